@@ -1,6 +1,6 @@
 """Implementations of `fakebroker replay`, `report` and `compare`, which return exit statuses.
 
-Can be imported without the extra `spark`, to report that it is missing.
+Can be imported without the extra `spark`: the functions import modules that need it only after checking for it.
 """
 
 import signal
@@ -93,7 +93,7 @@ def _exit_status(command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         status = INTERRUPTED
     finally:
-        for number, handler in handlers.items():  # Spark replaces the one of SIGINT and does not restore it
+        for number, handler in handlers.items():  # Spark replaces the handler of SIGINT and does not restore it
             signal.signal(number, handler)
     if status == INTERRUPTED:
         print("fakebroker: interrupted", file=sys.stderr)

@@ -16,7 +16,7 @@ Metrics = dict[str, float | None]
 _PARTS = 10
 _MIN_PARTS = 5
 _STUDENT_T = {2: 63.66, 3: 9.92, 4: 5.84, 5: 4.60, 6: 4.03, 7: 3.71, 8: 3.50, 9: 3.36, 10: 3.25}
-"""Two-sided 99 % quantiles of Student's t distribution by sample size; larger samples use the last one."""
+"""Two-sided 99 % quantiles of Student's t distribution by sample size; larger samples use the last value."""
 _STANDARD_ERRORS = 3.0
 _MIN_CHANGE = 0.05
 _COUNTS = ("generations", "rebalances", "unexpected_errors", "unanswered", "lost")
@@ -38,11 +38,11 @@ class Difference:
 
     Attributes:
         name: A name in the summary's `metrics`, or an API and a key of its row in `apis`: "Heartbeat p50_ms".
-        before: Value in the first run; None if it has none.
-        after: Value in the second run; None if it has none.
+        before: Value in the first run; None if that run has no such number.
+        after: Value in the second run; None if that run has no such number.
         change: Relative change, such as 0.5 for +50 %; None if `before` is 0 or a value is missing.
         noise: Relative change up to which a difference may be noise; None if unknown.
-        marked: Whether the difference is larger than noise, and than 5 %.
+        marked: Whether the difference exceeds both the noise and 5 %.
     """
 
     name: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from fakebroker.errors import FakebrokerError
 
 BLOCK_BYTES = 16 * 1024 * 1024
-"""Size of Parquet row groups: the maximum that each task has recorded and not written yet."""
+"""Size of Parquet row groups: the most that a task keeps in memory before it writes to the disk."""
 
 _LEAST_BYTES = 96 * 1024 * 1024
 """Space reserved for the summary and the report."""

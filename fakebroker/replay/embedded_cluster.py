@@ -23,6 +23,8 @@ _READY_LINE = "bootstrap.servers="
 class EmbeddedCluster:
     """A fake cluster in a child process, controlled by lines of JSON on its standard input.
 
+    `fakebroker serve --events` logs the outcome of each line, in order; `outcomes` parses that log.
+
     Attributes:
         bootstrap: Its bootstrap servers.
     """
@@ -48,9 +50,9 @@ class EmbeddedCluster:
             self._stdin.flush()
 
     def outcomes(self) -> list[str | None]:
-        """Return the outcomes of the events sent, in their order: None for one that was done, else an error message.
+        """Return the outcomes of the events sent, in their order: None if the event was done, else an error message.
 
-        Waits up to 5 s until the cluster has logged all outcomes; those that are missing then are left out.
+        Waits up to 5 s until the cluster has logged all outcomes. The list is shorter if the last outcomes are missing.
         """
         deadline_s = time.monotonic() + _OUTCOMES_TIMEOUT_S
         while True:
@@ -81,7 +83,7 @@ def embedded_cluster(
         The cluster, ready for connections.
 
     Raises:
-        FakebrokerError: It is not ready within 20 s.
+        FakebrokerError: The cluster is not ready within 20 s.
     """
     printed, log = directory / "cluster.txt", directory / "cluster.log"
     command = [
@@ -103,7 +105,7 @@ def embedded_cluster(
     if speed != 1:
         command.append(f"--speed={speed:g}")
     with printed.open("wb") as stdout, log.open("wb") as stderr:
-        # A new session, so that Ctrl-C does not reach it: the members stop before the cluster.
+        # A new session, so that Ctrl-C does not stop the cluster before the members.
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None
     try:

@@ -20,13 +20,13 @@ class ReplayOptions:
         bootstrap: HOST:PORT of the cluster under test, several separated by commas; if not given, an embedded cluster
             is started.
         transport: `tcp` for real connections, `memory` for a simulation in virtual time.
-        record: `all` for one row per request; `changes` to aggregate successive heartbeats without events into one
-            row. If not given, `all` over TCP and `changes` in memory.
+        record: `all` for one row per request; `changes` to fold successive successful heartbeats of a member into one
+            row (see `EventRecorder`). If not given, `all` over TCP and `changes` in memory.
         lanes: Connections per broker that the members of a task share; if not given, each member has its own.
         tasks: Number of Spark tasks among which groups are distributed; if not given, as many as can run at once.
         master: Spark's master URL.
         out: Directory for the results; `runs/<workload>-<time>` if not given.
-        seed: Seed of all random choices; if not given, that of the workload, or a random one.
+        seed: Seed of all random choices; if not given, the workload's `seed`, or a random one if it has none.
     """
 
     file: Path

@@ -37,7 +37,7 @@ def rebuild(directory: Path, master: str) -> int:
     head = head_of(_json(directory / HEAD), where=str(directory / HEAD))
     log = directory / "spark.log"
     with (
-        ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C in a call of Spark corrupts its connection
+        ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C during a call to Spark corrupts the connection to it
         status_line(console, "Computing the summary"),
         spark_session(master, log, head.members) as spark,
         spark_errors(log),

@@ -56,7 +56,7 @@ def new_directory(out: Path | None, name: str) -> Path:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert an error of writing a file to one of this project.
+    """Convert an `OSError` within the context to a `FakebrokerError` that names the file.
 
     Raises:
         FakebrokerError: The file cannot be written, for example because the disk is full.
@@ -68,7 +68,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def copy_workload(file: Path, directory: Path) -> None:
-    """Copy the workload into the directory, unless the file is that copy."""
+    """Copy the workload into the directory, unless `file` is already this copy."""
     copy = directory / WORKLOAD
     with writing(copy):
         if not (copy.exists() and copy.samefile(file)):
@@ -107,7 +107,7 @@ def read_summary(directory: Path) -> Summary:
     """Return the summary of a run.
 
     Raises:
-        ConfigError: There is no summary, or one of another version.
+        ConfigError: There is no summary, or its version is another.
     """
     path = directory / SUMMARY
     try:

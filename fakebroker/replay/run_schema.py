@@ -1,7 +1,7 @@
 """The keys of `summary.json` and the columns of `events.parquet`, with their types, units and meanings.
 
 Derived from the types in `run_summary` and `members.events`, and from the `Attributes` of their docstrings. The tables
-in `scenarios/runs.md` are generated from it.
+in `scenarios/runs.md` are generated from this module.
 """
 
 import inspect
@@ -16,11 +16,11 @@ from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Sectio
 
 
 class Key(NamedTuple):
-    """A key, or a column.
+    """A key of the summary, or a column of the events.
 
     Attributes:
         name: Its path: `apis[].p50_ms` is a key of each object in the list `apis`; `{}` is any name.
-        type: Name of the JSON type; of the Spark SQL type for columns.
+        type: Name of the JSON type; for columns, of the Spark SQL type.
         unit: Unit; empty if it has none.
         meaning: Description from the docstring.
     """

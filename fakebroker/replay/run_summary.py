@@ -18,7 +18,7 @@ SUMMARY_VERSION = 1
 
 Number = int | float
 Series = list[float | None]
-"""A value for each time slice; None for a slice without one."""
+"""A value for each time slice; None for a slice without a value."""
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -66,9 +66,10 @@ class Head(Section, frozen=True, kw_only=True):
         started: Time at which the replay started, ISO 8601.
         complete: False if the replay ended early; all numbers are for the time until then.
         transport: `tcp` or `memory`.
-        record: `all`: one row per request; `changes`: heartbeats without events are aggregated into one row.
+        record: `all`: one row per request; `changes`: successive successful heartbeats of a
+            member are folded into one row.
         lanes: Connections per broker that the members of a task shared; null if each member had its own.
-        timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and `why` not.
+        timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and if not, `why`.
         members: Number of members.
     """
 
@@ -135,7 +136,7 @@ class DurationCount(Section, frozen=True):
     """One interval of the distribution of rebalance durations.
 
     Attributes:
-        from_ms: Lower bound of the interval; the upper bound is the next one in the series 1, 2, 5, 10, 20, 50, 100.
+        from_ms: Lower bound of the interval; the upper bound is the next number in the series 1, 2, 5, 10, 20, 50, 100.
         count: Number of rebalances in the interval.
     """
 
@@ -148,8 +149,8 @@ class Rebalances(Section, frozen=True):
 
     Attributes:
         generations: Number of pairs of group and generation that at least one member joined.
-        count: Number of those in which at least one member got an assignment. Such a rebalance lasts from the first
-            JoinGroup sent until every member that joined has received its first SyncGroup response.
+        count: Number of `generations` in which at least one member got an assignment. Such a rebalance lasts from the
+            first JoinGroup sent until every member that joined has received its first SyncGroup response.
         p50_ms: Median duration; null without rebalances.
         p99_ms: 99th percentile of the duration.
         max_ms: Maximum duration.
@@ -421,7 +422,7 @@ class AvailabilityCheck(Section, frozen=True):
         name: Name of the check.
         check: What the check requires, as a sentence.
         passed: Whether it passed.
-        failures: Number of outages, members or requests that failed it.
+        failures: Number of outages, members or requests that failed the check.
     """
 
     name: str
@@ -474,7 +475,7 @@ class ExpectationCheck(Section, frozen=True):
     """The result of an expectation.
 
     Attributes:
-        expectation: The comparison; `events_done == N` for the implicit one that all events of the workload were done.
+        expectation: The comparison; `events_done == N` is implicit: all N events of the workload were done.
         met: Whether the comparison holds.
         actual: The actual value; null if there is none.
     """

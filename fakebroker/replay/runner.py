@@ -135,7 +135,7 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
 
 
 def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
-    """Return the run; over TCP, start the embedded cluster if there is no other, and create the topics."""
+    """Prepare the run. Over TCP, start an embedded cluster unless `--bootstrap` is given, and create the topics."""
     cluster, bootstrap, partitions = None, "", workload.topics
     if options.transport == "tcp":
         if options.bootstrap is None:
@@ -160,7 +160,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
 
 
 def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
-    """Run the members on a Spark session, and write the files of the run.
+    """Run the members on a Spark session, and write the files of the run. Called in the thread "replay".
 
     Args:
         spark: The session.
@@ -281,7 +281,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
 
 @contextmanager
 def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
-    """Perform the workload's events on the embedded cluster within the context; a simulation performs its own."""
+    """Perform the workload's events on the embedded cluster within the context. Simulations perform their own."""
     if run.cluster is None:
         yield Timeline()
         return

@@ -20,7 +20,7 @@ DEFAULT_OFFSETS_PARTITIONS = 50
 
 
 def check_answers(bootstrap: str) -> None:
-    """Check that members can talk to a cluster; they do not support TLS or authentication.
+    """Check that members can talk to a cluster. Members do not support TLS or authentication.
 
     Args:
         bootstrap: HOST:PORT of the cluster, several separated by commas.

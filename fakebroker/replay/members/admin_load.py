@@ -1,7 +1,8 @@
 """A `[[load]]` of a workload: requests of administration tools about many groups.
 
 Requests are sent in passes over all groups of the load. A request that gets an error is not repeated; if the error says
-that a coordinator has moved, the next pass looks the coordinator up first. The events of a load have no member.
+that a coordinator has moved, the next pass looks the coordinator up first. Events of a load have no value in the column
+`member`.
 """
 
 import math
@@ -38,7 +39,7 @@ _SESSION_TIMEOUT_MS, _REBALANCE_TIMEOUT_MS = 45_000, 300_000
 
 
 def groups_of(load: Load, scripts: Iterable[Script]) -> dict[str, list[str]]:
-    """Return the groups of a load, each with the instances to add: static members that start when it does or later."""
+    """Return the groups of a load, each with the instances to add: static members that do not start before the load."""
     groups: dict[str, list[str]] = {}
     for script in scripts:
         if load.groups in (None, script.population):
@@ -56,7 +57,7 @@ class _GroupsRequest:
         node_id: Node id of the broker.
         groups: The groups; empty for ListGroups.
         scheduled_ms: When it was due.
-        sent_ms: When it was sent; infinite before.
+        sent_ms: When it was sent; infinite until then.
         version: Its version; -1 before it is sent.
     """
 
@@ -68,10 +69,12 @@ class _GroupsRequest:
 
 
 class AdminLoad:
-    """Sends the requests of one load. The loop or simulation calls `process` at `next_deadline` or earlier.
+    """Sends the requests of one load; a `CoordinatorListener` and a `ConnectionUser`.
 
-    With `rate_per_s` the load is an open loop: requests are due at fixed intervals. Without it, it is a closed loop:
-    each request is due when the last one is answered.
+    The loop or simulation calls `process` at `next_deadline` or earlier.
+
+    With `rate_per_s` the load is an open loop: requests are due at fixed intervals. Without `rate_per_s` it is a
+    closed loop: each request is due when the previous one is answered.
 
     Args:
         load: The kind of its requests, their rate, and when it starts and ends.
@@ -127,7 +130,7 @@ class AdminLoad:
             self._end()
 
     def stop(self) -> None:
-        """Record pending requests without a response."""
+        """Record pending requests as unanswered."""
         for requests in self._pending.values():
             for request in requests:
                 self._record_answer(request, None)

@@ -6,7 +6,7 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.topic_partition import TopicPartition
 
 Positions = dict[TopicPartition, int]
-"""The next offset to consume of each partition: `Member.positions` of the client's member."""
+"""The next offset to consume of each partition, as `Member.positions` in `fakebroker.client`."""
 
 
 class Consumption:
@@ -38,7 +38,7 @@ class Consumption:
                 positions[partition] = position + int((now_ms - since_ms) * self._per_ms)
 
     def advance_commit(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
-        """Update positions, and the offsets in a commit: its partitions may no longer be among the positions."""
+        """Update positions, and also the offsets in a commit, whose partitions may have no position any more."""
         self.advance(positions, now_ms)
         for topic in commit.topics:
             for partition in topic.partitions:

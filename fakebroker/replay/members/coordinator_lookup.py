@@ -60,9 +60,9 @@ class _PendingRequest:
     Attributes:
         request: A FindCoordinator or Metadata request.
         scheduled_ms: When the first listener requested it.
-        listeners: Those of a FindCoordinator.
-        metadata_listener: That of a Metadata request; None for the first one of a connection.
-        sent_ms: When it was sent; infinite before.
+        listeners: The listeners of a FindCoordinator.
+        metadata_listener: The listener of a Metadata request; None for the first request of a connection.
+        sent_ms: When it was sent; infinite until then.
         version: Its version; -1 before it is sent.
     """
 
@@ -82,7 +82,7 @@ class CoordinatorLookup:
     Args:
         transport: Makes the connection.
         now_ms: Returns the time by the members' clock, in milliseconds since the Unix epoch.
-        brokers: Bootstrap brokers. They are tried in this order, and the next one when the connection is lost.
+        brokers: Bootstrap brokers, tried in this order. After a lost connection, the next broker is tried.
         record: Receives the event of each request.
 
     Attributes:
@@ -140,7 +140,7 @@ class CoordinatorLookup:
             self._send_all(self._connection)
 
     def stop(self) -> None:
-        """Record pending requests without a response."""
+        """Record pending requests as unanswered."""
         for pending in self._pending:
             self._record_answer(pending, None, lost=False)
         self._pending.clear()
@@ -154,7 +154,7 @@ class CoordinatorLookup:
         pending = self._pending.popleft()
         if not self._is_ready:
             assert isinstance(response, MetadataResponse)
-            self._take_nodes(connection.address, response)
+            self._store_nodes(connection.address, response)
             return
         self._record_answer(pending, response)
         if isinstance(response, FindCoordinatorResponse):
@@ -195,8 +195,8 @@ class CoordinatorLookup:
             self._record_answer(_find_request(listeners, sent_ms=self._now_ms()), None, lost=True)
         _notify_failure(listeners)
 
-    def _take_nodes(self, address: Address, response: MetadataResponse) -> None:
-        """Store the cluster's brokers. The node id of the connected broker is that of its address, if listed."""
+    def _store_nodes(self, address: Address, response: MetadataResponse) -> None:
+        """Store the cluster's brokers. The connected broker is the listed one with the connection's address, if any."""
         self._is_ready = True
         self.nodes = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._node_id = next((node for node, known in self.nodes.items() if known == address), _UNKNOWN_BROKER)
@@ -258,7 +258,7 @@ def found_in(
     Args:
         request: The request.
         response: Its response.
-        again: Groups of which a rejoining member requested the look-up.
+        again: Groups whose look-up was requested by a rejoining member.
     """
     return [
         (each.key, _UNKNOWN_BROKER if each.error_code else each.node_id, each.error_code, each.key in again)

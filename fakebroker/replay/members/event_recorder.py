@@ -1,4 +1,4 @@
-"""Collects events, optionally folds heartbeats, and converts rows to Arrow batches."""
+"""Collects events, optionally folds heartbeats, and converts rows to Arrow batches. Rows are not ordered by time."""
 
 import pyarrow as pa
 
@@ -13,8 +13,9 @@ class EventRecorder:
     """Collects the events of the members of one task.
 
     Args:
-        folds: Whether to fold heartbeats: the successful ones of a member become one row, until another of its events
-            (a successful commit excepted) or a change of generation, member id, broker or version.
+        folds: Whether to fold heartbeats: successive successful heartbeats of a member become one row. The row ends
+            before any other event of the member, except successful commits, and before a change of generation, member
+            id, broker or version.
 
     Attributes:
         requests: Number of requests.
@@ -41,11 +42,11 @@ class EventRecorder:
         """Record heartbeats at regular intervals that were sent on time and got the same response.
 
         Args:
-            first: The event of the first one.
+            first: The event of the first heartbeat.
             count: Number of heartbeats.
             interval_ms: Time between two of them.
-            due_ms: When the first one was due, in milliseconds since the Unix epoch. More precise than the event's
-                microseconds when intervals are added up.
+            due_ms: When the first one was due, in milliseconds since the Unix epoch. Not rounded to microseconds,
+                unlike the event, so that rounding errors do not add up.
         """
         if self._folds:
             until_us = to_us(due_ms + (count - 1) * interval_ms) if count > 1 else None
@@ -64,7 +65,7 @@ class EventRecorder:
         """Remove the rows collected so far and return them as Arrow batches.
 
         Args:
-            flush: Whether these are the last rows: include heartbeats that later ones could be folded into.
+            flush: Whether these are the last rows. If so, include rows to which later heartbeats could be added.
         """
         if flush:
             self._rows += self._folded.values()

@@ -68,6 +68,8 @@ DDL = ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in SCHEMA
 class Event(NamedTuple):
     """A request with its response, or an action of a member.
 
+    The fields are in the order of `SCHEMA`; `request_events` passes them by position.
+
     Attributes:
         scheduled_us: When the request was due, in microseconds since the Unix epoch.
         sent_us: When it was sent, in microseconds since the Unix epoch.
@@ -95,9 +97,9 @@ class Event(NamedTuple):
         members: Number of members in a JoinGroup response: 0 for members other than the leader.
         offsets: Offsets that an OffsetCommit response accepts, or that an OffsetFetch response contains (-1: there is
             no committed offset).
-        found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if a
-            member requested the look-up that the coordinator may already know, and false if only loads and starting
-            dynamic members did.
+        found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if the
+            coordinator may already know a member that requested the look-up, and false if only loads and starting
+            dynamic members requested it.
     """
 
     scheduled_us: int
@@ -113,7 +115,7 @@ class Event(NamedTuple):
     lookups: int | None = None
     assigned: list[str] | None = None
     kind: str = "request"
-    count: int = 1  # type: ignore[assignment]  # a column's name counts for more than the tuple's method
+    count: int = 1  # type: ignore[assignment]  # hides `tuple.count`, for the name of the column
     until_us: int | None = None
     lost: bool = False
     member_id: str | None = None

@@ -24,7 +24,7 @@ _REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
 
 
 class DriverContext(Protocol):
-    """What the drivers of a task or a simulation share: `MemberLoop` or `Simulation`."""
+    """What the drivers of a task or a simulation share. `MemberLoop` and `Simulation` implement it."""
 
     @property
     def transport(self) -> Transport:

@@ -33,10 +33,10 @@ _REPORT_EVERY_MS = 100.0
 """Shortest interval of reports, in real time."""
 
 _REPORT_EVERY_MS_PER_MEMBER = 0.25
-"""A report visits every member: longer intervals for many members keep its share of the time small."""
+"""Shortest interval of reports per active member, in real time: the cost of a report grows with their number."""
 
 _MAX_REPORT_INTERVAL_MS = 1_000.0
-"""Longest interval of reports, in real time: the driver's reply to a report may be a request to stop."""
+"""Longest interval of reports, in real time: the reply of Spark's driver to a report may be a request to stop."""
 
 _MEMBERS_PER_TURN = 256
 """Members whose deadlines are processed between two polls of the sockets."""
@@ -52,8 +52,8 @@ class LoopSettings:
     Attributes:
         lanes: Number of connections to each broker that the members share; None for one connection per member.
         speed: Speed of the members' clock, as a multiple of real time.
-        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
-        duration_s: Duration of the replay by the members' clock; members that leave at its end are waited for.
+        closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
+        duration_s: Duration of the replay by the members' clock. The loop also waits for members that leave at its end.
     """
 
     lanes: int | None = None
@@ -64,6 +64,8 @@ class LoopSettings:
 
 class MemberLoop:
     """The members and loads of one task; the `DriverContext` of its drivers.
+
+    `play` makes all calls of `record` and `report` in its own thread.
 
     Args:
         scripts: One per member. Groups must be complete: with lanes, a group reserves connections for all its members.
@@ -100,7 +102,7 @@ class MemberLoop:
         allow_connections(max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS)
         self.transport, self._clock = SocketTransport(), ScaledClock()
         self.now_ms = self._clock.now_ms
-        self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._take)
+        self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._record_event)
         self.shared: SharedConnections | None = None
         if settings.lanes is not None:
             sizes = Counter(script.group for script in scripts)
@@ -155,13 +157,15 @@ class MemberLoop:
         self._clock.run_from(self._start_ms, settings.speed)
         self._report_ms = self.now_ms()
         for number, script in enumerate(self._scripts):
-            member = ScriptedMember(script, self._start_ms, self._take, closed_loop=settings.closed_loop)
+            member = ScriptedMember(script, self._start_ms, self._record_event, closed_loop=settings.closed_loop)
             driver = MemberDriver(member, number, self)
             self._active.append(driver)
             self.schedule_tick(driver)
         gc.freeze()  # members live until the end: garbage collections can skip them
         for load, groups in self._loads:
-            active = AdminLoad(load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._take)
+            active = AdminLoad(
+                load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._record_event
+            )
             self._active_loads.append(active)
 
     def _turn(self) -> None:
@@ -204,7 +208,7 @@ class MemberLoop:
         self._tally.elapsed_ms = max(0, round(now_ms - self._start_ms))
         self._report(self._tally)
 
-    def _take(self, event: Event) -> None:
+    def _record_event(self, event: Event) -> None:
         self._record(event)
         if event.kind == "request":
             self._tally.requests += 1
@@ -212,7 +216,7 @@ class MemberLoop:
                 self._tally.errors += 1
 
     def _finish(self) -> None:
-        """Close all connections, and record pending requests without a response."""
+        """Close all connections, and record pending requests as unanswered."""
         self.transport.close()
         gc.unfreeze()
         now_ms = self.now_ms()

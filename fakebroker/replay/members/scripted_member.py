@@ -1,8 +1,8 @@
 """A group member that follows a script, as a state machine: it requests what to send and records events.
 
 Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The `Member` of
-`fakebroker.client`, called the client's member here, decides what to send and when. Only during the actions "slow" and
-"zombie" the scripted member sends requests in its place.
+`fakebroker.client`, called the client's member here, decides what to send and when. The scripted member sends
+requests of its own only during the actions "slow" and "zombie".
 """
 
 import math
@@ -79,7 +79,7 @@ class ScriptedMember:
         script: The script.
         start_ms: When the replay starts, in milliseconds since the Unix epoch.
         record: Receives the events of requests and actions.
-        closed_loop: Whether to send each heartbeat as soon as the last one is answered.
+        closed_loop: Whether to send each heartbeat as soon as the previous one is answered.
 
     Attributes:
         script: The script.
@@ -137,7 +137,7 @@ class ScriptedMember:
         self._consumption = Consumption(script.consume_per_s) if script.consume_per_s else None
         self._mode = Mode.NORMAL
         self._acts_done = 0
-        self._has_coordinator = False  # When `member` loses its coordinator, the connection is closed.
+        self._has_coordinator = False  # Whether to disconnect when `member` loses its coordinator.
         self._restarts_on_resume = False  # It left at the poll limit, and rejoins when it polls again.
         self._queue: list[Send] = []
         self._own_queue: list[Send] = []  # Requests in place of the client's member, sent first.
@@ -159,7 +159,7 @@ class ScriptedMember:
 
     @property
     def is_rejoining(self) -> bool:
-        """Whether the coordinator may already know the member: it had one before, or it is static (KIP-345)."""
+        """Whether the coordinator may already know the member, which had a coordinator or is static (KIP-345)."""
         return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
 
     @property
@@ -169,7 +169,7 @@ class ScriptedMember:
 
     @property
     def idle_until(self) -> float:
-        """When the member next does anything other than heartbeats, if all succeed; -inf if it does so now."""
+        """When the member next does something other than heartbeats, if these succeed; -inf if it is doing so now."""
         return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
@@ -183,7 +183,7 @@ class ScriptedMember:
         return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
 
     def commit_while_idle(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
-        """Return the commit that is due, if until then an idle member does nothing else except heartbeats."""
+        """Return the commit that is due; None if the member does something else, except heartbeats, by `until_ms`."""
         if self._next_timer_ms <= until_ms:
             return None
         if self._consumption is not None:
@@ -191,7 +191,7 @@ class ScriptedMember:
         return self.member.idle_commit(due_ms, until_ms)
 
     def finish(self, now_ms: float) -> None:
-        """End the replay: record a request in flight without a response."""
+        """Record a request in flight as unanswered, at the end of the replay."""
         self._record_unanswered(now_ms, lost=False)
 
     # Time
@@ -294,7 +294,7 @@ class ScriptedMember:
 
         Args:
             now_ms: The time.
-            commits: Whether to commit before; the heartbeat thread leaves at the poll limit without a commit.
+            commits: Whether to commit first. At the poll limit the consumer's heartbeat thread leaves without a commit.
         """
         self._has_coordinator = False  # `member` loses its coordinator now, but the LeaveGroup needs the connection.
         self.member.leave(now_ms)
@@ -380,7 +380,7 @@ class ScriptedMember:
             self._own_queue.append(Send(request, scheduled_ms))
 
     def _heartbeat_during_join(self, now_ms: float) -> None:
-        """Start heartbeats for a slow member whose JoinGroup is queued: the client's member then sends none."""
+        """Start heartbeats for a slow member whose JoinGroup is queued, because the client's member then sends none."""
         is_join_queued = any(isinstance(send.request, JoinGroupRequest) for send in self._queue)
         if is_join_queued and self.member.generation_id >= 0 and Timer.HEARTBEAT not in self._timers:
             self._set(Timer.HEARTBEAT, now_ms + self.script.heartbeat_interval_ms)
@@ -495,7 +495,7 @@ class ScriptedMember:
                         self._topics = (effect.topics, effect.scheduled_ms)
                     case Revoked() if self._consumption is not None:
                         self._consumption.revoke(effect.partitions)
-        if self._has_coordinator and not member.has_coordinator:  # The queued requests are for the old one.
+        if self._has_coordinator and not member.has_coordinator:  # Queued requests are for the old coordinator.
             self._disconnect(now_ms)
 
     def _enqueue(self, send: Send, now_ms: float) -> None:
@@ -509,7 +509,7 @@ class ScriptedMember:
             self._heartbeat_during_join(now_ms)
 
     def _replace_queued_commit(self, now_ms: float) -> None:
-        """Drop the queued commits of a slow member; tell the client's member that they succeeded."""
+        """Drop the queued commits of a slow member, and report to the client's member that they succeeded."""
         for send in [send for send in self._queue if type(send.request) is OffsetCommitRequest]:
             self._queue.remove(send)
             self.member.answered(send.request, OffsetCommitResponse(topics=[]), now_ms)
@@ -527,12 +527,12 @@ class ScriptedMember:
         )
 
     def take_disconnect(self) -> bool:
-        """Return whether to close the connection; True once."""
+        """Return whether to close the connection; the next call returns False."""
         wanted, self._disconnect_wanted = self._disconnect_wanted, False
         return wanted
 
     def take_discovery(self) -> float | None:
-        """Return when a look-up of the coordinator was due, once; None if there is none."""
+        """Return when a requested look-up of the coordinator was due, once per look-up; else None."""
         scheduled_ms = self._discovery_ms
         if scheduled_ms is None or not self._is_responsive:
             return None
@@ -540,7 +540,7 @@ class ScriptedMember:
         return scheduled_ms
 
     def take_metadata(self) -> tuple[tuple[str, ...], float] | None:
-        """Return the topics whose partition counts the leader needs, and when they were due, once; else None."""
+        """Return topics whose partition counts the leader needs, and when that look-up was due, once; else None."""
         wanted = self._topics
         if wanted is None or not self._is_responsive:
             return None

@@ -2,8 +2,9 @@
 
 A broker answers the requests of a connection in order, so a JoinGroup that waits for a rebalance would delay all other
 members on a shared connection. Therefore a member sends JoinGroup and SyncGroup over a separate connection, which later
-rebalances reuse. The number of separate connections is limited. To avoid deadlocks between groups that each have some
-of the connections that they need, a group reserves one for each of its members before the first one joins, or waits.
+rebalances reuse. The number of separate connections is limited. Two groups would wait for each other forever if each
+had only some of the connections that it needs. Therefore a group reserves connections for all its members before the
+first member joins. If there are too few, the group waits.
 """
 
 from typing import Any, Protocol
@@ -13,7 +14,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay.members.sockets import SocketConnection, SocketTransport
 
 _MAX_IDLE = 1_000
-"""Number of unused separate connections that are kept for later rebalances."""
+"""Maximum number of unused separate connections that are kept for later rebalances."""
 
 
 class SharingMember(Protocol):

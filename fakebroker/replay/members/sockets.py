@@ -135,7 +135,8 @@ class SocketTransport:
             if connection is None:
                 continue  # closed by an event earlier in this poll
             if connection.is_connecting:
-                if connection.begun_in_poll != self._polls:  # else the event was for a socket with the same descriptor
+                # An event of the poll in which the socket was created is for a closed socket with the same descriptor.
+                if connection.begun_in_poll != self._polls:
                     self._connected(connection)
                 continue
             if event & ~WRITE:

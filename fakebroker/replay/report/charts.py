@@ -29,7 +29,7 @@ _VARIABLES = {
         r"--(\w+): (#[0-9a-f]{6})", (_FOLDER / "templates" / "style.css").read_text().partition("@media")[0]
     )
 }
-"""The CSS variable of each color of the light scheme, which replaces it in charts so that they follow the scheme."""
+"""CSS variables by color of the light scheme. They replace the colors in charts, so that charts follow the scheme."""
 
 _BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
@@ -61,7 +61,7 @@ def drawing(name: str, alt: str, height: float = 1.0) -> Iterator[Drawing]:
     Args:
         name: Unique name of the chart on its page.
         alt: Alternative text for screen readers.
-        height: Height as a multiple of the usual one.
+        height: Height as a multiple of the usual height.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         width_in, height_in = mpl.rcParams["figure.figsize"]

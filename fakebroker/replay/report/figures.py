@@ -74,7 +74,7 @@ def members(summary: Summary, suffix: str = "") -> Markup:
 
 
 def errors(summary: Summary) -> Markup:
-    """Draw the numbers of responses with errors: a series per error and API, for the most frequent ones."""
+    """Draw the numbers of responses with errors: a series per error and API, for the most frequent errors."""
     rows = sorted(summary.numbers.over_time.errors, key=lambda row: -sum(row.answers))[: len(charts.COLORS)]
     series = {f"{row.name}, {row.api}": row.answers for row in rows}
     colors = {name: index for index, name in enumerate(series)}

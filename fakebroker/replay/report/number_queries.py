@@ -1,7 +1,8 @@
 """Spark SQL queries for the numbers of a replay, on its events and scripts.
 
 Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation: the number of rows returned
-does not depend on the number of events. numbers.py converts these rows.
+does not depend on the number of events. numbers.py converts these rows. states.py
+creates the views `generations`, `member_states` and `group_states`.
 """
 
 from typing import Any
@@ -30,7 +31,7 @@ _BOUNDS = """
         max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
     from events"""
 
-# Numbers of requests by API, slice, error and latency. The requests of an aggregated row are evenly spaced in time.
+# Numbers of requests by API, slice, error and latency. The requests folded into a row are evenly spaced in time.
 _TALLY = f"""
     with spread as (
         select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
@@ -137,6 +138,7 @@ _CHANGES = """
             union all select 'members', at_us, state, before from member_states
         ) where state != before
     ) group by all"""
+"""Changes of the number of groups and members in each state, as rows for `Slices.averages`."""
 
 
 def compute_numbers(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:

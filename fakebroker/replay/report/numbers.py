@@ -192,7 +192,7 @@ def _metrics(
     partitions: OffsetsPartitions,
     errors: Iterable[ErrorCount],
 ) -> dict[str, Number | None]:
-    """Return the metrics for `[[expect]]` tables, by name; a metric without a value is None."""
+    """Return the metrics for `[[expect]]` tables, by the names in `expectations.METRICS`; None without a value."""
     known = [row for row in brokers if row.broker >= 0]
     counts: dict[str, Number | None] = {}
     for row in errors:

@@ -22,14 +22,14 @@ def counted(source: str, by: str, sets: str, kinds: Mapping[str, str] = MappingP
     """Return a query for the quantiles of latencies.
 
     Args:
-        source: Table with the columns `key` (latency in microseconds, rounded by `three_digits`), `n` (how many
-            requests have it), `max_us` (their maximum latency) and those of `by`.
+        source: Table with the columns `key` (latency in microseconds, rounded by `three_digits`), `n` (number of
+            requests with this latency), `max_us` (their maximum latency) and the columns in `by`.
         by: Columns to group by, comma-separated.
         sets: The `grouping sets`; each set includes the column `key`.
         kinds: SQL conditions for additional counts of requests, by the name of the result column.
 
     Returns:
-        A query with the columns `by`, `requests`, the quantiles, `max_ms` and the additional counts.
+        A query with the columns in `by`, `requests`, the quantiles, `max_ms` and the additional counts.
     """
     counts = "".join(f", sum(if({condition}, n, 0)) {name}" for name, condition in kinds.items())
     names = "".join(f", {name}" for name in kinds)

@@ -102,7 +102,8 @@ def states_over_time(slices: Slices, rows: Sequence[Row], states: type[States], 
     Args:
         slices: The time slices.
         rows: Rows for `Slices.averages` with a `state`.
-        states: The type of the result; its fields are the states. Initially all are in the last one.
+        states: The type of the result; its fields are the states. Initially all groups or members are in the last
+            state.
         count: Total number of groups or members.
     """
     *_, initial = names = states.__struct_fields__

@@ -16,8 +16,8 @@ _MEMBERSHIP_ENDS = ", ".join(
 )
 """Codes of errors after which a member has lost its partitions, comma-separated."""
 
-# A member that joins a complete generation only gets the current state, such as a static member that returns (KIP-345);
-# it is not part of the rebalance. Nor are the members of a group that has started over at generation 1.
+# A member that joins a complete generation, such as a static member that returns (KIP-345), only gets the current state
+# and is not part of the rebalance. Neither are the members of a group that has started over at generation 1.
 _GENERATIONS = """
     with answered as (
         select group, generation, member, api, sent_us, scheduled_us + latency_us done_us,
@@ -39,7 +39,7 @@ _GENERATIONS = """
     select group, generation, began_us, ended_us, ended_us - began_us length_us,
         coalesce(ended_us, lead(began_us) over (partition by group order by generation), {end_us}) over_us
     from joins left join syncs using (group, generation)"""
-"""The time of each rebalance; `ended_us` is null if no SyncGroup succeeded, and it is over when the next one begins."""
+"""The time of each rebalance. If no SyncGroup succeeded, `ended_us` is null; `over_us` is when the next one begins."""
 
 _MARKS = f"""
     select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join
@@ -53,7 +53,7 @@ _MARKS = f"""
     union all
     select group, member, scheduled_us + latency_us, 1, null, 0, false
     from requests where error in ({_MEMBERSHIP_ENDS}) and member is not null"""
-"""Changes of members' states; `turn` orders changes at the same time, null leaves `present` or `assigned` unchanged."""
+"""Changes of members' states; `turn` orders simultaneous changes; null in `present` or `assigned` means unchanged."""
 
 _MEMBER_STATES = f"""
     with marks as ({_MARKS}), kept as (

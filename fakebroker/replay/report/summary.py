@@ -1,4 +1,4 @@
-"""Computes the summary of a run, its numbers and its verdict, from the files in its directory."""
+"""Computes the summary of a run, with numbers and verdict, from the files in its directory."""
 
 from pathlib import Path
 

@@ -92,8 +92,8 @@ def _behaviors(population: Groups, choose: RandomChoices) -> list[Column]:
     """Return the acts of each behavior. All depend on one random number, so that a member has at most one behavior."""
     drawn, begins, acts = choose.of_member("behavior"), 0.0, []
     for action, behavior in population.behaviors.items():
-        is_one = (drawn >= begins) & (drawn < begins + behavior.share)
-        acts.append(f.when(is_one, _behavior(action, behavior, choose)).otherwise(f.expr(_NO_ACTS)))
+        is_chosen = (drawn >= begins) & (drawn < begins + behavior.share)
+        acts.append(f.when(is_chosen, _behavior(action, behavior, choose)).otherwise(f.expr(_NO_ACTS)))
         begins += behavior.share
     return acts
 

@@ -1,7 +1,7 @@
 """Generates one script per member from a workload and a seed, in Spark.
 
-Each random number is a hash of seed, group, member and the name of the choice. So a script does not depend on other
-groups or members, or on the number of Spark partitions.
+Each random number is a hash of seed, group, member and the name of the choice. So random numbers do not depend on
+other groups or members, or on the number of Spark partitions.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,8 @@ def by_offsets_partition(scripts: DataFrame, offsets_partitions: int, tasks: int
         tasks: Number of Spark partitions.
 
     Returns:
-        The rows with another column `offsets_partition int`. Each Spark partition is sorted by it, group and member.
+        The rows with an additional column `offsets_partition int`. Each Spark partition is sorted by this column, group
+        and member.
     """
     partition = f.udf(lambda group: partition_for(group, offsets_partitions), "int", useArrow=True)
     return (
@@ -66,7 +67,7 @@ class _ScriptGenerator:
             population.group_count if names is None else len(names)
             for population, names in zip(workload.groups, self._names, strict=True)
         ]
-        self._first_groups = [0, *accumulate(counts)]  # Group number at which each population starts, and their total.
+        self._first_groups = [0, *accumulate(counts)]  # First group number of each population, and the total.
 
     def rows(self, tasks: int) -> DataFrame:
         """Return the result of `member_scripts`."""
@@ -78,7 +79,7 @@ class _ScriptGenerator:
         return members.select(*(column.alias(name) for name, column in self._columns().items()))
 
     def _groups(self, tasks: int) -> DataFrame:
-        """Return the numbers of all groups, distributed in turn, so that each task has its share of each population."""
+        """Return all group numbers, distributed to the tasks in turn, so that each gets a part of each population."""
         tasks = min(tasks, self._first_groups[-1])
         number = f.explode(
             f.sequence(f.col("id"), f.lit(self._first_groups[-1] - 1).cast("long"), f.lit(tasks).cast("long"))
@@ -168,7 +169,7 @@ class _ScriptGenerator:
 
 
 class _HotName:
-    """A function for Spark: returns a group name in one of a population's hot partitions, for a group's number.
+    """A function for Spark that returns, for the number of a group, a name that maps to one of the hot partitions.
 
     It tries names with an increasing suffix until one belongs to a hot partition.
     """

@@ -32,7 +32,7 @@ class Act(NamedTuple):
 
 
 class Script(NamedTuple):
-    """The script of one member.
+    """The script of one member. `DDL` and the columns of `generator` have the same names.
 
     Attributes:
         population: The `name` of the `[[groups]]` table that the group belongs to.

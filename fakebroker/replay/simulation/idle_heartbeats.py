@@ -1,12 +1,12 @@
 """Fast-forwards idle members: their heartbeats are counted instead of being simulated one by one.
 
 A member is idle while its group is stable and the member only sends heartbeats. Each of them succeeds and changes only
-the deadlines of the session, at the coordinator and at the member. So these deadlines are suspended, and the heartbeats
-are recorded, and the deadlines restored, when the member stops being idle: when its script or a timer is due, or before
-anything may change the group. State and events are exactly those of simulating each heartbeat.
+the deadlines of the session, at the coordinator and at the member. So these deadlines are suspended while the member is
+idle. It is woken when its script or a timer is due, and before anything may change its group: then its heartbeats are
+recorded and the deadlines restored. State and events are exactly those of simulating each heartbeat.
 
-An idle member may also commit, unless a heartbeat is in flight at the same time: the coordinator handles the commit at
-once, and only its event is recorded.
+An idle member may also commit, unless a heartbeat is in flight at the same time. The coordinator then handles the
+commit at once: no arrival or response is scheduled, and the event is recorded.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ class IdleHeartbeats:
     """The idle members of a simulation.
 
     Each stage of a heartbeat (due, arrival at the broker, response) has a `Position` in the order of all calls. When a
-    member is woken at a position, the heartbeat has passed the stages whose positions are before.
+    member is woken at a position, its last heartbeat has passed the stages with earlier positions.
 
     Args:
         drivers: The drivers of all members, ordered by number.
@@ -84,7 +84,7 @@ class IdleHeartbeats:
         if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
             return False
         self.numbers.add(driver.number)
-        driver.scheduled_ms, registered.keeper = until_ms, self._session_expires
+        driver.scheduled_ms, registered.keeper = until_ms, self._wake_before_timer
         if until_ms < inf:
             self._scheduler.schedule_private(until_ms, driver.number, self._act, driver, until_ms)
         return True
@@ -105,8 +105,8 @@ class IdleHeartbeats:
 
     # Sessions
 
-    def _session_expires(self, group_id: str) -> None:
-        """Wake the members of a group because one of its sessions expires."""
+    def _wake_before_timer(self, group_id: str) -> None:
+        """Wake the members of a group before one of its timers expires (`Member.keeper` of the coordinator)."""
         self.wake(group_id, (self._scheduler.clock.moment_ms, TIMER, -1))
 
     def _resume_session(self, driver: MemberDriver, position: Position) -> None:
@@ -136,7 +136,7 @@ class IdleHeartbeats:
         Args:
             driver: The member's driver.
             position: The position.
-            after_ms: Time of the stage after a heartbeat was due.
+            after_ms: Time from when a heartbeat is due until the stage, in milliseconds.
             kind: Kind of the scheduled call of the stage: ARRIVAL or RESPONSE.
         """
         first_ms = driver.member.member.next_heartbeat_ms + after_ms
@@ -172,7 +172,7 @@ class IdleHeartbeats:
         return True
 
     def _is_heartbeat_near(self, driver: MemberDriver, due_ms: float) -> bool:
-        """Return whether a heartbeat is in flight at a commit, or due with the next one: then their order matters."""
+        """Return whether a heartbeat is in flight when a commit is due, or due at the same time as the next commit."""
         script = driver.member.script
         since_ms = (due_ms - driver.member.member.next_heartbeat_ms) % script.heartbeat_interval_ms
         if since_ms < _ROUND_TRIP_MS or since_ms >= script.heartbeat_interval_ms - _ROUND_TRIP_MS:
@@ -189,7 +189,7 @@ class IdleHeartbeats:
             driver.tick(due_ms)
 
     def wake(self, group_id: str, position: Position) -> None:
-        """Wake the idle members of a group, in the state that simulating each heartbeat gives before a position."""
+        """Wake the idle members of a group; their state is as if each heartbeat before the position was simulated."""
         self._wake_members(self._by_group.get(group_id, ()), position)
 
     def wake_all(self, position: Position) -> None:

@@ -1,6 +1,6 @@
 """The simulated network: connections, requests to brokers, and their responses.
 
-A broker processes one request of a connection at a time. Does not depend on members and scripts.
+A broker processes one request of a connection at a time. Does not depend on members or scripts.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ _PRIVATE_APIS = (
     *("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator"),
     *("Metadata", "DescribeGroups", "ListGroups"),
 )
-"""Private requests: they have no effect on other members of the group."""
+"""Requests that have no effect on other members of the group, called private here."""
 
 _NEWEST: dict[type[Message], int] = {
     kind: min(api.versions.last, LAST_VERSION_WITH_TOPIC_NAMES.get(api.request, api.versions.last))
@@ -49,7 +49,7 @@ class VirtualConnection(Peer):
         broker: Any broker; replaced when the connection opens.
         address: Host and port of the broker; the port is its node id.
         user: The user.
-        number: Number of its scheduled calls, which orders calls of the same time and kind.
+        number: Number in the `Position` of its scheduled calls; orders calls of the same time and kind.
         after_call: Called after each call of the user.
 
     Attributes:
@@ -58,7 +58,7 @@ class VirtualConnection(Peer):
         versions: The broker's versions; None until the connection is open.
         is_closed: Whether either side has closed it.
         is_abandoned: Whether the client has closed it, or was notified of its loss: responses no longer arrive.
-        number: Number of its scheduled calls.
+        number: Number in the `Position` of its scheduled calls.
         pending: Users of pending requests, oldest first.
         known_response: The response to the next request, if the broker has handled that already.
         in_progress: The request that the broker processes.
@@ -221,7 +221,7 @@ class Network:
         schedule(now_ms + LATENCY_MS, ARRIVAL, connection.number, self._arrive, connection, call, disconnects)
 
     def _arrive(self, connection: VirtualConnection, call: Call, disconnects: int) -> None:
-        """Handle a request at the broker: also if the client has disconnected, but not if the broker has."""
+        """Handle a request at the broker, unless the broker has disconnected; the client may have disconnected."""
         if self._disconnects.get(call.broker.node_id, 0) != disconnects:
             return
         is_current = not connection.is_abandoned

@@ -18,7 +18,8 @@ class PostponedAppends:
     """The records that are not appended to a compacted log yet.
 
     The window of the newest records, which compaction does not touch, is kept as it is. Of older records only the last
-    one of each key is kept. The log end offset counts the kept records: these logs are never read by offset.
+    one of each key is kept. The log end offset counts only the kept records; this is possible because these logs are
+    never read by offset.
 
     Attributes:
         log: The log.
@@ -28,7 +29,7 @@ class PostponedAppends:
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
-        log.before_read = self._perform
+        log.before_read = self._append_postponed
         self._kept: dict[_Key, tuple[Record, int, float]] = {}
         self._window: deque[tuple[Sequence[Record], int, float]] = deque()
         self._window_count = 0
@@ -51,7 +52,7 @@ class PostponedAppends:
                 self.log.log_end_offset -= 1
             self._kept[key] = (record, leader_epoch, now_ms)
 
-    def _perform(self) -> None:
+    def _append_postponed(self) -> None:
         kept, window = list(self._kept.values()), list(self._window)
         self.log.log_end_offset -= len(kept) + self._window_count
         self._kept.clear()

@@ -46,9 +46,9 @@ class VirtualClock:
 class Scheduler:
     """Makes scheduled calls in order.
 
-    There are three kinds of calls. A private call (`schedule_private`) affects one idle member only. A shared call
-    (`schedule_shared`) may change the brokers' state for any member. The others affect one client, or its broker's
-    state about this client only.
+    Calls differ in what they may change. A private call (`schedule_private`) affects one idle member only. A shared
+    call (`schedule_shared`) may change the brokers' state for any member. All other calls affect one client only, or
+    its broker's state about this client.
 
     Args:
         clock: Set to the time of each call.
@@ -86,7 +86,7 @@ class Scheduler:
         return not shared_ms or shared_ms[0] > at_ms
 
     def step(self, until_ms: float) -> bool:
-        """Make the next call, if it is due until a time, inclusive.
+        """Make the next call, if it is due at `until_ms` or earlier.
 
         Returns:
             Whether a call was made.

@@ -65,7 +65,7 @@ class SimulationSettings:
         loads: The loads; each offsets partition gets an equal part of a load's rate.
         duration_s: Time from the start until the last members leave.
         folds: Whether to fold heartbeats; see `EventRecorder`.
-        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
+        closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
     """
 
     seed: int
@@ -134,7 +134,7 @@ class Simulation:
         self._schedule_all()
 
     def _set_up_lookups(self, scripts: Sequence[Script]) -> None:
-        numbers = count(len(self.drivers))  # behind those of the members' connections
+        numbers = count(len(self.drivers))  # after the numbers of the members' connections
         transport = VirtualTransport(
             self.network, self.scheduler, lambda user: next(numbers), after_call=self.process_lookups
         )

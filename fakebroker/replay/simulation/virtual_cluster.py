@@ -39,7 +39,7 @@ class VirtualEnvironment:
         disconnect: Called with each broker that closes its connections.
 
     Attributes:
-        skips_steps: Whether commands validate their arguments without any effect.
+        skips_steps: Whether commands only validate their arguments and have no effect.
     """
 
     def __init__(self, clock: VirtualClock, disconnect: Callable[[BrokerNode], None]) -> None:

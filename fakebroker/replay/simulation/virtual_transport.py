@@ -1,4 +1,4 @@
-"""A transport in virtual time. Messages are not encoded, which would be most of the cost of a request."""
+"""A transport in virtual time. Messages are not encoded, because encoding would be most of the cost of a request."""
 
 from collections.abc import Callable
 from typing import Any

@@ -27,7 +27,7 @@ class EventStream:
         self._recorder = EventRecorder(folds=folds)
         self._events = 0  # Since the last batch.
         self._batches: SimpleQueue[pa.RecordBatch | None] = SimpleQueue()  # None is the end.
-        pa.array([""])  # The first call imports pandas, which would delay members by half a second later.
+        pa.array([""])  # The first call imports pandas; later it would delay members by half a second.
 
     def add(self, event: Event) -> None:
         """Record an event."""

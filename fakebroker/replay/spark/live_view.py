@@ -105,7 +105,7 @@ def line(tally: Tally, pace: Pace, duration_s: float, members: int) -> str:
 
 
 def _elapsed_s(tally: Tally, duration_s: float, members: int) -> float:
-    """Return the progress of the replay; in memory, where members are simulated in turn, the average of all members."""
+    """Return the progress of the replay. In memory this is the average of the members, which are simulated in turn."""
     elapsed_ms = tally.lived_ms / members if tally.lived_ms else tally.elapsed_ms
     return min(elapsed_ms / 1000, duration_s)
 

@@ -26,7 +26,7 @@ class Tally:
         joined: Members that have joined their group and not left it.
         errors: Responses with an error other than `ORDINARY_ERRORS`, and requests without a response.
         elapsed_ms: Time since the start of the replay by the members' clock; the maximum of several tasks.
-        lived_ms: In memory, where members are simulated in turn: sum of the simulated time of each member; else 0.
+        lived_ms: In memory, where members are simulated in turn, the sum of the members' simulated times; else 0.
     """
 
     requests: int = 0
@@ -51,7 +51,7 @@ class Sender:
         self._task = task
 
     def send(self, tally: Tally) -> None:
-        """Send a tally, which replaces the last one."""
+        """Send a tally, which replaces the previous tally of this task."""
         try:
             self._socket.sendto(json.dumps([self._task, asdict(tally)]).encode(), self._address)
         except OSError:
@@ -71,6 +71,8 @@ class Sender:
 class Receiver:
     """The driver's side: keeps the last tally of each task.
 
+    After `stop_tasks` it answers each report with the request to stop, because any datagram may be lost.
+
     Args:
         udp: A bound socket.
 
@@ -78,8 +80,6 @@ class Receiver:
         port: The socket's port.
         stopped: Set it to end `listen`.
     """
-
-    # Each report is answered with the request to stop, because any datagram may be lost.
 
     def __init__(self, udp: socket.socket) -> None:
         udp.settimeout(_CHECK_EVERY_S)

@@ -12,7 +12,7 @@ _ROWS_PER_PARTITION = 250_000
 """Rows that a task can sort in its share of the memory."""
 
 _FEW_ROWS = 100_000
-"""Up to this number, planning queries and starting tasks take longer than running them."""
+"""Up to this number of rows, planning a query and starting its tasks take longer than running it."""
 
 _SETTINGS_FOR_FEW_ROWS = {
     # Code generation and adaptive execution take longer than they save.
@@ -73,7 +73,7 @@ def computed_once(frame: DataFrame, few: bool) -> DataFrame:
 
     Args:
         frame: The rows.
-        few: Whether the rows are few: then queries on them do not include the plan that computed them, which saves
-            analyzing it each time.
+        few: Whether the rows are few. Then queries on them do not include the plan that computed them, so that Spark
+            does not analyze that plan each time.
     """
     return frame.localCheckpoint(eager=False) if few else frame.persist(StorageLevel.MEMORY_AND_DISK)

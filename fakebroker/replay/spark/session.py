@@ -31,14 +31,13 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 """Exceptions that calls of PySpark raise."""
 
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
-
 """The error of a failed read or write in a Java stack trace."""
 
 _STOP_TIMEOUT_S = 10.0
 """How long Java may take to stop before it is killed."""
 
 _EXTERNAL_ADDRESS = ("192.0.2.1", 9)
-"""An address for documentation (RFC 5737): its route is the default route."""
+"""An address for documentation (RFC 5737), which has no other route than the default route."""
 
 _SETTINGS = {
     "spark.app.name": "fakebroker replay",
@@ -70,7 +69,7 @@ MANY_MEMBERS = 10_000
 """From this number of members on, a run is long enough for Java's optimizing compiler."""
 
 _MIN_MEMORY_MIB, _MAX_MEMORY_MIB = 1_024, 8_192
-"""Limits of Java's memory in a local session, which is a quarter of the machine's."""
+"""Limits of Java's memory in a local session; between them it is a quarter of the machine's memory."""
 
 
 def cause_of(error: Exception) -> str:
@@ -178,7 +177,7 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
     # In another process session Java does not get Ctrl-C: the replay stops the tasks itself and keeps their events.
     redirected = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     try:
-        gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark leaves it so
+        gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark has no types for it
     except PySparkException:
         errors = [line for line in log.read_text().splitlines() if "Exception" in line or "Error" in line]
         why = errors[0] if errors else "its Java process ended"

@@ -1,7 +1,7 @@
 """Spark tasks that simulate scripts (`--transport memory`).
 
-A task simulates its offsets partitions one after the other, so it has the members of one partition in memory, and
-returns events while it runs.
+A task simulates its offsets partitions one after the other, so it has only the members of one partition in memory at
+a time, and returns events while it runs.
 """
 
 import time
@@ -148,7 +148,7 @@ def _sum(before: Tally, now: Tally) -> Tally:
 
 
 def _run(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
-    """Run a simulation: yield its events, and send its tally added to the one of earlier simulations.
+    """Run a simulation: yield its events, and send the sum of its tally and the tally of earlier simulations.
 
     Returns:
         Whether the driver has requested the task to end early.

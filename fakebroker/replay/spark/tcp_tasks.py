@@ -23,7 +23,7 @@ from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.workload import Cluster
 
 _HEAD_START_S = 0.5
-"""Time from when the last task is ready until the start of the replay: enough for all tasks to receive that time."""
+"""Time from when the last task is ready until the start of the replay; by then, all tasks know the start time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class TaskPlan:
         lanes: Number of connections to each broker that the members of a task share; None for one connection per
             member. TCP only.
         speed: Speed of the members' clock, as a multiple of real time. TCP only.
-        closed_loop: Whether each heartbeat is sent as soon as the last one is answered.
+        closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
         record: "changes" to fold heartbeats (see `EventRecorder`), "all" to record each.
         duration_s: Duration of the replay by the members' clock.
         events: The `[[event]]` tables. In memory only.
@@ -99,7 +99,7 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
 def _loads_of_task(
     loads: Sequence[Load], scripts: Sequence[Script], context: BarrierTaskContext
 ) -> list[tuple[Load, dict[str, list[str]]]]:
-    """Return the loads that this task plays, each with its groups: those of all tasks."""
+    """Return the loads that this task plays, each with its groups from all tasks. Every task must call it."""
     if not loads:
         return []
     gathered = context.allGather(json.dumps([groups_of(load, scripts) for load in loads]))

@@ -2,7 +2,7 @@
 
 A cluster that has died violates no promise, because promises are about responses; these checks require responses. They
 apply to every cluster, and a workload cannot disable them. Outages that the workload itself begins and ends are
-excluded.
+excluded. `check_availability` creates the views and parameters of the queries.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,8 +47,8 @@ class Outage(NamedTuple):
     Attributes:
         broker: Node id; None if it affects all brokers, or if the affected ones are not known.
         from_s: Start, in seconds from the start of the replay.
-        until_s: End of its effects on clients, in the same unit; None if the workload never ends it, infinite if it
-            affects only some requests.
+        until_s: End of its effects on clients, in seconds from the start of the replay; None if the workload never ends
+            it, infinite if it affects only some requests.
         is_fault: Whether the broker is up and a fault suppresses responses.
     """
 
@@ -96,7 +96,7 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
 
 
 def _lasts_s(event: Mapping[str, Any]) -> float:
-    """Return the seconds for which clients notice an outage after its end: after silence, the request timeout."""
+    """Return for how many seconds clients notice an outage after its end: after silence, the request timeout."""
     return REQUEST_TIMEOUT_US / 1e6 if event.get("silent") or event.get("accept") == "half_open" else 0.0
 
 
@@ -142,8 +142,8 @@ _BOUNDS = """
         max(greatest(sent_us, coalesce(scheduled_us + latency_us, sent_us), coalesce(until_us, sent_us))) end_us
     from events"""
 
-# Intervals in which a member is not waiting for a response: it gets one, its JoinGroup or SyncGroup may be parked, or
-# its script has stopped or paused it. `is_over`: the member has stopped because of an error.
+# Intervals in which a member is not waiting for a response: it receives one, its JoinGroup or SyncGroup may be parked,
+# or its script has stopped or paused it. `is_over`: the member has stopped because of an error.
 _SPANS = f"""
     with acts as (
         select `group`, member, api action, scheduled_us, sent_us,
@@ -206,7 +206,7 @@ _SILENCES = f"""
         from planned
     )
     select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > :pause_us"""
-"""Intervals longer than `:pause_us`, from when its next heartbeat was due, in which a member got no response."""
+"""Intervals in which a member got no response for longer than `:pause_us` after its next heartbeat was due."""
 
 _PAUSES = """
     select since_us, until_us from (
@@ -275,7 +275,8 @@ def check_availability(
         is_reachable: Whether the cluster was reachable after the last member had left.
         timeline: The events of the workload, as in `timeline.EventOutcome`.
         speed: Speed of the members' clock, as a multiple of real time.
-        is_simulated: Whether the replay was in memory; if interrupted, its simulations end at different times.
+        is_simulated: Whether the replay was in memory. Then the time after a member's last response is not checked: if
+            the replay is interrupted, its simulations end at different times.
 
     Returns:
         The results of the four checks, each with up to `MOST_LISTED` failures.

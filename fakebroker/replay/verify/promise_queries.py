@@ -1,13 +1,14 @@
 """The promises of a group coordinator, each with a query that returns its violations.
 
 A query returns a row per violation: group, generation, members (their names), at_us, until_us, what. It uses only the
-requests and responses of the members, and reports no violation if a correct coordinator could have caused them: with
-lost responses, rebalances whose end no member of the replay has seen, a coordinator that moved before a generation was
-stored. Not supported are groups with members outside the replay, and administrative changes of a group (evicted
-members, deleted offsets or topics, held rebalances): leave out the affected promises in `[promises] check`.
+requests and responses of the members. It reports no violation if a correct coordinator could have caused these, for
+example because responses were lost, no member of the replay saw the end of a rebalance, or the coordinator moved before
+a generation was stored. Groups with members outside the replay and administrative changes of a group (evicted members,
+deleted offsets or topics, held rebalances) are not supported: leave the affected promises out of `[promises] check`.
 
-Error codes in the queries: 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR,
-22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
+promise_views.py explains the columns of the views, such as `life` and `owner`. Error codes in the queries:
+14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION,
+25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from typing import NamedTuple
@@ -40,7 +41,7 @@ class Promise(NamedTuple):
 _COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
 
 # The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
-# that were used twice violate `generations-rise` only.
+# that were used twice are left out: they violate only `generations-rise`.
 _ASSIGNMENTS = """
     select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
         max_by(assigned, done_us) assigned
@@ -90,8 +91,8 @@ _COVERED = f"""
     where size(foreign) > 0
         or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + limit_us + {BOUND_US})"""
 
-# Considers members that got their assignment: after a move, a generation that no member saw complete may be used again.
-# Leaders without rows in the replay cannot be distinguished from their own earlier or later member ids.
+# Considers only members that got their assignment: after a coordinator has moved, a generation that no member saw
+# complete may be used again. Leader ids without rows in `steps` are ignored: they may be other ids of the same leader.
 _ONE_LEADER = """
     with places as (
         select `group`, life, generation, member_id, any_value(member) member, min(done_us) at_us,
@@ -110,8 +111,9 @@ _ONE_LEADER = """
     from places left join ids using (`group`, leader) group by `group`, life, generation
     having count(distinct leader_owner) > 1 or count(distinct protocol) > 1"""
 
-# A generation missing from all responses requires a JoinGroup whose response was lost; or a group that became empty,
-# which increments the generation too, if none of the previous members is in the next generation.
+# A generation may be missing from all responses because the response to a JoinGroup was lost, or because the group
+# became empty, which also increments the generation. It did not become empty if a member of the previous generation is
+# in the next one.
 _SKIPPED = """
     with marks as (
         select `group`, life, generation, joined_us at_us, 0 lost from generation_times where joined_us is not null
@@ -144,7 +146,7 @@ _WENT_BACK = f"""
         from (select *, if(api = 'SyncGroup', done_us + {CLOCK_SKEW_US}, sent_us) at_us from steps)
     ) where api = 'JoinGroup' and generation < newest group by `group`, life, generation"""
 
-# A group may start over only after it has been empty, without members whose session is alive and that did not leave.
+# A group may start over only after it has been empty: each member has left, or its session has expired.
 _STARTED_OVER = """
     select `group`, 1 generation, array_sort(collect_set(member)) members, min(last_us) at_us, max(from_us) until_us,
         concat(`group`, ' started over at generation 1 while it had members') what
@@ -193,8 +195,8 @@ _COMMITS = f"""
             on unknown.group = lower.group and unknown.sent_us >= lower.last.sent_us - {BOUND_US}
             and unknown.sent_us <= lower.done_us + {CLOCK_SKEW_US}"""
 
-# A session has not ended if the coordinator still accepts the member, or if the member's last generation goes on, which
-# the end of the session would end. A coordinator that moves or restarts starts all sessions again.
+# A session has not ended if the coordinator still accepts the member, or if the member's last generation continues: the
+# end of a session ends the generation. A coordinator that moves or restarts starts all sessions again.
 _SILENT = f"""
     select `group`, generation, members, since_us at_us, until_us, what from (
         select `group`, generation, array(member) members, alive_us since_us, sent_us until_us, concat(
@@ -238,7 +240,8 @@ _BEATING = f"""
     ) s {NO_LOOKUP}"""
 
 # A heartbeat without an error is a violation only if the group kept its coordinator, because a coordinator that is
-# loading answers all heartbeats like that. Other responses, and REBALANCE_IN_PROGRESS for a heartbeat, always are.
+# loading answers all heartbeats without an error. Other responses that accept the member, including
+# REBALANCE_IN_PROGRESS for a heartbeat, are always violations.
 _STALE = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, superseded_us at_us, superseded_us since_us,
@@ -255,7 +258,7 @@ _STALE = f"""
         ) where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
     ) s {NO_LOOKUP} and not s.is_proven"""
 
-# Once the new member id of a static member has its assignment, it is stored: the old member id is fenced permanently.
+# Once the new member id of a static member has its assignment, the id is stored, and the old one is fenced permanently.
 _FENCED = f"""
     select `group`, generation, array(member) members, next_us at_us, proof_us until_us, concat('a request of ',
         member_id, ' in ', `group`, ' was accepted after ', next_id, ' had taken over its instance id ', instance_id
@@ -319,8 +322,9 @@ _ANSWERED = f"""
 _REJECTED = "error in (14, 15, 16)"
 _OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"
 
-# The broker named has `BOUND_US` to serve the group; a violation is that it is named later than that after it refused,
-# and refuses again. A series of refusals ends when the broker serves or loads the group, or another one is named.
+# A broker that FindCoordinator names has `BOUND_US` to serve the group. It is a violation if the broker refuses, is
+# still named later than `BOUND_US` after that, and refuses again. A series of refusals ends when the broker serves or
+# loads the group, or when another broker is named.
 _FOUND = f"""
     with marks as (
         select `group`, node broker, cast(null as string) member, sent_us at_us, sent_us, 'named' kind from lookups
@@ -342,7 +346,7 @@ _FOUND = f"""
         min(at_us) filter (where kind = 'refused') at_us, max(at_us) filter (where kind = 'refused') until_us,
         concat('FindCoordinator named broker ', named, ' as coordinator of ', `group`, ' for ', round((max(sent_us)
             filter (where kind = 'named') - min(at_us) filter (where kind = 'refused')) / 1e6, 1),
-            ' s, and it answered NOT_COORDINATOR') what
+            ' s, and this broker answered NOT_COORDINATOR') what
     from stretches group by `group`, stretch, named
     having max(sent_us) filter (where kind = 'named')
             > min(at_us) filter (where kind = 'refused') + {BOUND_US}

@@ -18,7 +18,7 @@ CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
 
 BOUND_US = 5_000_000
-"""Maximum delay of a coordinator in microseconds: to remove an expired member, or to serve a group it was named for."""
+"""Maximum delay of a coordinator in microseconds: to remove an expired member, or to serve a group once named."""
 
 OVERDUE_US = 4_000_000
 """Time after the rebalance timeout at which a parked request is overdue, in microseconds; members give up after 5 s."""
@@ -54,7 +54,7 @@ These are rows without a look-up between `since_us` and `until_us`: members that
 """
 
 # Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response
-# was read; `last_us`: when the last of several aggregated requests was sent; `listed`: the number of members in the
+# was read; `last_us`: when the last of several folded requests was sent; `listed`: the number of members in the
 # response.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
@@ -68,8 +68,8 @@ SCRIPTS = """
     select /*+ repartition(`group`) */ `group`, member, topics, assignor, session_timeout_ms, rebalance_timeout_ms
     from members"""
 
-# `is_sign`: the look-up indicates that a member lost its coordinator. One by a client without a coordinator does not,
-# unless the result has changed.
+# `is_sign`: the look-up indicates that a member lost its coordinator. A look-up by a client that had no coordinator
+# does not, unless the result has changed.
 LOOKUPS = """
     select *, again or node <> lag(node) over (partition by `group` order by at_us) is_sign from (
         select /*+ repartition(`group`) */ place.key `group`, place.node, place.again, sent_us,
@@ -116,8 +116,8 @@ GENERATION_TIMES = """
         max_by(listed, done_us) filter (where listed > 0) listed
     from steps group by `group`, life, generation"""
 
-# Generations that were used again: a member joined that was not in them when they were complete, or their leader joined
-# again, which must begin another generation. Followers and static members may rejoin and get the current state.
+# Generations that were used again: after they were complete, a new member joined them, or their leader joined again.
+# Both must begin another generation. Followers and static members may rejoin and get the current state.
 REUSED = f"""
     select `group`, life, generation, min(done_us) at_us, array_sort(collect_set(member)) joined_by from (
         select s.*, completed_us, max(if(api = 'SyncGroup', done_us, null)) over (
@@ -176,7 +176,7 @@ def promise_views(
         spark: The session.
         events: Rows as in `events.Event`; read twice.
         members: Rows as in `script.Script`.
-        partitions: The number of partitions of each topic that did not change during the replay.
+        partitions: Partition counts by topic, only of topics whose count did not change during the replay.
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")

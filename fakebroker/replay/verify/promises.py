@@ -53,15 +53,15 @@ def check_promises(
         spark: The session.
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
-        partitions: The number of partitions of each topic. Leave out topics whose number changed during the replay;
-            their assignments are not checked.
+        partitions: Partition counts by topic. Leave out topics whose count changed during the replay: their
+            assignments are not checked.
         wanted: Names of the promises to check; all if not given.
 
     Returns:
         The result for each promise, with its first violations and the events around them.
 
     Raises:
-        ConfigError: A name in `wanted` is not that of a promise.
+        ConfigError: A name in `wanted` is not the name of a promise.
     """
     names = _checked_names(wanted)
     with promise_views(spark, events, members, partitions):

@@ -12,7 +12,7 @@ from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
 
 MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
-"""The default expectation: a cluster that admits no members violates no promise."""
+"""The default expectation, because a cluster that admits no members violates no promise."""
 
 
 def judge(

@@ -1,6 +1,7 @@
 """The behaviors of members, as tables of a population: `leave = { share = 0.2, at_s = [5, 20] }`.
 
-Plain data; `replay.script.acts` converts it to the actions of members.
+Plain data. Times are seconds from the start of the replay. `replay.script.acts` converts behaviors to actions of
+members.
 """
 
 from collections.abc import Iterator
@@ -16,13 +17,15 @@ _SPANS = ("at_s", "for_s", "return_after_s", "every_s")
 
 
 class _Timed(Table, frozen=True):
+    """A table with time spans, which are checked."""
+
     def broken_rules(self) -> Iterator[ConfigError]:
         for key in _SPANS:
             yield from check_span(key, getattr(self, key, None))
 
 
 class Behavior(_Timed, frozen=True):
-    """A behavior that each member in a share of the population has once."""
+    """A behavior of a share of the population's members, once for each of these members."""
 
     share: Share
     at_s: Span
@@ -75,8 +78,8 @@ class Slow(Behavior, frozen=True):
     Attributes:
         share: Share of the population's members.
         at_s: Time at which a member stops polling.
-        for_s: Duration; beyond the rebalance timeout, the member leaves its group for the rest of it, as Kafka's
-            consumer does (KIP-62).
+        for_s: Duration; beyond the rebalance timeout, the member leaves its group for the rest of this time, as
+            Kafka's consumer does (KIP-62).
     """
 
     for_s: Span
@@ -113,7 +116,7 @@ class Grow(_Timed, frozen=True):
 
     Attributes:
         instances: Number of additional members per group.
-        at_s: Time at which the first one of a group starts.
+        at_s: Time at which the first additional member of a group starts.
         every_s: Interval between members; 0 starts all at once.
         how: `dynamic` members have no instance id. `static` members have one, and a `[[load]]` of kind `add-members`
             may register them in advance.

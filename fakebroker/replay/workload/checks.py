@@ -20,7 +20,7 @@ _STATIC_MEMBERS = Release(2, 3)
 """The first release that supports static members (KIP-345)."""
 
 LEAVING = 0.1
-"""Share of the duration, at its end, in which the groups leave, each with all its members at once."""
+"""Last share of the duration, in which the groups leave; all members of a group leave at once."""
 
 
 def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
@@ -40,7 +40,7 @@ def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
         if twice is not None:
             yield ConfigError.of(f"groups[{index}].{twice[0]}", twice[1], "a value that no other population has")
         elif other is not None:
-            expected = f"a pattern that never gives the same name as {other.name_pattern!r}, that of {other.name!r}"
+            expected = f"a pattern that never gives a name of {other.name_pattern!r} of population {other.name!r}"
             yield ConfigError.of(f"groups[{index}].pattern", population.name_pattern, expected)
         else:
             distinct.append(population)
@@ -70,7 +70,7 @@ def _name_expression(pattern: str, number: str) -> re.Pattern[str]:
 
 
 def _differ_by_number(number: str, one: str, other: str) -> bool:
-    """Return whether the texts are equal, or one is the other followed by part of a number."""
+    """Return whether the texts are equal, or the longer one is the shorter one followed by part of a number."""
     short, long = sorted((one, other), key=len)
     return long.startswith(short) and re.fullmatch(f"({number})?", long.removeprefix(short)) is not None
 
@@ -97,7 +97,7 @@ def check_listed_names(listed: Mapping[int, Sequence[str]], populations: Sequenc
 
 
 def check_rate(rate_per_s: float | None, populations: Sequence[Groups]) -> Iterator[ConfigError]:
-    """Check that the rate does not exceed what the members can send: intervals are whole milliseconds."""
+    """Check the rate of each member: intervals are whole milliseconds, so very short ones would be inexact."""
     members = sum(population.member_count for population in populations)
     if rate_per_s is not None and rate_per_s > members * _MAX_PER_MEMBER_S:
         expected = f"a number <= {members * _MAX_PER_MEMBER_S:g}: {_MAX_PER_MEMBER_S} per second and member"
@@ -214,7 +214,7 @@ def check_static(where: str, population: Groups, release: Release) -> Iterator[C
 def check_load(
     where: str, load: Load, populations: Mapping[str, Groups], duration_s: float, proposals: Sequence[str]
 ) -> Iterator[ConfigError]:
-    """Check that a load ends by the end of the workload, and that its population exists and suits it."""
+    """Check that a load ends by the end of the workload, and that its population exists and fits the load."""
     until_s = load.at_s + (load.for_s or 0)
     if load.at_s >= duration_s:
         yield ConfigError.of(f"{where}.at_s", load.at_s, f"a number < duration_s ({duration_s:g})")
@@ -227,7 +227,8 @@ def check_load(
     grow = populations[load.groups].grow
     if grow is None or grow.how != "static" or grow.instances < (load.instances or 0) or ends(grow.at_s)[0] < load.at_s:
         expected = (
-            f"at most the `grow.instances` of population {load.groups!r}, with how = 'static' and at_s >= {load.at_s:g}"
+            f"at most `grow.instances` of population {load.groups!r}, whose `grow` must have how = 'static' and "
+            f"at_s >= {load.at_s:g}"
         )
         yield ConfigError.of(f"{where}.instances", load.instances, expected)
     if "batch-join" not in proposals:

@@ -26,7 +26,7 @@ METRICS = {
     "partition_skew": "requests about groups on the busiest partition of `__consumer_offsets`, divided by the mean of "
     "all partitions",
     "generations": "number of pairs of group and generation that at least one member joined",
-    "rebalances": "number of those in which at least one member got an assignment",
+    "rebalances": "number of `generations` in which at least one member got an assignment",
     "rebalance_p50_ms": "median duration of rebalances, from the first JoinGroup sent until every member that joined "
     "has received its SyncGroup response",
     "rebalance_p99_ms": "99th percentile of the duration of rebalances",
@@ -99,7 +99,7 @@ class Expectation(Table, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of the number in the summary's `metrics`, or in the row of its `api` if it has one."""
+        """The key of the number in the summary's `metrics`; with `api`, in the row of this API in `apis`."""
         return f"{self.metric}.{self.groups}" if self.groups else self.metric
 
     def __str__(self) -> str:

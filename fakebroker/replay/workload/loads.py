@@ -20,12 +20,12 @@ class Load(Table, frozen=True):
         batch: Number of groups per request. Brokers that do not support several groups get one request per group. In
             memory, all groups of a request are on the same offsets partition.
         rate_per_s: Requests per second, sent without waiting for responses (open loop). If not given, each request
-            is sent after the response to the last one (closed loop).
+            is sent after the response to the previous request (closed loop).
         at_s: Time of the first request.
         for_s: Duration; the requests start again with the first group as often as needed. If not given, each group
             is requested once.
-        instances: With `add-members`, the number of members per group to register: the first ones of the
-            population's `grow`, by their instance ids.
+        instances: With `add-members`, the number of members per group to register, by their instance ids:
+            the first of the members that the population's `grow` adds.
     """
 
     kind: LoadKind

@@ -22,7 +22,7 @@ Jitter = Annotated[float, Meta(ge=0, lt=1)]
 
 
 def _check_single(table: Table, keys: Sequence[str], *, is_required: bool) -> Iterator[ConfigError]:
-    """Yield a mistake for each given key but the first, of keys that exclude each other."""
+    """Yield a mistake for each given key after the first one; the keys exclude each other."""
     given = [key for key in keys if getattr(table, key) is not None]
     if is_required and not given:
         yield ConfigError.missing(keys[0], one_of(keys))
@@ -122,14 +122,15 @@ class Groups(Table, frozen=True):
 
     Attributes:
         name: Name of the population, for reports, `[[load]]` and `[[expect]]`.
-        pattern: Pattern of the groups' names; `{}` is replaced by the number of the group. If not given, `NAME-{}`.
+        pattern: Pattern of the groups' names; `{}` is replaced by the number of the group, from 0 and with leading
+            zeros. If not given, `NAME-{}`.
         count: Number of groups, 1 if not given. With `from_file`, the maximum number of names to use, all if not
             given.
         from_file: Parquet or CSV file with the groups' names, used instead of `pattern`; the path is relative to the
             workload file.
         from_column: Column of the file with the names.
-        hot_partitions: Partitions of `__consumer_offsets` that are to have more groups than others. Groups get names
-            that map to one of them, by a second number after their own.
+        hot_partitions: Partitions of `__consumer_offsets` that are to have more groups than others. The names of their
+            groups have a second number, chosen so that the name maps to one of these partitions.
         hot_share: Share of the groups that are on hot partitions.
         members: Number of members of each group, or its distribution.
         topics: Topics that the members subscribe to; all topics of the workload if not given.

@@ -12,7 +12,8 @@ MOST_MEMBERS = 10_000
 Span = float | tuple[float, float]
 """Seconds, or a minimum and maximum between which each member, or group, draws a value.
 
-Checked by `check_span`: in a union of both, msgspec confuses the bound of a number with the length of a list.
+Its bounds are checked by `check_span`, not by annotations: in a union, msgspec would apply the bound of the number to
+the length of the list.
 """
 
 

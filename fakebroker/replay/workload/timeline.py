@@ -12,7 +12,7 @@ from fakebroker.errors import ConfigError, bounds
 _CHECK_EVERY_S = 0.02
 
 WHEN = "at_s"
-"""Key of an event with its time, in seconds from the start of the replay."""
+"""Key of an event's time, in seconds from the start of the replay."""
 
 Outcome = str | None
 """The outcome of an event: None if it was done, else the reason why not."""
@@ -21,12 +21,12 @@ OVER = "the replay had ended"
 """The outcome of events that were not due before the end of the replay."""
 
 EventOutcome = dict[str, Any]
-"""An event in `summary.json`: its keys, its outcome as `done` and `why`, and as `at_s` when it was performed."""
+"""An event in `summary.json`: its keys, its outcome as `done` and `why`, and in `at_s` when it was performed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The events of a replay over TCP.
+    """The events of a replay over TCP; updated by the thread of `performing`.
 
     Attributes:
         done: Events that were sent to the cluster, with the time in seconds from the start of the replay.

@@ -31,13 +31,13 @@ _MAX_DURATION_S = 1_000_000
 
 
 class Cluster(Table, frozen=True):
-    """The embedded cluster; ignored when the workload is replayed against another one.
+    """The embedded cluster; ignored when the workload is replayed against another cluster.
 
     Attributes:
         brokers: Number of brokers; their node ids are 1, 2, 3 ...
         as_version: Release of Kafka that the brokers emulate, such as "2.8"; the newest if not given.
         proposals: Experimental protocol extensions that the brokers implement; they are not in any release of Kafka.
-        config: Broker settings by their names in Kafka; the same as of `fakebroker serve --config`.
+        config: Broker settings by their names in Kafka, as for `fakebroker serve --config`.
         load_ms: Time that a coordinator takes to load after a failover, unless the `[[event]]` itself has `load_ms`.
     """
 
@@ -71,7 +71,7 @@ class Pacing(Table, frozen=True):
 
     Attributes:
         rate_per_s: Heartbeats per second of all members together (open loop); overrides `heartbeat_interval_ms`.
-        closed_loop: Whether each member sends its next heartbeat as soon as the last one is answered.
+        closed_loop: Whether each member sends its next heartbeat as soon as the previous one is answered.
         speed: Speed of the clocks of the members and the embedded cluster, as a multiple of real time. All times in
             the file and in the results are by these clocks.
     """
@@ -219,8 +219,8 @@ def _with_group_names(workload: Workload, directory: Path) -> Workload:
     """Read the files with names of groups; return the workload with their absolute paths and actual counts.
 
     Raises:
-        ConfigError: A file cannot be read, or its names are invalid. Or the workload is invalid with that number of
-            groups, or another population may have the same names.
+        ConfigError: A file cannot be read, or its names are invalid; the workload is invalid with the actual number of
+            groups; or another population may have the same names.
     """
     populations, listed, mistakes = list(workload.groups), {}, []
     for index, population in enumerate(populations):

@@ -171,7 +171,7 @@ INVALID: dict[str, dict[str, str]] = {
         f"{MINIMAL}hot_share = 0.5": "groups[0].hot_share=0.5: expected no share without hot_partitions",
         f'{MINIMAL}from_column = "x"': "groups[0].from_column='x': expected no column without from_file",
         f'{MINIMAL}name = "a"\npattern = "x-{{}}"\n[[groups]]\nname = "b"\npattern = "x-1{{}}"': (
-            "groups[1].pattern='x-1{}': expected a pattern that never gives the same name as 'x-{}', that of 'a'"
+            "groups[1].pattern='x-1{}': expected a pattern that never gives a name of 'x-{}' of population 'a'"
         ),
     },
     "groups: members": {
@@ -342,13 +342,13 @@ INVALID: dict[str, dict[str, str]] = {
             "load[0].groups is missing: expected the population whose members are registered"
         ),
         f'{MINIMAL}[[load]]\nkind = "add-members"\ninstances = 3\ngroups = "group"': (
-            "2 errors\n  load[0].instances=3: expected at most the `grow.instances` of "
-            "population 'group', with how = 'static' and at_s >= 0\n  "
+            "2 errors\n  load[0].instances=3: expected at most `grow.instances` of "
+            "population 'group', whose `grow` must have how = 'static' and at_s >= 0\n  "
             "load[0].kind='add-members': expected 'batch-join' in cluster.proposals"
         ),
         f'{BATCH_JOIN}[[load]]\nkind = "add-members"\ninstances = 5\ngroups = "group"': (
-            "load[0].instances=5: expected at most the `grow.instances` of population "
-            "'group', with how = 'static' and at_s >= 0"
+            "load[0].instances=5: expected at most `grow.instances` of population "
+            "'group', whose `grow` must have how = 'static' and at_s >= 0"
         ),
         BATCH_JOIN.replace('["batch-join"]', "[]")
         + '[[load]]\nkind = "add-members"\ninstances = 4\ngroups = "group"': (
