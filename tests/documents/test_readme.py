@@ -27,7 +27,7 @@ def _anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_links_lead_somewhere(subtests: pytest.Subtests) -> None:
+def test_targets_of_links_exist(subtests: pytest.Subtests) -> None:
     for document in DOCUMENTS:
         for link in _links(document):
             with subtests.test(document=document, link=link):
@@ -43,7 +43,7 @@ def test_the_index_lists_every_document() -> None:
 
 
 def test_documents_for_users_name_no_inner_modules() -> None:
-    """What users import is exported from `fakebroker` or `fakebroker.control`."""
+    """All public names can be imported from `fakebroker` or `fakebroker.control`."""
     for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
         assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
 
@@ -56,7 +56,7 @@ def test_files_named_in_the_architecture_exist() -> None:
 
 
 @pytest.mark.parametrize("document", ["README.md", "scenarios/reference/releases.md"])
-def test_the_examples(document: str, fake_cluster: FakeCluster) -> None:
+def test_the_examples_run(document: str, fake_cluster: FakeCluster) -> None:
     examples = re.findall("```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert examples
     for example in examples:

@@ -1,4 +1,4 @@
-"""Short calls for tests of replicas and leaders: views of partitions, stops and starts of brokers, new topics."""
+"""Helpers for tests of replicas and leaders: views of partitions, stops and starts of brokers, new topics."""
 
 from typing import Any
 
