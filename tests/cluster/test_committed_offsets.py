@@ -112,7 +112,7 @@ def test_timestamps_and_retention_times_of_old_versions() -> None:
 def fetch(
     harness: ClusterHarness, version: int, topics: list[tuple[str, list[int]]] | None, group_id: str = "g"
 ) -> Any:
-    """Fetch offsets of one group, None for all. Returns its result, which versions before 8 have at the top level."""
+    """Fetch offsets of a group, None for all. Returns the result of the group: before version 8, the whole response."""
     if version < 8:
         old = None if topics is None else [OffsetFetchRequestTopic(name=n, partition_indexes=i) for n, i in topics]
         return harness.ask(OffsetFetchRequest(group_id=group_id, topics=old), version)
@@ -166,7 +166,7 @@ def test_a_missing_group_has_no_offsets(subtests: pytest.Subtests) -> None:
                 assert fetch(harness, version, None, "missing").topics == []
 
 
-def test_null_topics_are_all_topics_and_an_empty_list_is_none(subtests: pytest.Subtests) -> None:
+def test_null_requests_all_topics_and_an_empty_list_requests_none(subtests: pytest.Subtests) -> None:
     harness = ClusterHarness(topics={"news": 2, "more": 1})
     commit(harness, 9, offset_to_commit(0, 1), offset_to_commit(1, 2))
     commit(harness, 9, offset_to_commit(0, 3), topic="more")

@@ -88,7 +88,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(raw: bytes) -> None:
 
 
 def test_messages_with_a_changed_byte_are_decoded_or_a_protocol_error(subtests: pytest.Subtests) -> None:
-    # In lengths, counts, tags and null markers these are null, too large, negative or unfinished.
+    # Changed lengths, counts, tags and null markers are null, too large, negative or unfinished.
     for cls, version in MESSAGE_VERSIONS:
         with message_subtest(subtests, cls, version):
             raw = encode(filled(cls, version), version)

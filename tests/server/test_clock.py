@@ -1,4 +1,7 @@
-"""Clocks of the brokers: manual, scaled, trio's; waits of clients use real time with all of them."""
+"""Clocks of the brokers: real, manual, scaled and trio's.
+
+Waits for clients (Fetch, incomplete requests) are in trio's time: real time, unless a test uses a trio `MockClock`.
+"""
 
 import re
 import struct

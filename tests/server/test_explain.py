@@ -1,4 +1,4 @@
-"""Why a group is not Stable, in words: in each state, and where it has no coordinator."""
+"""`explain`: the text that says why a group is not Stable, in each state and without a coordinator."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.support.groups_over_tcp import join_request
 from tests.support.wire_client import WireClient
 
 
-class Scene:
+class ExplainedGroup:
     """The group "g" of a cluster of two or more brokers, and clients named by their client ids."""
 
     def __init__(self, delay_ms: int = 0, brokers: int = 2) -> None:
@@ -35,7 +35,7 @@ class Scene:
         self.ids: dict[str, str] = {}
 
     @property
-    def words(self) -> str:
+    def explanation(self) -> str:
         return explain(self.harness.cluster, "g", self.harness.now_ms)
 
     def join(self, name: str, version: int = 3, **fields: Any) -> None:
@@ -70,48 +70,48 @@ class Scene:
         self.harness.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
 
     def stable(self, *names: str) -> None:
-        """All of them in a stable group."""
+        """Make a stable group of these members."""
         for name in names:
             self.join(name)
         self.harness.advance(1_000)
         self.harness.advance(1_000)
         for name in names:
             self.sync(name)
-        assert "Stable" in self.words
+        assert "Stable" in self.explanation
 
 
 def test_no_group() -> None:
-    scene = Scene()
-    assert scene.words == (
+    group = ExplainedGroup()
+    assert group.explanation == (
         "g is Dead: there is no such group. No member has joined it, and no offset was committed."
     )  # fmt: skip
-    scene.commit()
-    scene.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
-    scene.harness.advance(2_500)
-    assert scene.words == "g is Dead: there is no such group. It was removed 2.5 s ago: DeleteGroups."
+    group.commit()
+    group.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+    group.harness.advance(2_500)
+    assert group.explanation == "g is Dead: there is no such group. It was removed 2.5 s ago: DeleteGroups."
 
 
 def test_empty() -> None:
-    scene = Scene()
-    scene.commit()
-    scene.harness.advance(1_500)
-    assert scene.words == (
+    group = ExplainedGroup()
+    group.commit()
+    group.harness.advance(1_500)
+    assert group.explanation == (
         "g has been in Empty for 1.5 s: first OffsetCommit. It has never had members and has 1 committed offset."
     )
-    scene.stable("a")
-    scene.leave("a")
-    assert scene.words == (
+    group.stable("a")
+    group.leave("a")
+    assert group.explanation == (
         "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members and has 1 committed offset."
     )
-    scene.join("b", version=4)
-    assert scene.words.endswith("b was given its member id and has 10.0 s left to join with it.")
+    group.join("b", version=4)
+    assert group.explanation.endswith("b was given its member id and has 10.0 s left to join with it.")
 
 
 def test_the_initial_delay() -> None:
-    scene = Scene(delay_ms=3_000)
-    scene.join("a")
-    scene.harness.advance(1_000)
-    assert scene.words == (
+    group = ExplainedGroup(delay_ms=3_000)
+    group.join("a")
+    group.harness.advance(1_000)
+    assert group.explanation == (
         "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined this "
         "rebalance. This is the first rebalance of an empty group: it waits for more members for 2.0 s, and up to "
         "57.0 s longer if new members keep joining."
@@ -119,22 +119,22 @@ def test_the_initial_delay() -> None:
 
 
 def test_a_rebalance_waits_for_members() -> None:
-    scene = Scene(delay_ms=1_000)
-    scene.stable("a", "b")
-    scene.join("static", 5, group_instance_id="s", session_timeout_ms=30_000)
-    scene.ids["static"] = scene.ids["s"]
-    scene.join("a")
-    scene.join("b")
+    group = ExplainedGroup(delay_ms=1_000)
+    group.stable("a", "b")
+    group.join("static", 5, group_instance_id="s", session_timeout_ms=30_000)
+    group.ids["static"] = group.ids["s"]
+    group.join("a")
+    group.join("b")
     for name in ("a", "b", "static"):
-        scene.sync(name, 2)
-    scene.harness.advance(4_000)
-    scene.heartbeat("a", 2)
-    scene.harness.advance(500)
-    scene.join("c")
-    scene.join("d", version=4)
-    scene.join("b")
-    scene.harness.advance(100)
-    assert scene.words == (
+        group.sync(name, 2)
+    group.harness.advance(4_000)
+    group.heartbeat("a", 2)
+    group.harness.advance(500)
+    group.join("c")
+    group.join("d", version=4)
+    group.join("b")
+    group.harness.advance(100)
+    assert group.explanation == (
         "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined this "
         "rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it will be removed in 9.4 s. "
         "Waiting for s (static, last request 4.6 s ago), which has not rejoined; the rebalance continues without it in "
@@ -144,23 +144,23 @@ def test_a_rebalance_waits_for_members() -> None:
 
 
 def test_of_many_members_only_some_are_named() -> None:
-    scene = Scene(delay_ms=1_000)
+    group = ExplainedGroup(delay_ms=1_000)
     names = [f"m{number}" for number in range(12)]
-    scene.stable(*names)
-    scene.join("m0")
-    assert scene.words.count("Waiting for m") == 8
-    assert scene.words.endswith("Waiting for 3 more members.")
+    group.stable(*names)
+    group.join("m0")
+    assert group.explanation.count("Waiting for m") == 8
+    assert group.explanation.endswith("Waiting for 3 more members.")
 
 
 def test_completing() -> None:
-    scene = Scene(delay_ms=1_000)
-    scene.join("a")
-    scene.join("b")
-    scene.harness.advance(1_000)
-    scene.harness.advance(1_000)
-    scene.harness.advance(250)
-    scene.heartbeat("a")
-    assert scene.words == (
+    group = ExplainedGroup(delay_ms=1_000)
+    group.join("a")
+    group.join("b")
+    group.harness.advance(1_000)
+    group.harness.advance(1_000)
+    group.harness.advance(250)
+    group.heartbeat("a")
+    assert group.explanation == (
         "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the assignment: the "
         "SyncGroup of the leader a (last request 0.0 s ago). Waiting for the SyncGroup of b. Members that do not send "
         "one within 59.8 s are removed."
@@ -168,36 +168,36 @@ def test_completing() -> None:
 
 
 def test_stable() -> None:
-    scene = Scene(delay_ms=1_000)
-    scene.join("a")
-    scene.join("b")
-    scene.harness.advance(1_000)
-    scene.harness.advance(1_000)
-    scene.sync("a")
-    assert scene.words == (
+    group = ExplainedGroup(delay_ms=1_000)
+    group.join("a")
+    group.join("b")
+    group.harness.advance(1_000)
+    group.harness.advance(1_000)
+    group.sync("a")
+    assert group.explanation == (
         "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members. "
         "The leader is a. Waiting for the SyncGroup of b. Members that do not send one within 60.0 s are removed."
     )
-    scene.sync("b")
-    assert scene.words.endswith("The leader is a.")
+    group.sync("b")
+    assert group.explanation.endswith("The leader is a.")
 
 
 def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
-    scene = Scene(brokers=3)
-    scene.stable("a")
-    controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
-    controller.set_leader(partition, 2, scene.harness.now_ms, Failover(zombie=True))
-    scene.leave("a")  # at the zombie
-    assert scene.words == (
+    group = ExplainedGroup(brokers=3)
+    group.stable("a")
+    controller, partition = group.harness.cluster.controller, group.harness.cluster.offsets_partition_of("g")
+    controller.set_leader(partition, 2, group.harness.now_ms, Failover(zombie=True))
+    group.leave("a")  # at the zombie
+    assert group.explanation == (
         "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member. "
         "The leader is a. Broker 1 also acts as its coordinator: it is a zombie."
     )
-    controller.set_leader(partition, 3, scene.harness.now_ms, Failover(zombie=True))
-    assert scene.words.endswith("The leader is a. Brokers 1, 2 also act as its coordinator: they are zombies.")
+    controller.set_leader(partition, 3, group.harness.now_ms, Failover(zombie=True))
+    assert group.explanation.endswith("The leader is a. Brokers 1, 2 also act as its coordinator: they are zombies.")
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("how", "text"),
     [
         (
             Failover(load_ms=3_000),
@@ -216,36 +216,36 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
         ),
     ],
 )
-def test_loading(how: Failover, words: str) -> None:
-    scene = Scene()
-    scene.stable("a")
-    controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
-    controller.set_leader(partition, 2, scene.harness.now_ms, how)
-    scene.harness.advance(1_000)
-    assert scene.words == words
+def test_loading(how: Failover, text: str) -> None:
+    group = ExplainedGroup()
+    group.stable("a")
+    controller, partition = group.harness.cluster.controller, group.harness.cluster.offsets_partition_of("g")
+    controller.set_leader(partition, 2, group.harness.now_ms, how)
+    group.harness.advance(1_000)
+    assert group.explanation == text
 
 
 def test_no_coordinator() -> None:
-    scene = Scene()
-    cluster = scene.harness.cluster
-    cluster.controller.set_leader(cluster.offsets_partition_of("g"), NO_LEADER, scene.harness.now_ms, Failover())
-    assert scene.words == (
+    group = ExplainedGroup()
+    cluster = group.harness.cluster
+    cluster.controller.set_leader(cluster.offsets_partition_of("g"), NO_LEADER, group.harness.now_ms, Failover())
+    assert group.explanation == (
         "g has no coordinator: __consumer_offsets-0 has no leader. Its replicas are on brokers 1, 2. "
         "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
     )
-    cluster.controller.stop_broker(cluster.brokers[2], scene.harness.now_ms, Failover(), elect=False)
-    assert "on brokers 1, 2; down: 2. Find" in scene.words
+    cluster.controller.stop_broker(cluster.brokers[2], group.harness.now_ms, Failover(), elect=False)
+    assert "on brokers 1, 2; down: 2. Find" in group.explanation
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
 @pytest.mark.parametrize(
-    ("state", "words"),
+    ("state", "text"),
     [
         ("PreparingRebalance", "It is held in this state until it is released. 1 of 1 members have joined this"),
         ("CompletingRebalance", "It is held in this state until it is released. The SyncGroup of the leader app"),
     ],
 )
-def test_held(fake_cluster: FakeCluster, state: str, words: str) -> None:
+def test_held(fake_cluster: FakeCluster, state: str, text: str) -> None:
     with fake_cluster.hold("g", state), WireClient(fake_cluster.coordinator_of("g"), "app") as wire:
         member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
         wire.send(join_request("g", member_id))
@@ -254,4 +254,4 @@ def test_held(fake_cluster: FakeCluster, state: str, words: str) -> None:
             wire.receive()
             wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), 3)
             fake_cluster.wait_for_request("SyncGroup")
-        assert words in fake_cluster.explain("g")
+        assert text in fake_cluster.explain("g")

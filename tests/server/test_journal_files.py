@@ -1,4 +1,4 @@
-"""A journal in a file: what is exported is imported, and what is no journal is refused."""
+"""Journals in files: an imported journal equals the exported one, and invalid files are rejected."""
 
 import json
 from pathlib import Path
@@ -22,8 +22,8 @@ from tests.support.strategies import check_drawn_messages
 from tests.support.wire_client import WireClient
 
 
-def told(journal: JournalQueries) -> list[Any]:
-    """All that requests tell, in the order of their responses."""
+def fields_of_calls(journal: JournalQueries) -> list[Any]:
+    """Return the public fields of all calls with responses, in the order of their responses."""
     return [
         (
             call.api, call.api_version, call.correlation_id, call.client_id, call.peer.client_host, call.connection_id,
@@ -42,7 +42,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("mode", ["full", "headers"])
-def test_faults_are_told_and_exported(mode: Any, tmp_path: Path) -> None:
+def test_faults_are_recorded_and_exported(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=1, journal=mode) as cluster, WireClient(cluster.brokers[0], "a") as wire:
         for fault in FAULTS:
@@ -59,7 +59,7 @@ def test_faults_are_told_and_exported(mode: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["full", "headers"])
-def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
+def test_an_imported_journal_equals_the_exported_one(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=2, journal=mode, journal_calls=4) as cluster:
         with WireClient(cluster.coordinator_of("g"), "a") as wire:
@@ -68,7 +68,7 @@ def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
             beat(wire, "g", "grüße")
         cluster.export_journal(file)
         read = read_journal(file)
-        assert told(read) == told(cluster)
+        assert fields_of_calls(read) == fields_of_calls(cluster)
         assert (read.mode, read.dropped, read.node_ids) == (mode, 1, (1, 2))
         read.assert_order("JoinGroup", "SyncGroup", ("Heartbeat", {"error": "NONE"}), member=member_id)
         assert (read.count(broker=1) + read.count(broker=2), read.count(member="grüße")) == (4, 1)
@@ -85,7 +85,7 @@ def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
         assert again.read_bytes() == file.read_bytes()
 
 
-def test_a_line_of_a_file_is_plain(tmp_path: Path) -> None:
+def test_a_line_of_a_file_is_plain_json(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         member(wire)
@@ -129,7 +129,7 @@ LINE = (
 
 
 def changed(field: str, value: object) -> str:
-    """A journal whose only request has another value of a field."""
+    """Return the text of a journal whose only request has another value of a field."""
     return f"{HEAD}{json.dumps(json.loads(LINE) | {field: value})}\n"
 
 

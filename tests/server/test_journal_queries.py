@@ -26,7 +26,7 @@ def names(calls: list[Any]) -> list[str]:
 
 @pytest.fixture
 def filled() -> Any:
-    """A cluster with a manual clock and the requests of two clients: a is a member of group g, b of none."""
+    """A cluster with a manual clock and requests of two clients: a is a member of group g, b is not a member."""
     with (
         FakeCluster(brokers=1, clock="manual", seed=1) as cluster,
         WireClient(cluster.brokers[0], "a") as a,

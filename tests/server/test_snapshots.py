@@ -1,4 +1,4 @@
-"""Snapshots and resets: what `restore` brings back, and what `reset` removes."""
+"""Snapshots and resets: the state that `restore` restores, and the state that `reset` removes."""
 
 import pytest
 
@@ -145,7 +145,7 @@ def test_stopped_brokers_are_restored(fake_cluster: FakeCluster) -> None:
     assert brokers_in_metadata(fake_cluster, 1) == [1, 2, 3, 4]
 
 
-def test_a_broker_added_since_is_removed(fake_cluster: FakeCluster) -> None:
+def test_a_broker_added_after_the_snapshot_is_removed(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     added = fake_cluster.add_broker()
     fake_cluster.stop_broker(added.node_id)
@@ -251,7 +251,7 @@ def test_a_thousand_groups_are_restored(fake_cluster: FakeCluster) -> None:
 
 
 def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
-    """Do what a test may do; return ids and other values that must be equal after each reset."""
+    """Use the cluster as a test may do; return ids and other values that must be equal after each reset."""
     cluster.seed_group("seeded", members=1, topics=["orders"])
     stable_group(cluster, "g")
     with WireClient(cluster.brokers[0]) as wire:
