@@ -39,7 +39,7 @@ def test_a_consumer_recovers_from_each_error(api: str, subtests: pytest.Subtests
 
 
 def check_recovery_from_error(api: str, error: str) -> None:
-    """Let the first two requests return an error; polls may raise it."""
+    """Let the first two requests return an error, which polls may raise."""
     simulation = ConsumerSimulation(1, "range", 1, {"t": 2}, accepts_error=lambda _: True, commits_after_poll=True)
     simulation.produce()
     fault = simulation.cluster.faults.add(Fault(api=api, error=error, times=2), simulation.now_ms)

@@ -1,4 +1,4 @@
-"""Messages have the same bytes as those of kafka-python, which also has the versions removed in Kafka 4.0."""
+"""Messages have the same bytes as in kafka-python, which also has the versions removed in Kafka 4.0."""
 
 import pytest
 from kafka.protocol.api_message import ApiMessage

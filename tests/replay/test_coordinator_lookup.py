@@ -7,6 +7,7 @@ from fakebroker.replay.workload.loads import Load
 from tests.support.replay.simulated_replays import play_in_memory, rows_of, script, two_broker_settings
 
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
+"""Two groups in offsets partition 0, which broker 1 leads at first."""
 
 
 def test_look_ups_of_known_members_are_marked() -> None:

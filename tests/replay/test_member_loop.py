@@ -36,7 +36,7 @@ def script(group: str, member: str, *acts: Act, heartbeat_ms: int = 20, session_
 
 
 def scripts_of(groups: Iterable[str], members: int, step_ms: float = 0.0, heartbeat_ms: int = 20) -> list[Script]:
-    """Members that start one after the other and leave together."""
+    """Return the scripts of members that start one after the other and leave together."""
     leave = Act(LEAVE_S * 1000, "leave")
     return [
         script(group, f"{group}-{index}", Act(index * step_ms, "start"), leave, heartbeat_ms=heartbeat_ms)

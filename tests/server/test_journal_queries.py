@@ -121,7 +121,7 @@ def test_responses_at_the_same_time_keep_their_order() -> None:
     with FakeCluster(brokers=1, clock="manual") as cluster:
         with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
             first = a.ask(join_request("g"), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).member_id
-            b.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)  # parked until the first one rejoins
+            b.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)  # Parked until the first member rejoins.
             until_requests(cluster, 2)
             assert names(cluster.responses()) == ["JoinGroup"]
             leave = LeaveGroupRequest(group_id="g", member_id=first)

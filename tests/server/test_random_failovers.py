@@ -109,7 +109,7 @@ class State:
         ends: The log end offsets.
         errors: The error of each broker for requests about the partition's group; NONE if it serves the group.
         offsets: The committed offset that each broker returns, for brokers that serve the group.
-        zombies: The zombies that `explain` names.
+        zombies: The zombies that `explain` names; `_ZOMBIES` matches its text.
     """
 
     up: dict[int, bool]

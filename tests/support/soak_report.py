@@ -91,7 +91,7 @@ class FunctionResult:
 
 
 class SoakReport:
-    """Collects the reports of tests, also those of other processes, and writes the file at the end of the run.
+    """Collects the reports of tests in all processes, and writes the file at the end of the run.
 
     Args:
         path: The file to write.

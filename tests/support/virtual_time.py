@@ -60,7 +60,7 @@ class VirtualTime:
             call()
 
     def after_call(self) -> None:
-        """Called after each scheduled call; subclasses check here what must hold at all times."""
+        """Called after each scheduled call. Subclasses check invariants here."""
 
     def run(self, duration_ms: float) -> None:
         """Make the calls that are scheduled for the next `duration_ms`."""

@@ -267,7 +267,7 @@ class ConsumerSimulation(VirtualTime):
         app.batch = []
 
     def _run_callbacks(self, app: Application) -> bool:
-        """Run the rebalance callbacks; the one for revoked partitions commits. Return whether all are done."""
+        """Run the rebalance callbacks; the callback for revoked partitions commits. Return whether all are done."""
         if app.commit is not None:
             if app.commit.error is None:
                 return False

@@ -31,7 +31,7 @@ JOIN_MODES: tuple[JoinMode, ...] = ("single joins", "static single joins", "batc
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What it costs to add the instances.
+    """The cost of adding the instances.
 
     Attributes:
         generations: The number of new generations of the group.
@@ -81,7 +81,7 @@ class ScaleOut(GroupSimulation):
 
 
 def measure(mode: JoinMode) -> Cost:
-    """Let the group grow in one of the modes, and return what it costs."""
+    """Let the group grow in one of the modes, and return the cost."""
     simulation = ScaleOut(mode)
     simulation.start_every(range(MEMBERS), 10.0)
     simulation.run(_STABLE_MS)

@@ -42,7 +42,7 @@ LOST_MEMBER_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 @dataclass(eq=False)
 class SimulatedClient:
-    """One client: its identity, the options of its joins, and what it has to send next."""
+    """One client: its identity, the options of its joins, and its next request."""
 
     group_id: str
     instance_id: str | None

@@ -88,7 +88,7 @@ def check_loaded(groups: Iterable[Group], survivors: SurvivingState, now_ms: flo
 
 
 def check_fresh(group: Group, now_ms: float) -> None:
-    """Check what a failover loses: no request waits, sessions have restarted, and only the chosen protocol is known."""
+    """Check that no request waits, that sessions have restarted, and that members support only the chosen protocol."""
     is_too_large = len(group.members) > group.config.group_max_size
     assert group.state is (EMPTY if not group.members else PREPARING_REBALANCE if is_too_large else STABLE)
     assert not any(

@@ -1,4 +1,4 @@
-"""A member loop for tests: plays scripts and loads over TCP and keeps what it records."""
+"""A member loop for tests: plays scripts and loads over TCP and keeps the recorded events."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -54,7 +54,7 @@ class ScriptedMemberHarness:
         self.now_ms = max(self.now_ms, START_MS + until_ms)
 
     def follow(self) -> None:
-        """Do what the member requests, as a driver does."""
+        """Perform the effects that the member requests, as a driver does."""
         while self.scripted.has_work:
             self.disconnects += self.scripted.take_disconnect()
             if self.scripted.take_discovery() is not None:

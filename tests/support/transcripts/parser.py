@@ -1,4 +1,4 @@
-"""The parser of transcripts: from the lines of a file to steps. Does not depend on what the steps do.
+"""The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class TranscriptError(Exception):
-    """A transcript cannot be parsed or run; the message has file, line, the value and what was expected."""
+    """A transcript cannot be parsed or run; the message has file, line, value and expectation."""
 
 
 @dataclass(frozen=True, slots=True)
