@@ -33,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     soak_report.register(config)
     # The schemathesis plugin has replaced Hypothesis's printer with a printer that omits failing examples: restore it.
     setattr(hypothesis.core, "RepresentationPrinter", hypothesis.vendor.pretty.RepresentationPrinter)  # noqa: B010
-    # A shell starts background processes with SIGINT ignored, which the child processes that tests interrupt inherit.
+    # A shell starts background processes with SIGINT ignored. Child processes inherit that, and tests send SIGINT to
+    # child processes.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # kafka-python calls `read_text` and `open_text` of importlib.resources when it is imported.

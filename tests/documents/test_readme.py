@@ -43,7 +43,7 @@ def test_the_index_lists_every_document() -> None:
 
 
 def test_documents_for_users_name_no_inner_modules() -> None:
-    """All public names can be imported from `fakebroker` or `fakebroker.control`."""
+    """Users import only from `fakebroker` and its direct subpackages, such as `fakebroker.control`."""
     for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
         assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
 

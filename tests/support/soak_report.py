@@ -107,7 +107,7 @@ class SoakReport:
         function = self._functions.setdefault(report.nodeid.partition("[")[0], FunctionResult())
         is_subtest = isinstance(report, pytest.SubtestReport)
         if report.failed:
-            # A test with failed subtests fails, too. Its own report, with only their number, is omitted.
+            # A test with failed subtests fails, too. Its report is omitted, because it has only their number.
             if report.nodeid not in function.failed or is_subtest:
                 self._failures.append(_failure(report))
             function.failed.add(report.nodeid)

@@ -105,7 +105,7 @@ class SimulatedConnection(Generic[Q, R]):
     ) -> None:
         self.is_closed = False
         self._time, self._handle, self._delays_ms = time, handle, delays_ms
-        self._unanswered: list[_Exchange[Q, R]] = []  # Without a response that has arrived at the client.
+        self._unanswered: list[_Exchange[Q, R]] = []  # The response has not arrived.
         self._under_way: deque[_Exchange[Q, R]] = deque()
         self._waiting: deque[_Exchange[Q, R]] = deque()
         self._is_processing = False

@@ -316,7 +316,7 @@ class CoordinatorHarness:
     # Requests
 
     def join(self, member_id: str = "", **options: Any) -> SentRequest:
-        """Send a JoinGroup. By default a new member joins with one request, as in version 3, not `two_step`."""
+        """Send a JoinGroup. Without `two_step`, a new member joins with one request, as in version 3."""
         sent = SentRequest()
         request = JoinGroup(
             member_id=member_id,

@@ -48,7 +48,7 @@ _net_close = NetworkSelector.close
 
 
 def _close_with_sockets(net: NetworkSelector) -> None:
-    """Close all sockets, too: kafka-python leaves a socket open if it is closed while data is written to it."""
+    """Close all sockets, too: kafka-python leaves a socket open if the connection is closed during a write."""
     net.stop()
     sockets = [key.fileobj for key in net._selector.get_map().values()]
     _net_close(net)
