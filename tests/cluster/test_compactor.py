@@ -1,4 +1,4 @@
-"""The compacted log: compared with a list of all appended records; and its memory and work per append."""
+"""Compacted logs: compared with a list of all appended batches; their memory, and the work per append."""
 
 import random
 import sys
@@ -21,6 +21,7 @@ from fakebroker.protocol.records import (
     encode_batch,
     split_batches,
 )
+from tests.support.soak import cases, examples, soak
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -56,7 +57,10 @@ def fill(log: PartitionLog, key: bytes, count: int) -> None:
 
 
 class CompactedLogMachine(RuleBasedStateMachine):
-    """A compacted log compared with a list of all appended batches, which only truncation removes."""
+    """A compacted log compared with a list of all appended batches, from which only truncation removes batches.
+
+    From `window_start` on, the log must contain all records: they are in the compactor's window.
+    """
 
     @initialize(window_records=st.sampled_from([1, 5, 40]), window_bytes=st.sampled_from([1, 300, ALL]))
     def start(self, window_records: int, window_bytes: int) -> None:
@@ -81,13 +85,15 @@ class CompactedLogMachine(RuleBasedStateMachine):
             (stored,) = split_batches(self.log.read(end_offset, ALL))
             assert stored.data[16:] == batch[16:]
             self.appended.append(stored)
-            self.fill_window()
+            self.advance_window()
 
-    def fill_window(self) -> None:
-        """Move the offset from which on nothing may be missing. Of a window in bytes, the newest batch is certain."""
-        newest, end_offset = self.appended[-1].base_offset, self.log.log_end_offset
-        certain = end_offset - self.window_records if self.window_bytes == ALL else newest
-        self.window_start = max(self.window_start, certain)
+    def advance_window(self) -> None:
+        """Move the start of the window. If bytes limit the window, only the newest batch is certain to be in it."""
+        if self.window_bytes == ALL:
+            start = self.log.log_end_offset - self.window_records
+        else:
+            start = self.appended[-1].base_offset
+        self.window_start = max(self.window_start, start)
 
     @rule(data=st.data())
     def truncate_within_the_window(self, data: st.DataObject) -> None:
@@ -97,18 +103,18 @@ class CompactedLogMachine(RuleBasedStateMachine):
         expected = last_values(record for batch in self.appended for record in decode_records(batch))
         assert last_values(records_of(self.log)) == expected
         if self.log.log_end_offset < self.window_start:
-            # The window is empty, and the records right before it were superseded and are gone.
+            # All of the window was removed, and the last records before it had been dropped.
             self.appended = batches_of(self.log)
             self.window_start = self.log.log_end_offset
 
     @rule(data=st.data())
     def truncate_anywhere(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(0, self.log.log_end_offset))
-        held = batches_of(self.log)
+        before = batches_of(self.log)
         self.log.truncate_to(offset)
         self.window_start = self.log.log_end_offset
-        # What it had superseded may be gone, so that the list starts anew from what is left.
-        self.appended = [batch for batch in held if batch.last_offset < offset]
+        # Records that the removed ones had superseded may be missing, so the list continues from the remaining batches.
+        self.appended = [batch for batch in before if batch.last_offset < offset]
         assert [batch.data for batch in batches_of(self.log)] == [batch.data for batch in self.appended]
 
     @rule(data=st.data(), max_bytes=st.integers(0, 500), at_least_one=st.booleans())
@@ -125,71 +131,70 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
     @rule(timestamp_ms=st.integers(-1, 500))
     def timestamps(self, timestamp_ms: int) -> None:
-        held = [
+        stored = [
             TimestampAndOffset(record.offset, record.timestamp_ms, batch.partition_leader_epoch)
             for batch in batches_of(self.log)
             for record in decode_records(batch)
         ]
-        found = [item for item in held if item.timestamp_ms >= timestamp_ms]
-        assert self.log.offset_for_timestamp(timestamp_ms) == (found[0] if found else None)
-        assert self.log.max_timestamp() == max(held, key=lambda item: (item.timestamp_ms, -item.offset), default=None)
+        candidates = [each for each in stored if each.timestamp_ms >= timestamp_ms]
+        assert self.log.offset_for_timestamp(timestamp_ms) == (candidates[0] if candidates else None)
+        assert self.log.max_timestamp() == max(stored, key=lambda each: (each.timestamp_ms, -each.offset), default=None)
 
     @invariant()
-    def what_is_held_is_what_was_appended(self) -> None:
+    def stored_records_are_those_appended(self) -> None:
         appended = {record.offset: record for batch in self.appended for record in decode_records(batch)}
-        held = records_of(self.log)
-        offsets = [record.offset for record in held]
+        stored = records_of(self.log)
+        offsets = [record.offset for record in stored]
         assert offsets == sorted(set(offsets))
-        assert held == [appended[offset] for offset in offsets]
+        assert stored == [appended[offset] for offset in offsets]
 
     @invariant()
-    def no_last_value_is_lost_and_no_deleted_key_is_back(self) -> None:
+    def keys_have_the_same_last_values(self) -> None:
+        """Also if the log ended at any offset in the window."""
         appended = [record for batch in self.appended for record in decode_records(batch)]
-        held = records_of(self.log)
+        stored = records_of(self.log)
         for end in range(self.window_start, self.log.log_end_offset + 1):
-            assert last_values(record for record in held if record.offset < end) == last_values(
-                record for record in appended if record.offset < end
-            )
+            expected = last_values(record for record in appended if record.offset < end)
+            assert last_values(record for record in stored if record.offset < end) == expected
 
     @invariant()
-    def the_window_is_whole(self) -> None:
+    def the_window_is_complete(self) -> None:
         expected = [batch.data for batch in self.appended if batch.last_offset >= self.window_start]
-        held = [batch.data for batch in batches_of(self.log) if batch.last_offset >= self.window_start]
-        assert held == expected
+        assert [batch.data for batch in batches_of(self.log) if batch.last_offset >= self.window_start] == expected
 
     @invariant()
-    def the_end_is_behind_the_newest_batch(self) -> None:
+    def the_log_ends_after_the_newest_batch(self) -> None:
         newest_end = self.appended[-1].last_offset + 1 if self.appended else 0
         assert self.log.log_end_offset == newest_end
 
     @invariant()
-    def batches_are_sound(self) -> None:
-        held = batches_of(self.log)
-        assert self.log.size_bytes == sum(batch.size_bytes for batch in held)
-        for batch in held:
+    def size_and_checksums_are_right(self) -> None:
+        stored = batches_of(self.log)
+        assert self.log.size_bytes == sum(batch.size_bytes for batch in stored)
+        for batch in stored:
             assert crc32c(batch.data[21:]) == batch.crc
 
 
-CompactedLogMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=15)
-TestCompactedLog = CompactedLogMachine.TestCase
+CompactedLogMachine.TestCase.settings = settings(max_examples=examples(20, soak=2000), stateful_step_count=15)
+TestCompactedLog = soak(CompactedLogMachine.TestCase)
 
 
 def test_a_tombstone_is_removed_after_the_records_it_deletes() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1))
-    log.append(a_batch((b"gone", b"1")), leader_epoch=0)
-    log.append(a_batch((b"gone", None)), leader_epoch=0)
-    seen = []
+    log.append(a_batch((b"deleted", b"1")), leader_epoch=0)
+    log.append(a_batch((b"deleted", None)), leader_epoch=0)
+    values_over_time = []
     for _ in range(4 * STEP_RECORDS):
         fill(log, b"other", 1)
-        values = tuple(record.value for record in records_of(log) if record.key == b"gone")
-        if values not in seen:
-            seen.append(values)
-    assert seen == [(b"1", None), ()]
+        values = tuple(record.value for record in records_of(log) if record.key == b"deleted")
+        if values not in values_over_time:
+            values_over_time.append(values)
+    assert values_over_time == [(b"1", None), ()]
 
 
 def test_a_tombstone_stays_while_it_is_in_the_window() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1_000))
-    log.append(a_batch((b"gone", None)), leader_epoch=0)
+    log.append(a_batch((b"deleted", None)), leader_epoch=0)
     fill(log, b"other", 999)
     assert records_of(log)[0].value is None
 
@@ -230,44 +235,45 @@ def test_a_compacted_batch_keeps_its_header(compression: Compression) -> None:
     log.append(batch, leader_epoch=4)
     fill(log, b"a", 8 * STEP_RECORDS)
 
-    swept = next(batch for batch in batches_of(log) if batch.last_offset >= 10)
+    compacted = next(batch for batch in batches_of(log) if batch.last_offset >= 10)
     original = RecordBatch.from_bytes(batch)
-    assert decode_records(swept) == [Record(11, 90, b"kept", b"2", (("h", b"v"),))]
-    assert (swept.base_offset, swept.partition_leader_epoch) == (10, 4)
-    assert (swept.attributes, swept.producer_id, swept.producer_epoch) == (original.attributes, 5, 6)
-    assert (swept.base_sequence, swept.max_timestamp_ms) == (7, 90)
+    assert decode_records(compacted) == [Record(11, 90, b"kept", b"2", (("h", b"v"),))]
+    assert (compacted.base_offset, compacted.partition_leader_epoch) == (10, 4)
+    assert (compacted.attributes, compacted.producer_id, compacted.producer_epoch) == (original.attributes, 5, 6)
+    assert (compacted.base_sequence, compacted.max_timestamp_ms) == (7, 90)
 
 
 def test_truncating_within_the_window_restores_superseded_records() -> None:
     log = PartitionLog(compactor=Compactor())
     log.append(a_batch((b"a", b"old")), leader_epoch=0)
-    fill(log, b"b", 10_000)
+    fill(log, b"b", 2_000)
     log.append(a_batch((b"a", b"new")), leader_epoch=1)
     fill(log, b"b", DEFAULT_WINDOW_RECORDS - 1)
     assert last_values(records_of(log))[b"a"] == b"new"
 
-    log.truncate_to(10_001)
+    log.truncate_to(2_001)
 
     assert last_values(records_of(log))[b"a"] == b"old"
-    assert log.log_end_offset == 10_001
-    assert log.epochs.end_offset_for(0, 10_001) == EpochEndOffset(0, 10_001)
-    assert log.epochs.end_offset_for(1, 10_001) == EpochEndOffset(-1, -1)
+    assert log.log_end_offset == 2_001
+    assert log.epochs.end_offset_for(0, 2_001) == EpochEndOffset(0, 2_001)
+    assert log.epochs.end_offset_for(1, 2_001) == EpochEndOffset(-1, -1)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@soak
+@pytest.mark.parametrize("seed", cases(1, soak=200))
 def test_a_long_history_with_truncations(seed: int) -> None:
-    """Long enough for compaction passes that are interrupted by truncations."""
-    chance = random.Random(seed)
+    """The history is long enough for truncations that interrupt compaction passes."""
+    generator = random.Random(seed)
     log = PartitionLog(compactor=Compactor(window_records=50))
     appended: list[Record] = []
     for step in range(8_000):
-        key, value = b"%d" % chance.randrange(400), chance.choice([b"1", b"2", None])
+        key, value = b"%d" % generator.randrange(400), generator.choice([b"1", b"2", None])
         offset = log.append(a_batch((key, value)), leader_epoch=0)
         appended.append(Record(offset, 0, key, value))
         if step % 200 == 199:
             assert last_values(records_of(log)) == last_values(appended)
         if step % 1_000 == 999:
-            log.truncate_to(log.log_end_offset - chance.choice([20, 300, 600]))
+            log.truncate_to(log.log_end_offset - generator.choice([20, 300, 600]))
             appended = records_of(log)
 
 
@@ -293,116 +299,127 @@ def test_a_log_truncated_to_its_start_can_be_appended_to() -> None:
 def test_records_are_not_deleted_from_the_start() -> None:
     log = PartitionLog(compactor=Compactor())
     fill(log, b"a", 3)
-    with pytest.raises(ValueError, match="truncate before offset 1: a compacted log"):
+    with pytest.raises(ValueError, match="truncate before offset 1: a compacted log drops"):
         log.truncate_before(1)
 
 
-@pytest.mark.parametrize("offset", [-1, 4])
-def test_truncating_out_of_range_is_an_error(offset: int) -> None:
+def test_truncating_out_of_range_is_an_error() -> None:
     log = PartitionLog(compactor=Compactor())
     fill(log, b"a", 3)
-    with pytest.raises(ValueError, match=f"offset {offset}, expected 0 to 3"):
-        log.truncate_to(offset)
+    for offset in (-1, 4):
+        with pytest.raises(ValueError, match=f"offset {offset}, expected 0 to 3"):
+            log.truncate_to(offset)
 
 
 def test_the_window_is_bounded_in_bytes_too() -> None:
     log = PartitionLog(compactor=Compactor(window_records=1_000_000, window_bytes=10_000))
     for _ in range(100):
         log.append(a_batch((b"a", bytes(3_000))), leader_epoch=0)
-    # The window, what has left it and waits for a pass, and what a pass leaves for the next one.
+    # Besides the window, the log contains records that are superseded but not dropped yet.
     assert log.size_bytes < 5 * 10_000
     assert len(batches_of(log)) >= 4
 
 
 COMMIT_KEYS = 1_000
 COMMITS = [a_batch((b"\0\1\0\5group\0\6orders%04d" % number, bytes(30))) for number in range(COMMIT_KEYS)]
-MOST_RECORDS = DEFAULT_WINDOW_RECORDS + STEP_RECORDS + 3 * COMMIT_KEYS
-"""Most records in a log with this many keys: its window, and up to twice as many superseded records."""
+MAX_RECORDS = DEFAULT_WINDOW_RECORDS + STEP_RECORDS + 3 * COMMIT_KEYS
+"""The maximum number of records in a log with this many keys: its window, the last record of each key, and twice as
+many superseded records."""
 
 
 def key_of(number: int) -> int:
-    """Return the key of a commit: all keys, in an order without a short period."""
+    """Return the key of the nth commit. All keys occur, in an order without a short period."""
     return number * number * 7919 % 999_983 % COMMIT_KEYS
 
 
+@soak
 def test_many_commits_of_a_thousand_keys_are_bounded() -> None:
+    commits = examples(20_000, soak=1_000_000)
     compactor = Compactor()
     log = PartitionLog(compactor=compactor)
-    for number in range(200_000):
+    for number in range(commits):
         log.append(COMMITS[key_of(number)], leader_epoch=0)
         if number % 500 == 0:
-            assert log.size_bytes <= MOST_RECORDS * len(COMMITS[0])
-            # Looks inside: what is kept about the records is bounded with them.
-            assert len(log._batches) <= MOST_RECORDS
+            assert log.size_bytes <= MAX_RECORDS * len(COMMITS[0])
+            # Private attributes: the compactor's state must be bounded, too.
+            assert len(log._batches) <= MAX_RECORDS
             assert len(compactor._superseded) + len(compactor._dropping) <= 2 * COMMIT_KEYS
-    assert log.log_end_offset == 200_000
+    assert log.log_end_offset == commits
     assert len(last_values(records_of(log))) == COMMIT_KEYS
 
 
 class CountingCompactor(Compactor):
-    """Counts the records that compaction visits, in private methods: nothing outside shows the work per append."""
+    """Counts the records that compaction visits. Overrides private methods, because no public value shows this work."""
 
-    __slots__ = ("looked_at",)
+    __slots__ = ("visited",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.looked_at = 0
+        self.visited = 0
 
     def _leave_window(self, batch: RecordBatch) -> None:
-        self.looked_at += batch.record_count
+        self.visited += batch.record_count
         super()._leave_window(batch)
 
-    def _swept(self, batch: RecordBatch) -> RecordBatch | None:
-        self.looked_at += batch.record_count
-        return super()._swept(batch)
+    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
+        self.visited += batch.record_count
+        return super()._compacted(batch)
 
 
-@pytest.mark.parametrize("keys", [10, 1_000, 20_000])
+@pytest.mark.parametrize("keys", [10, 1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_work_per_append_does_not_grow_with_the_log(keys: int) -> None:
     compactor = CountingCompactor()
     log = PartitionLog(compactor=compactor)
-    most = 0
+    most_visited = 0
     for number in range(3 * keys + 5_000):
-        before = compactor.looked_at
+        before = compactor.visited
         log.append(a_batch((b"%d" % (number % keys), b"")), leader_epoch=0)
-        most = max(most, compactor.looked_at - before)
-    assert 0 < most <= (1 + SWEEP_FACTOR) * STEP_RECORDS
+        most_visited = max(most_visited, compactor.visited - before)
+    assert 0 < most_visited <= (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
+@soak
 def test_work_of_a_small_append_after_a_large_batch_is_bounded() -> None:
     compactor = CountingCompactor()
     log = PartitionLog(compactor=compactor)
-    large = a_batch(*[(b"%d" % number, b"") for number in range(2_000)])
-    most = 0
-    for round_ in range(20):
+    keys = 2_000
+    large = a_batch(*[(b"%d" % key, b"") for key in range(keys)])
+    most_visited = 0
+    for stride in range(1, examples(4, soak=100) + 1):
         log.append(large, leader_epoch=0)
         for number in range(1_000):
-            before = compactor.looked_at
-            log.append(a_batch((b"%d" % (number * (round_ + 1) % 2_000), b"")), leader_epoch=0)
-            most = max(most, compactor.looked_at - before)
-    assert most <= 2 * 2_000 + (1 + SWEEP_FACTOR) * STEP_RECORDS
+            before = compactor.visited
+            log.append(a_batch((b"%d" % (number * stride % keys), b"")), leader_epoch=0)
+            most_visited = max(most_visited, compactor.visited - before)
+    assert most_visited <= 2 * keys + (1 + SWEEP_FACTOR) * STEP_RECORDS
 
 
-def held_bytes(log: PartitionLog) -> int:
-    """Return the memory of a log's records and its compaction state, from private attributes."""
+def memory_bytes(log: PartitionLog) -> int:
+    """Return the memory of a log's batches and of its compactor's state, which are private attributes."""
     compactor = log._compactor
     assert compactor is not None
-    held: list[object] = [log._batches, compactor._last_offsets, compactor._superseded, compactor._dropping]
-    held += [*compactor._last_offsets, *compactor._last_offsets.values(), *compactor._superseded, *compactor._dropping]
+    objects: list[object] = [log._batches, compactor._last_offsets, compactor._superseded, compactor._dropping]
+    objects += [
+        *compactor._last_offsets,
+        *compactor._last_offsets.values(),
+        *compactor._superseded,
+        *compactor._dropping,
+    ]
     for batch in log._batches:
-        held += [batch, *(getattr(batch, field.name) for field in fields(batch))]
-    return sum(map(sys.getsizeof, held))
+        objects += [batch, *(getattr(batch, field.name) for field in fields(batch))]
+    return sum(map(sys.getsizeof, objects))
 
 
 @pytest.mark.slow
-def test_a_million_commits_of_a_thousand_keys_stay_under_50_megabytes() -> None:
-    partitions = 50
+@soak
+def test_commits_of_a_thousand_keys_in_50_partitions_stay_under_50_megabytes() -> None:
+    partitions, commits = 50, examples(200_000, soak=1_000_000)
     logs = [PartitionLog(compactor=Compactor()) for _ in range(partitions)]
     most_bytes = 0
-    for number in range(1_000_000):
+    for number in range(commits):
         key = key_of(number)
         logs[key % partitions].append(COMMITS[key], leader_epoch=0)
-        if number % 50_000 == 0:
-            most_bytes = max(most_bytes, sum(map(held_bytes, logs)))
-    assert sum(log.log_end_offset for log in logs) == 1_000_000
+        if number % 10_000 == 0:
+            most_bytes = max(most_bytes, sum(map(memory_bytes, logs)))
+    assert sum(log.log_end_offset for log in logs) == commits
     assert 500_000 < most_bytes < 50_000_000

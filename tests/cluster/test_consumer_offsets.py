@@ -1,10 +1,10 @@
-"""Records of group coordinators in `__consumer_offsets`: written, read back, and unreadable records."""
+"""Records of group coordinators in `__consumer_offsets`: encoding, decoding of all versions, malformed records."""
 
 import io
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
@@ -19,6 +19,7 @@ from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
 from tests.support.annotated_hex import annotated_hex
 from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
+from tests.support.soak import examples, soak
 
 MEMBER = MemberValue(
     member_id="m-1",
@@ -62,14 +63,14 @@ GROUPS = st.builds(
     members=st.lists(MEMBERS, max_size=3).map(tuple),
     extension_values=st.lists(st.builds(StoredInstance, TEXT, TEXT, INT32), max_size=3).map(tuple),
 )
-LASTING_OFFSETS = st.builds(
+OFFSETS_WITHOUT_EXPIRY = st.builds(
     CommittedOffset, offset=INT64, leader_epoch=INT32, metadata=TEXT, commit_timestamp_ms=TIME_MS
 )
 EXPIRING_OFFSETS = st.builds(
     CommittedOffset, offset=INT64, metadata=TEXT, commit_timestamp_ms=TIME_MS, expire_timestamp_ms=TIME_MS
 )
 RECORDS = st.builds(GroupRecord, TEXT, st.none() | GROUPS) | st.builds(
-    OffsetRecord, TEXT, TEXT, INT32, st.none() | LASTING_OFFSETS | EXPIRING_OFFSETS
+    OffsetRecord, TEXT, TEXT, INT32, st.none() | OFFSETS_WITHOUT_EXPIRY | EXPIRING_OFFSETS
 )
 
 
@@ -103,7 +104,7 @@ def prefixed(version: int, value: bytes) -> bytes:
             replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000)),
             OFFSET_KEY,
             """
-            00 01                    # version: without a leader epoch
+            00 01                    # version, which lacks the leader epoch
             00 00 00 00 00 00 00 2a  # offset
             00 02 6d 64              # metadata
             00 00 00 00 00 00 03 e8  # commit timestamp
@@ -126,18 +127,18 @@ def prefixed(version: int, value: bytes) -> bytes:
             GroupRecord("grp", GroupValue("", 4, None, None, 1_000, (), (StoredInstance("x", "x-1", 60_000),))),
             GROUP_KEY,
             """
-            00 04                    # version: the one with tagged fields
+            00 04                    # version, which has tagged fields
             01                       # protocol type
             00 00 00 04              # generation
             00  00                   # protocol and leader: null
             00 00 00 00 00 00 03 e8  # state timestamp
             01                       # members
             01  cd 41  0d            # one tagged field: 8397, 13 bytes
-            02                       # one is expected
+            02                       # one expected instance
             02 78                    # instance id
             04 78 2d 31              # member id
             00 00 ea 60              # rebalance timeout
-            00  00                   # no tagged fields in either
+            00  00                   # no tagged fields in either struct
             """,
         ),
         (OffsetRecord("grp", "t", 5, None), OFFSET_KEY, None),
@@ -149,6 +150,8 @@ def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) 
     assert record_value(record) == (None if value is None else annotated_hex(value))
 
 
+@soak
+@settings(max_examples=examples(30, soak=5000))
 @given(record=RECORDS)
 def test_written_records_are_read_back(record: Record) -> None:
     assert parse_record(record_key(record), record_value(record)) == record
@@ -156,16 +159,16 @@ def test_written_records_are_read_back(record: Record) -> None:
 
 def test_readers_without_batch_join_ignore_expected_instances() -> None:
     assert GROUP.value is not None
-    with_them = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
-    key, value = record_key(with_them), record_value(with_them)
+    with_expected = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
+    key, value = record_key(with_expected), record_value(with_expected)
     assert value is not None
     read = CONSUMER_OFFSETS_CLASSES[GroupMetadataValue].decode(
         io.BytesIO(value[2:]), version=4, compact=True, tagged=True
     )
     assert (read.protocol_type, read.generation, read.leader) == ("consumer", 3, "m-1")
     assert [member.member_id for member in read.members] == ["m-1", "m-1"]
-    assert parse_record(key, value) == with_them
-    assert parse_record(key, record_value(GROUP)) == GROUP, "without any, version 3 is written"
+    assert parse_record(key, value) == with_expected
+    assert parse_record(key, record_value(GROUP)) == GROUP, "without expected instances, version 3 is written"
 
 
 def test_an_expiring_offset_loses_its_leader_epoch() -> None:
@@ -174,25 +177,22 @@ def test_an_expiring_offset_loses_its_leader_epoch() -> None:
     assert parse_record(OFFSET_KEY, value) == replace(OFFSET, value=expected)
 
 
-@pytest.mark.parametrize(
-    ("version", "leader_epoch", "expire_timestamp_ms"),
-    [(0, -1, None), (1, -1, 9), (2, -1, None), (3, 7, None), (4, 7, None)],
-)
-def test_offset_values_of_every_version_are_read(
-    version: int, leader_epoch: int, expire_timestamp_ms: int | None
-) -> None:
+def test_offset_values_of_every_version_are_read(subtests: pytest.Subtests) -> None:
     value = OffsetCommitValue(offset=42, leader_epoch=7, metadata="md", commit_timestamp=1_000, expire_timestamp=9)
-    expected = replace(COMMITTED, leader_epoch=leader_epoch, expire_timestamp_ms=expire_timestamp_ms)
-    assert parse_record(OFFSET_KEY, prefixed(version, encode(value, version))) == replace(OFFSET, value=expected)
+    for version, leader_epoch, expire_timestamp_ms in [
+        (0, -1, None),
+        (1, -1, 9),
+        (2, -1, None),
+        (3, 7, None),
+        (4, 7, None),
+    ]:
+        with subtests.test(version=version):
+            expected = replace(COMMITTED, leader_epoch=leader_epoch, expire_timestamp_ms=expire_timestamp_ms)
+            record = parse_record(OFFSET_KEY, prefixed(version, encode(value, version)))
+            assert record == replace(OFFSET, value=expected)
 
 
-@pytest.mark.parametrize(
-    ("version", "instance_id", "rebalance_timeout_ms", "state_timestamp_ms"),
-    [(0, None, 10, -1), (1, None, 60, -1), (2, None, 60, 1_000), (3, "i", 60, 1_000), (4, "i", 60, 1_000)],
-)
-def test_group_values_of_every_version_are_read(
-    version: int, instance_id: str | None, rebalance_timeout_ms: int, state_timestamp_ms: int
-) -> None:
+def test_group_values_of_every_version_are_read(subtests: pytest.Subtests) -> None:
     member = MemberMetadata(
         member_id="m",
         group_instance_id="i",
@@ -211,10 +211,18 @@ def test_group_values_of_every_version_are_read(
         current_state_timestamp=1_000,
         members=[member],
     )
-    expected = MemberValue("m", instance_id, "c", "h", rebalance_timeout_ms, 10, b"s", b"a")
-    assert parse_record(GROUP_KEY, prefixed(version, encode(value, version))) == GroupRecord(
-        "grp", GroupValue("consumer", 3, "range", "m", state_timestamp_ms, (expected,))
-    )
+    for version, instance_id, rebalance_timeout_ms, state_timestamp_ms in [
+        (0, None, 10, -1),
+        (1, None, 60, -1),
+        (2, None, 60, 1_000),
+        (3, "i", 60, 1_000),
+        (4, "i", 60, 1_000),
+    ]:
+        with subtests.test(version=version):
+            members = (MemberValue("m", instance_id, "c", "h", rebalance_timeout_ms, 10, b"s", b"a"),)
+            expected = GroupValue("consumer", 3, "range", "m", state_timestamp_ms, members)
+            record = parse_record(GROUP_KEY, prefixed(version, encode(value, version)))
+            assert record == GroupRecord("grp", expected)
 
 
 def test_offset_keys_of_version_0_are_read() -> None:
@@ -242,6 +250,8 @@ def test_a_record_that_cannot_be_encoded_is_not_appended() -> None:
     assert log.log_end_offset == 0
 
 
+@soak
+@settings(max_examples=examples(20, soak=2000))
 @given(written=st.lists(st.lists(RECORDS, min_size=1, max_size=3), max_size=4))
 def test_records_are_read_in_order(written: list[list[Record]]) -> None:
     log = PartitionLog()
@@ -265,41 +275,43 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
     for offset in range(1_000):
         record = replace(OFFSET, partition=offset % 3, value=replace(COMMITTED, offset=offset))
         append_records(log, [record], leader_epoch=0, now_ms=0)
-    found = read_records(log, 7)
-    assert len(found) < 200
-    _, offsets = replay(found)["grp"]
+    stored = read_records(log, 7)
+    assert len(stored) < 200
+    _, offsets = replay(stored)["grp"]
     assert {partition: committed.offset for _, partition, committed in offsets} == {0: 999, 1: 997, 2: 998}
 
 
-def test_key_versions_of_other_kinds_are_skipped() -> None:
-    others = [(prefixed(version, b"whatever"), b"\0\0") for version in (3, 8, 14, 99)]
-    log = a_log((OFFSET_KEY, None), *others, (GROUP_KEY, None))
+def test_records_with_unknown_key_versions_are_skipped() -> None:
+    unknown = [(prefixed(version, b"key"), b"\0\0") for version in (3, 8, 14, 99)]
+    log = a_log((OFFSET_KEY, None), *unknown, (GROUP_KEY, None))
     assert read_records(log, 7) == [OffsetRecord("grp", "t", 5, None), GroupRecord("grp", None)]
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "fault"),
-    [
-        (None, b"", "key null, expected a version"),
-        (b"\0", b"", "key of 1 bytes, expected a version"),
-        (OFFSET_KEY[:-1], b"", "OffsetCommitKey v1: field partition malformed at byte 10"),
-        (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 unexpected bytes at byte 14"),
-        (OFFSET_KEY, b"", "value of 0 bytes, expected a version"),
-        (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: expected a version from 0-4"),
-        (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: expected a version from 0-4"),
-        (GROUP_KEY, b"\0\3\0\1", "GroupMetadataValue v3: field protocol_type malformed at byte 4"),
-    ],
-)
-def test_an_unreadable_record_is_an_error_with_its_offset(key: bytes | None, value: bytes | None, fault: str) -> None:
-    log = a_log((GROUP_KEY, None), (GROUP_KEY, None), (key, value))
-    with pytest.raises(ProtocolError, match=f"__consumer_offsets-7, offset 2: {fault}"):
-        read_records(log, 7)
+MALFORMED_RECORDS = [
+    (None, b"", "key null, expected a version"),
+    (b"\0", b"", "key of 1 bytes, expected a version"),
+    (OFFSET_KEY[:-1], b"", "OffsetCommitKey v1: field partition malformed at byte 10"),
+    (OFFSET_KEY + b"\0", None, "OffsetCommitKey v1: 1 unexpected bytes at byte 14"),
+    (OFFSET_KEY, b"", "value of 0 bytes, expected a version"),
+    (OFFSET_KEY, b"\0\5", "OffsetCommitValue v5: expected a version from 0-4"),
+    (GROUP_KEY, b"\xff\xff", "GroupMetadataValue v-1: expected a version from 0-4"),
+    (GROUP_KEY, b"\0\3\0\1", "GroupMetadataValue v3: field protocol_type malformed at byte 4"),
+]
+"""Keys and values, with the beginning of the error."""
 
 
-def test_an_unreadable_batch_is_an_error_with_its_offset() -> None:
+def test_malformed_records_are_errors_with_their_offsets(subtests: pytest.Subtests) -> None:
+    for key, value, error in MALFORMED_RECORDS:
+        with subtests.test(error=error):
+            log = a_log((GROUP_KEY, None), (GROUP_KEY, None), (key, value))
+            with pytest.raises(ProtocolError, match=f"__consumer_offsets-7, offset 2: {error}"):
+                read_records(log, 7)
+
+
+def test_a_malformed_batch_is_an_error_with_its_offset() -> None:
     log = a_log((GROUP_KEY, None))
     batch = bytearray(records.encode_batch([records.Record(0, 1_000, GROUP_KEY, None)]))
-    batch[60] = 2  # the last byte of the record count
+    batch[60] = 2  # The last byte of the record count.
     log.append(bytes(batch), leader_epoch=0)
     with pytest.raises(
         ProtocolError, match="__consumer_offsets-7, offset 1: record batch with base offset 1: record 1"

@@ -26,12 +26,19 @@ def filled(topics: dict[str, int] | None = None, brokers: int = 1) -> ClusterHar
 
 
 def delete(
-    harness: ClusterHarness, *asked: tuple[str, int, int], version: int = 2, broker: int = 1
+    harness: ClusterHarness, *partitions: tuple[str, int, int], version: int = 2, broker: int = 1
 ) -> list[tuple[str, int, ErrorCode, int]]:
-    """Delete records before an offset; return error and low watermark of each result."""
+    """Delete the records before an offset; return topic, partition, error and low watermark of each result.
+
+    Args:
+        harness: The cluster.
+        partitions: Topics, partition indexes and offsets.
+        version: The version of DeleteRecords.
+        broker: The broker that gets the request.
+    """
     topics = [
         DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
-        for name, index, offset in asked
+        for name, index, offset in partitions
     ]
     response = harness.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), version, broker=broker)
     return [
@@ -42,35 +49,35 @@ def delete(
 
 
 def fetch(harness: ClusterHarness, offset: int) -> Any:
-    asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=2**20)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="news", partitions=[asked])])
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=2**20)
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="news", partitions=[partition])])
     return harness.ask(request, 12).responses[0].partitions[0]
 
 
-def earliest(harness: ClusterHarness) -> int:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="news", partitions=[asked])])
+def earliest_offset(harness: ClusterHarness) -> int:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="news", partitions=[partition])])
     offset: int = harness.ask(request, 6).topics[0].partitions[0].offset
     return offset
 
 
 @pytest.mark.parametrize(
-    ("offset", "start", "batches"),
+    ("offset", "start_offset", "base_offsets"),
     [(0, 0, [0, 2, 4]), (1, 1, [0, 2, 4]), (2, 2, [2, 4]), (5, 5, []), (HIGH_WATERMARK, 5, [])],
 )
 def test_records_before_the_offset_are_deleted(
-    subtests: pytest.Subtests, offset: int, start: int, batches: list[int]
+    subtests: pytest.Subtests, offset: int, start_offset: int, base_offsets: list[int]
 ) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = filled()
-            assert delete(harness, ("news", 0, offset), version=version) == [("news", 0, ErrorCode.NONE, start)]
-            assert earliest(harness) == start
-            found = fetch(harness, start)
-            assert (found.error_code, found.log_start_offset) == (ErrorCode.NONE, start)
-            assert [each.base_offset for each in split_batches(found.records)] == batches
-            if start:
-                assert fetch(harness, start - 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert delete(harness, ("news", 0, offset), version=version) == [("news", 0, ErrorCode.NONE, start_offset)]
+            assert earliest_offset(harness) == start_offset
+            partition = fetch(harness, start_offset)
+            assert (partition.error_code, partition.log_start_offset) == (ErrorCode.NONE, start_offset)
+            assert [each.base_offset for each in split_batches(partition.records)] == base_offsets
+            if start_offset > 0:
+                assert fetch(harness, start_offset - 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("offset", [0, 2])
@@ -84,7 +91,7 @@ def test_an_offset_before_the_log_start_offset_changes_nothing(offset: int) -> N
 def test_offsets_out_of_range(offset: int) -> None:
     harness = filled()
     assert delete(harness, ("news", 0, offset)) == [("news", 0, ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
-    assert earliest(harness) == 0
+    assert earliest_offset(harness) == 0
 
 
 @pytest.mark.parametrize(
@@ -113,20 +120,20 @@ def test_rejected_partitions(subtests: pytest.Subtests, topic: str, index: int, 
         ("delete, compact", ErrorCode.NONE),
     ],
 )
-def test_a_compacted_topic_rejects_the_request(policy: str, error: ErrorCode) -> None:
+def test_only_topics_with_the_cleanup_policy_delete_allow_it(policy: str, error: ErrorCode) -> None:
     harness = ClusterHarness()
     configs = [CreatableTopicConfig(name="cleanup.policy", value=policy)]
     topic = CreatableTopic(name="table", num_partitions=1, replication_factor=1, assignments=[], configs=configs)
     harness.ask(CreateTopicsRequest(topics=[topic]), 7)
     harness.partition(0, "table").log.append(batch(b"a"), 0)
-    deleted = 1 if error is ErrorCode.NONE else -1
-    assert delete(harness, ("table", 0, 1)) == [("table", 0, error, deleted)]
+    low_watermark = 1 if error is ErrorCode.NONE else -1
+    assert delete(harness, ("table", 0, 1)) == [("table", 0, error, low_watermark)]
 
 
-def test_for_a_duplicate_partition_the_last_offset_counts() -> None:
+def test_the_last_offset_of_a_duplicate_partition_is_used() -> None:
     harness = filled({"news": 2, "sports": 1})
-    asked = [("news", 0, 4), ("sports", 0, 0), ("news", 1, 0), ("news", 0, 2)]
-    assert delete(harness, *asked) == [
+    partitions = [("news", 0, 4), ("sports", 0, 0), ("news", 1, 0), ("news", 0, 2)]
+    assert delete(harness, *partitions) == [
         ("news", 0, ErrorCode.NONE, 2),
         ("news", 1, ErrorCode.NONE, 0),
         ("sports", 0, ErrorCode.NONE, 0),

@@ -1,4 +1,4 @@
-"""Injected faults without sockets: matched requests, responses, and effects on the state."""
+"""Injected faults without sockets: which requests match, the responses, and whether requests take effect."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.faults.error_catalog import PLACES, kinds_of
+from fakebroker.cluster.faults.error_catalog import PLACES, Place, kinds_of
 from fakebroker.cluster.faults.error_responses import InjectedError, put_error, refusal
 from fakebroker.cluster.faults.injection import READS, ActiveFault
 from fakebroker.cluster.faults.rule import Fault
@@ -31,13 +31,13 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from fakebroker.protocol.registry import APIS
+from fakebroker.protocol.registry import APIS, Api
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried, response
 from tests.support.cluster.fetching_client import FetchingClient
 from tests.support.message_versions import filled
 
 TOPICS = {"orders": 2, "news": 2}
-BEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 @pytest.fixture
@@ -49,15 +49,17 @@ def fail(h: ClusterHarness, api: str | None, **options: Any) -> ActiveFault:
     return h.cluster.faults.add(Fault(api=api, **options), h.now_ms)
 
 
-def beats(h: ClusterHarness, count: int, **how: Any) -> list[str]:
-    """Send heartbeats of an unknown member and return the errors; UNKNOWN_MEMBER_ID without a fault."""
-    return [ErrorCode(h.ask(BEAT, 4, **how).error_code).name for _ in range(count)]
+def heartbeats(h: ClusterHarness, count: int, **options: Any) -> list[str]:
+    """Send heartbeats and return their errors: WITHOUT_FAULT, or that of a fault."""
+    return [ErrorCode(h.ask(HEARTBEAT, 4, **options).error_code).name for _ in range(count)]
 
 
-TRUE, FALSE = "UNKNOWN_MEMBER_ID", "NOT_COORDINATOR"
+WITHOUT_FAULT, WITH_FAULT = "UNKNOWN_MEMBER_ID", "NOT_COORDINATOR"
+"""The errors of a heartbeat: the member is unknown, unless the fault NOT_COORDINATOR applies."""
 
 
-def commit(offset: int, *places: tuple[str, int], group_id: str = "g") -> OffsetCommitRequest:
+def commit(offset: int, *partitions: tuple[str, int], group_id: str = "g") -> OffsetCommitRequest:
+    """Return a request that commits an offset for each partition."""
     return OffsetCommitRequest(
         group_id=group_id,
         topics=[
@@ -65,20 +67,20 @@ def commit(offset: int, *places: tuple[str, int], group_id: str = "g") -> Offset
                 name=topic,
                 partitions=[
                     OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
-                    for name, index in places
+                    for name, index in partitions
                     if name == topic
                 ],
             )
-            for topic in dict.fromkeys(topic for topic, _ in places)
+            for topic in dict.fromkeys(topic for topic, _ in partitions)
         ],
     )
 
 
-def errors(answer: Any) -> dict[tuple[str, int], str]:
+def errors(result: Any) -> dict[tuple[str, int], str]:
     """Return the error of each partition in a response."""
     return {
         (topic.name, partition.partition_index): ErrorCode(partition.error_code).name
-        for topic in answer.topics
+        for topic in result.topics
         for partition in topic.partitions
     }
 
@@ -88,44 +90,48 @@ def committed(h: ClusterHarness, group_id: str = "g") -> dict[tuple[str, int], i
     return {(topic, index): offset.offset for topic, index, offset in offsets if offset is not None}
 
 
-# The table
+# The catalog of errors
 
 
-def test_every_api_has_a_table_of_errors() -> None:
+def test_the_catalog_has_every_api() -> None:
     assert set(PLACES) == {api.name for api in APIS}
 
 
 def test_every_error_can_be_encoded(subtests: pytest.Subtests) -> None:
     for api in APIS:
-        with subtests.test(api=api):
-            for place in PLACES[api.name]:
-                for version in [each for each in api.request.VERSIONS if each in place.versions]:
-                    request, told = filled(api.request, version), filled(api.response, version)
-                    for error in sorted(place.errors):
-                        injection = InjectedError(error, place, version, {}, lambda topic_id: None)
-                        refused = (
-                            put_error(injection, told)
-                            if api.name in READS and place.response_path
-                            else refusal(injection, api.response, request)
-                        )
-                        answer: Any = carried(refused, version)
-                        for array in place.response_path:
-                            (answer,) = getattr(answer, array)
-                        assert answer.error_code == error, (version, error)
+        for place in PLACES[api.name]:
+            for version in [each for each in api.request.VERSIONS if each in place.versions]:
+                with subtests.test(api=api.name, path=place.response_path, version=version):
+                    assert_errors_can_be_encoded(api, place, version)
 
 
-# What is met
+def assert_errors_can_be_encoded(api: Api, place: Place, version: int) -> None:
+    """Encode and decode a response with each error of a place, and find the error there."""
+    request, real_response = filled(api.request, version), filled(api.response, version)
+    for error in sorted(place.errors):
+        injected = InjectedError(error, place, version, {}, lambda topic_id: None)
+        if api.name in READS and place.response_path:
+            with_error = put_error(injected, real_response)
+        else:
+            with_error = refusal(injected, api.response, request)
+        struct: Any = carried(with_error, version)
+        for array in place.response_path:
+            (struct,) = getattr(struct, array)
+        assert struct.error_code == error
+
+
+# Which requests match
 
 
 def test_times_limits_the_number_of_responses(h: ClusterHarness) -> None:
-    rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=2)
-    assert beats(h, 3) == [FALSE, FALSE, TRUE]
-    assert rule.hits == 2
+    fault = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=2)
+    assert heartbeats(h, 3) == [WITH_FAULT, WITH_FAULT, WITHOUT_FAULT]
+    assert fault.hits == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "met"),
-    [
+def test_matched_requests(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        # "x" for each of four heartbeats to which the fault applies.
         ({"nth": 2}, "-x--"),
         ({"every": 2}, "-x-x"),
         ({"every": 2, "times": 1}, "-x--"),
@@ -137,78 +143,79 @@ def test_times_limits_the_number_of_responses(h: ClusterHarness) -> None:
         ({"group": "h"}, "----"),
         ({"instance_id": "i"}, "----"),
         ({"broker": 1}, "xxxx"),
-    ],
-)
-def test_matched_requests(h: ClusterHarness, options: dict[str, Any], met: str) -> None:
-    rule = fail(h, "Heartbeat", error=ErrorCode.NOT_COORDINATOR, **options)
-    assert "".join("x" if error == FALSE else "-" for error in beats(h, 4)) == met
-    assert rule.hits == met.count("x")
+    ]
+    for options, expected in cases:
+        with subtests.test(options=options):
+            h = ClusterHarness(topics=TOPICS)
+            fault = fail(h, "Heartbeat", error=ErrorCode.NOT_COORDINATOR, **options)
+            assert "".join("x" if error == WITH_FAULT else "-" for error in heartbeats(h, 4)) == expected
+            assert fault.hits == expected.count("x")
 
 
 def test_requests_to_other_brokers_do_not_match() -> None:
     h = ClusterHarness(brokers=2)
     fail(h, "Heartbeat", error="NOT_COORDINATOR", broker=2)
     fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", broker=1)
-    assert beats(h, 1, broker=2) == [FALSE]
-    assert beats(h, 1, broker=1) == ["COORDINATOR_NOT_AVAILABLE"]
+    assert heartbeats(h, 1, broker=2) == [WITH_FAULT]
+    assert heartbeats(h, 1, broker=1) == ["COORDINATOR_NOT_AVAILABLE"]
 
 
 def test_probability_is_reproducible_with_the_seed(h: ClusterHarness) -> None:
     runs = []
     for harness in (h, ClusterHarness(topics=TOPICS)):
-        rule = fail(harness, "Heartbeat", error="NOT_COORDINATOR", probability=0.5)
-        runs.append(beats(harness, 40))
-        assert rule.seen == 40
-        assert 10 < rule.hits < 30
+        fault = fail(harness, "Heartbeat", error="NOT_COORDINATOR", probability=0.5)
+        runs.append(heartbeats(harness, 40))
+        assert fault.seen == 40
+        assert 10 < fault.hits < 30
     assert runs[0] == runs[1]
 
 
 def test_after_s_and_for_s_limit_the_time(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", after_s=1, for_s=2)
-    found = []
+    by_second = []
     for _ in range(4):
-        found += beats(h, 1)
+        by_second += heartbeats(h, 1)
         h.advance(1000)
-    assert found == [TRUE, FALSE, FALSE, TRUE]
+    assert by_second == [WITHOUT_FAULT, WITH_FAULT, WITH_FAULT, WITHOUT_FAULT]
 
 
 def test_the_first_matching_fault_applies(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
     second = fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", nth=1)
-    assert beats(h, 3) == [FALSE, "COORDINATOR_NOT_AVAILABLE", TRUE]
+    assert heartbeats(h, 3) == [WITH_FAULT, "COORDINATOR_NOT_AVAILABLE", WITHOUT_FAULT]
     assert second.seen == 2
 
 
 def test_a_removed_fault_has_no_effect(h: ClusterHarness) -> None:
-    rule = fail(h, "Heartbeat", error="NOT_COORDINATOR")
-    h.cluster.faults.remove(rule)
-    h.cluster.faults.remove(rule)
-    assert beats(h, 1) == [TRUE]
+    fault = fail(h, "Heartbeat", error="NOT_COORDINATOR")
+    h.cluster.faults.remove(fault)
+    h.cluster.faults.remove(fault)
+    assert heartbeats(h, 1) == [WITHOUT_FAULT]
 
 
 def test_the_call_names_its_fault(h: ClusterHarness) -> None:
-    rule = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
-    calls = [h.send(BEAT, 4) for _ in range(2)]
-    assert [call.fault for call in calls] == [rule.fault, None]
+    active = fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
+    calls = [h.send(HEARTBEAT, 4) for _ in range(2)]
+    assert [call.fault for call in calls] == [active.fault, None]
 
 
 def test_a_fault_of_a_group_matches_every_api_that_names_it(h: ClusterHarness) -> None:
     fail(h, None, group="g", throttle_time_ms=7)
-    assert h.ask(BEAT, 4).throttle_time_ms == 7
+    assert h.ask(HEARTBEAT, 4).throttle_time_ms == 7
     assert h.ask(commit(1, ("orders", 0)), 8).throttle_time_ms == 7
     assert h.ask(DescribeGroupsRequest(groups=["other", "g"]), 5).throttle_time_ms == 7
     assert h.ask(DescribeGroupsRequest(groups=["other"]), 5).throttle_time_ms == 0
     assert h.ask(MetadataRequest(topics=[]), 9).throttle_time_ms == 0
 
 
-# Where the error stands, and what takes effect
+# The place of the error, and requests that take effect in spite of it
 
 
 def test_a_rejected_commit_has_no_effect(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="COORDINATOR_LOAD_IN_PROGRESS")
-    answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
-    assert set(errors(answer).values()) == {"COORDINATOR_LOAD_IN_PROGRESS"}
-    assert set(errors(answer)) == {("orders", 0), ("news", 1)}
+    error = "COORDINATOR_LOAD_IN_PROGRESS"
+    result = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
+    assert errors(result) == {("orders", 0): error, ("news", 1): error}
     assert committed(h) == {}
 
 
@@ -224,8 +231,8 @@ def test_one_partition_of_a_commit_is_rejected(h: ClusterHarness, version: int) 
     request = commit(5, ("orders", 0), ("orders", 1), ("news", 1))
     for topic in request.topics:
         topic.topic_id = h.topic(topic.name).topic_id
-    answer = h.ask(request, version)
-    assert [[(each.partition_index, each.error_code) for each in topic.partitions] for topic in answer.topics] == [
+    result = h.ask(request, version)
+    assert [[(each.partition_index, each.error_code) for each in topic.partitions] for topic in result.topics] == [
         [(0, 0), (1, 3)],
         [(1, 0)],
     ]
@@ -234,8 +241,8 @@ def test_one_partition_of_a_commit_is_rejected(h: ClusterHarness, version: int) 
 
 def test_with_handles_one_partition_takes_effect_in_spite_of_the_error(h: ClusterHarness) -> None:
     fail(h, "OffsetCommit", error="UNKNOWN_TOPIC_OR_PARTITION", topic="news", handles=True)
-    answer = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
-    assert errors(answer) == {("orders", 0): "NONE", ("news", 1): "UNKNOWN_TOPIC_OR_PARTITION"}
+    result = h.ask(commit(5, ("orders", 0), ("news", 1)), 8)
+    assert errors(result) == {("orders", 0): "NONE", ("news", 1): "UNKNOWN_TOPIC_OR_PARTITION"}
     assert committed(h) == {("orders", 0): 5, ("news", 1): 5}
 
 
@@ -259,11 +266,12 @@ def test_silent_sends_no_response(h: ClusterHarness, handles: bool | None, offse
 
 
 def offset_fetch(version: int) -> OffsetFetchRequest:
+    """Return a request for two partitions of the group "g" and, in versions with several groups, of "h"."""
     if version < 8:
         topic = OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1])
         return OffsetFetchRequest(group_id="g", topics=[topic])
-    many = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=many) for name in ("g", "h")])
+    topics = [OffsetFetchRequestTopics(name="orders", partition_indexes=[0, 1])]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=topics) for name in ("g", "h")])
 
 
 def test_the_place_of_a_group_error_depends_on_the_version(h: ClusterHarness) -> None:
@@ -279,12 +287,12 @@ def test_the_place_of_a_group_error_depends_on_the_version(h: ClusterHarness) ->
     assert (second.group_id, second.error_code, len(second.topics[0].partitions)) == ("h", 0, 2)
 
 
-def test_the_error_of_a_partition_of_fetched_offsets(h: ClusterHarness) -> None:
+def test_one_partition_of_an_offset_fetch(h: ClusterHarness) -> None:
     fail(h, "OffsetFetch", error="UNSTABLE_OFFSET_COMMIT", partition="orders-1")
     assert list(errors(h.ask(offset_fetch(7), 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
-    everything = OffsetFetchRequest(group_id="g", topics=None)
+    all_partitions = OffsetFetchRequest(group_id="g", topics=None)
     h.ask(commit(5, ("orders", 0), ("orders", 1)), 8)
-    assert list(errors(h.ask(everything, 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
+    assert list(errors(h.ask(all_partitions, 7)).values()) == ["NONE", "UNSTABLE_OFFSET_COMMIT"]
 
 
 def test_one_key_of_find_coordinator(h: ClusterHarness) -> None:
@@ -300,22 +308,22 @@ def test_one_key_of_find_coordinator(h: ClusterHarness) -> None:
 def test_metadata_with_an_error_still_lists_the_brokers(h: ClusterHarness) -> None:
     fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", topic="orders", times=2)
     for topics in (None, [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="news")]):
-        answer = h.ask(MetadataRequest(topics=topics), 9)
-        told = {topic.name: (topic.error_code, len(topic.partitions)) for topic in answer.topics}
-        assert told == {"orders": (5, 0), "news": (0, 2)}
-        assert [broker.node_id for broker in answer.brokers] == [1]
+        result = h.ask(MetadataRequest(topics=topics), 9)
+        topic_results = {topic.name: (topic.error_code, len(topic.partitions)) for topic in result.topics}
+        assert topic_results == {"orders": (5, 0), "news": (0, 2)}
+        assert [broker.node_id for broker in result.brokers] == [1]
 
 
-def test_metadata_fails_as_a_whole_or_for_a_topic(h: ClusterHarness) -> None:
+def test_errors_of_metadata_as_a_whole_and_of_a_topic(h: ClusterHarness) -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
     fail(h, "Metadata", error="UNKNOWN_SERVER_ERROR", topic="orders", times=1)
     fail(h, "Metadata", error="UNKNOWN_SERVER_ERROR")
-    answers = [h.ask(request, version) for version in (13, 13, 12)]
-    told = [(each.error_code, [topic.error_code for topic in each.topics]) for each in answers]
-    assert told == [(0, [-1]), (-1, []), (0, [-1])]
+    results = [h.ask(request, version) for version in (13, 13, 12)]
+    errors_by_request = [(each.error_code, [topic.error_code for topic in each.topics]) for each in results]
+    assert errors_by_request == [(0, [-1]), (-1, []), (0, [-1])]
 
 
-def test_the_metadata_of_one_partition(h: ClusterHarness) -> None:
+def test_one_partition_of_metadata(h: ClusterHarness) -> None:
     fail(h, "Metadata", error="LEADER_NOT_AVAILABLE", partition="orders-1")
     (topic,) = h.ask(MetadataRequest(topics=[MetadataRequestTopic(name="orders")]), 9).topics
     assert topic.error_code == 0
@@ -347,7 +355,7 @@ def test_an_error_for_acks_0_closes_the_connection(h: ClusterHarness) -> None:
     assert h.partition(0, "orders").log.log_end_offset == 0
 
 
-def test_one_partition_of_a_produce_without_acks(h: ClusterHarness) -> None:
+def test_one_partition_of_a_produce_with_acks_0(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
     call = h.send(produce(0), 9)
     assert h.cluster.answered == [call]
@@ -358,25 +366,25 @@ def test_one_partition_of_a_produce_without_acks(h: ClusterHarness) -> None:
 def test_an_unchanged_partition_of_a_fetch_session_gets_the_error(h: ClusterHarness) -> None:
     client = FetchingClient(h)
     client.fetch({0: 0, 1: 0})
-    rule = fail(h, "Fetch", error="NOT_LEADER_OR_FOLLOWER", partition="news-1", times=1)
+    fault = fail(h, "Fetch", error="NOT_LEADER_OR_FOLLOWER", partition="news-1", times=1)
     (topic,) = client.fetch().responses
     assert [(each.partition_index, each.error_code, each.records) for each in topic.partitions] == [(1, 6, b"")]
     assert client.fetch().responses == []
-    assert rule.hits == 1
+    assert fault.hits == 1
 
 
 def test_a_fetch_that_fails_does_not_wait(h: ClusterHarness) -> None:
     fail(h, "Fetch", error="OFFSET_OUT_OF_RANGE")
     request = FetchingClient(h).request({0: 0})
     request.max_wait_ms = 60_000
-    answer = h.ask(request, 12)
-    assert [each.error_code for each in answer.responses[0].partitions] == [1]
+    result = h.ask(request, 12)
+    assert [each.error_code for each in result.responses[0].partitions] == [1]
 
 
 def test_an_error_of_the_fetch_session(h: ClusterHarness) -> None:
     fail(h, "Fetch", error="FETCH_SESSION_ID_NOT_FOUND", versions="7+")
-    answer = h.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), 12)
-    assert (answer.error_code, answer.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    result = h.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), 12)
+    assert (result.error_code, result.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
 
 
 def join(member_id: str) -> JoinGroupRequest:
@@ -398,8 +406,8 @@ def test_with_handles_a_parked_join_takes_effect_in_spite_of_the_error() -> None
     call = h.send(join(member_id), 9)
     assert call.response is None
     h.advance(10_000)
-    answer = response(call)
-    assert (answer.error_code, answer.members, answer.generation_id) == (15, [], -1)
+    result = response(call)
+    assert (result.error_code, result.members, result.generation_id) == (15, [], -1)
     group = h.cluster.brokers[1].coordinator.group("g")
     assert group is not None
     assert group.generation_id == 1
@@ -408,22 +416,22 @@ def test_with_handles_a_parked_join_takes_effect_in_spite_of_the_error() -> None
 def test_one_leaving_member_is_rejected(h: ClusterHarness) -> None:
     fail(h, "LeaveGroup", error="FENCED_INSTANCE_ID", instance_id="i")
     members = [MemberIdentity(member_id="m"), MemberIdentity(member_id="", group_instance_id="i")]
-    answer = h.ask(LeaveGroupRequest(group_id="g", members=members), 4)
-    assert [(each.group_instance_id, each.error_code) for each in answer.members] == [(None, 25), ("i", 82)]
+    result = h.ask(LeaveGroupRequest(group_id="g", members=members), 4)
+    assert [(each.group_instance_id, each.error_code) for each in result.members] == [(None, 25), ("i", 82)]
     fail(h, "LeaveGroup", error="NOT_COORDINATOR", member_id="m")
-    answer = h.ask(LeaveGroupRequest(group_id="g", members=members[:1]), 4)
-    assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
+    result = h.ask(LeaveGroupRequest(group_id="g", members=members[:1]), 4)
+    assert (result.error_code, result.members) == (ErrorCode.NOT_COORDINATOR, [])
 
 
 def test_unsupported_version_of_api_versions_is_answered_in_version_0(h: ClusterHarness) -> None:
     fail(h, "ApiVersions", error="UNSUPPORTED_VERSION")
     call = h.send(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
     assert call.response_version == 0
-    answer: Any = carried(call.response, 0)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    result: Any = carried(call.response, 0)
+    assert result.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-# When the answer comes, and its bytes
+# Delays, throttling and corrupted bytes
 
 
 def test_a_response_is_delayed(h: ClusterHarness) -> None:
@@ -441,40 +449,40 @@ def test_a_response_is_delayed(h: ClusterHarness) -> None:
 
 def test_a_delay_is_drawn_from_a_range(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", delay_s=(1, 2))
-    calls = [h.send(BEAT, 4) for _ in range(20)]
+    calls = [h.send(HEARTBEAT, 4) for _ in range(20)]
     h.advance(999)
     assert h.cluster.answered == []
     while (deadline_ms := h.cluster.next_deadline()) is not None and deadline_ms <= h.now_ms + 1001:
         h.advance(deadline_ms - h.now_ms)
-    waits = [(call.answered_ms or 0) - call.received_ms for call in calls]
-    assert all(1000 <= wait <= 2000 for wait in waits)
-    assert len(set(waits)) > 10
+    delays_ms = [(call.answered_ms or 0) - call.received_ms for call in calls]
+    assert all(1000 <= delay_ms <= 2000 for delay_ms in delays_ms)
+    assert len(set(delays_ms)) > 10
 
 
 def test_throttling_does_not_change_shared_responses(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", throttle_time_ms=300, times=1)
-    assert [h.ask(BEAT, 4).throttle_time_ms for _ in range(2)] == [300, 0]
+    assert [h.ask(HEARTBEAT, 4).throttle_time_ms for _ in range(2)] == [300, 0]
 
 
-def spoiled(h: ClusterHarness, **options: Any) -> bytes:
+def corrupted(h: ClusterHarness, **options: Any) -> bytes:
     return bytes(h.cluster.faults.corrupted(Fault(api=None, **options), bytearray(range(20))))
 
 
 def test_corrupted_bytes_of_a_response(h: ClusterHarness) -> None:
     frame = bytes(range(20))
-    assert spoiled(h, delay_s=1) == frame
-    assert spoiled(h, twice=True) == frame * 2
-    assert spoiled(h, cut_bytes=5) == frame[:5]
-    assert spoiled(h, cut_bytes=500) == frame[:19]
-    garbled = spoiled(h, garble_bytes=10)
+    assert corrupted(h, delay_s=1) == frame
+    assert corrupted(h, twice=True) == frame * 2
+    assert corrupted(h, cut_bytes=5) == frame[:5]
+    assert corrupted(h, cut_bytes=500) == frame[:19]
+    garbled = corrupted(h, garble_bytes=10)
     assert garbled[:8] == frame[:8]
     assert sum(one != other for one, other in zip(garbled, frame, strict=True)) == 10
-    assert spoiled(ClusterHarness(), garble_bytes=10) == garbled
-    everything = spoiled(h, garble_bytes=500)
-    assert all(one != other for one, other in zip(everything[8:], frame[8:], strict=True))
+    assert corrupted(ClusterHarness(), garble_bytes=10) == garbled
+    all_garbled = corrupted(h, garble_bytes=500)
+    assert all(one != other for one, other in zip(all_garbled[8:], frame[8:], strict=True))
 
 
-# What is refused
+# Invalid faults
 
 
 INVALID_FAULTS: list[tuple[dict[str, Any], str]] = [
@@ -531,19 +539,19 @@ INVALID_FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"api": None, "error": "NOT_COORDINATOR"}, "api=None: expected the API that error="),
 ]
-"""The fields of faults that are rejected, and a part of the error."""
+"""The fields of invalid faults, and a part of the error."""
 
 
-def test_faults_without_effect_are_rejected(subtests: pytest.Subtests, h: ClusterHarness) -> None:
-    for fields, complaint in INVALID_FAULTS:
-        with subtests.test(fields=fields, complaint=complaint):
+def test_invalid_faults_are_rejected(subtests: pytest.Subtests, h: ClusterHarness) -> None:
+    for fields, error in INVALID_FAULTS:
+        with subtests.test(fields=fields):
             with pytest.raises(ConfigError) as caught:
                 h.cluster.faults.add(Fault(**fields), h.now_ms)
-            assert complaint in str(caught.value)
+            assert error in str(caught.value)
             assert h.cluster.faults.active == []
 
 
-def test_an_error_by_its_number(h: ClusterHarness) -> None:
+def test_an_error_given_by_its_number(h: ClusterHarness) -> None:
     added = h.cluster.faults.add(Fault(api="OffsetCommit", error=16), h.now_ms)  # type: ignore[arg-type]  # is converted
     assert added.fault == Fault(api="OffsetCommit", error=ErrorCode.NOT_COORDINATOR)
 
@@ -562,7 +570,7 @@ def test_kinds_of_names_in_each_api() -> None:
 
 
 def test_without_faults_calls_are_handled_directly(h: ClusterHarness) -> None:
-    call = h.send(BEAT, 4)
+    call = h.send(HEARTBEAT, 4)
     assert call.fault is None
     assert h.cluster.answered == []
 
@@ -575,24 +583,25 @@ def leader(h: ClusterHarness, version: int) -> tuple[int, int]:
 def test_stale_metadata() -> None:
     h = ClusterHarness(topics=TOPICS, brokers=2)
     before = leader(h, 9)
-    rule = fail(h, "Metadata", stale=True, times=2)
+    fault = fail(h, "Metadata", stale=True, times=2)
     h.cluster.controller.set_leader(h.partition(0, "orders"), 2, h.now_ms, Failover())
     h.cluster.create_new_topic("late", 1)
     assert leader(h, 9) == before == (1, 0)
-    told = {topic.name: topic.partitions[0].leader_id for topic in h.ask(MetadataRequest(topics=None), 9).topics}
-    assert told == {"orders": 1, "news": 1, "late": 1}
-    assert rule.hits == 2
+    metadata = h.ask(MetadataRequest(topics=None), 9)
+    leader_ids = {topic.name: topic.partitions[0].leader_id for topic in metadata.topics}
+    assert leader_ids == {"orders": 1, "news": 1, "late": 1}
+    assert fault.hits == 2
     assert leader(h, 9) == (2, 1)
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 6])
 def test_a_stale_coordinator(version: int) -> None:
     h = ClusterHarness(topics=TOPICS, brokers=2)
-    asked = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
+    request = FindCoordinatorRequest(coordinator_keys=["g"]) if version >= 4 else FindCoordinatorRequest(key="g")
 
     def coordinator() -> tuple[int, int, int]:
-        answer = h.ask(asked, version)
-        found = answer.coordinators[0] if version >= 4 else answer
+        result = h.ask(request, version)
+        found = result.coordinators[0] if version >= 4 else result
         return found.error_code, found.node_id, found.port
 
     partition = h.cluster.offsets_partition_of("g")

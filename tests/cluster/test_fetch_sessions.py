@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): incremental requests and responses, and the end of a session."""
+"""Incremental fetch sessions (KIP-227): requests, responses, errors, and the end of a session."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ VERSIONS = range(7, 19)
 ONE = batch(b"a")
 
 
-def sizes(answer: Any) -> dict[int, int]:
-    """Return the partitions in a response with their sizes in bytes."""
-    return {each.partition_index: len(each.records) for topic in answer.responses for each in topic.partitions}
+def sizes(response: Any) -> dict[int, int]:
+    """Return the size of the records in bytes, for each partition in a response."""
+    return {each.partition_index: len(each.records) for topic in response.responses for each in topic.partitions}
 
 
 def append(harness: ClusterHarness, index: int, times: int = 1) -> None:
@@ -62,7 +62,7 @@ def test_a_new_log_start_offset_and_an_error_are_changes() -> None:
     assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     harness.partition().leader_id = 1
     harness.partition().replicas = (1,)
-    assert sizes(client.fetch()) == {0: 0}, "the end of an error is news"
+    assert sizes(client.fetch()) == {0: 0}, "the first result after an error is returned"
 
 
 def test_partitions_with_records_move_to_the_end() -> None:
@@ -71,8 +71,10 @@ def test_partitions_with_records_move_to_the_end() -> None:
     client.fetch({0: 0, 1: 0, 2: 0})
     for index in range(3):
         append(harness, index, times=5)
-    served = [[index for index, size in sizes(client.fetch(max_bytes=1)).items() if size] for _ in range(4)]
-    assert served == [[0], [1], [2], [0]]
+    partitions_with_records = [
+        [index for index, size in sizes(client.fetch(max_bytes=1)).items() if size] for _ in range(4)
+    ]
+    assert partitions_with_records == [[0], [1], [2], [0]]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,9 @@ def test_invalid_session_ids_and_epochs(
             client = FetchingClient(harness, version)
             client.fetch({0: 0})
             client.session_id, client.epoch = session_id, epoch
-            answer = client.fetch()
-            assert (answer.error_code, answer.responses) == (error, [])
-            assert answer.session_id == (1 if error is ErrorCode.NONE else 0)
+            response = client.fetch()
+            assert (response.error_code, response.responses) == (error, [])
+            assert response.session_id == (1 if error is ErrorCode.NONE else 0)
 
 
 @pytest.mark.parametrize(("before", "after"), [(12, 13), (13, 12)])
@@ -113,8 +115,8 @@ def test_the_final_epoch_closes_the_session() -> None:
     sessions = harness.cluster.brokers[1].fetch_sessions
     assert len(sessions) == 1
     client.epoch = -1
-    answer = client.fetch({0: 0})
-    assert (answer.error_code, answer.session_id, sizes(answer)) == (ErrorCode.NONE, 0, {0: 0})
+    response = client.fetch({0: 0})
+    assert (response.error_code, response.session_id, sizes(response)) == (ErrorCode.NONE, 0, {0: 0})
     assert len(sessions) == 0
 
 
@@ -165,24 +167,24 @@ def test_without_slots_there_are_no_sessions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old_size", "touched_after_ms", "asked_after_ms", "new_size", "is_evicted"),
+    ("old_size", "used_after_ms", "unused_ms", "new_size", "is_evicted"),
     [
-        pytest.param(1, 0, 0, 2, False, id="new sessions are safe"),
-        pytest.param(2, 0, EVICTION_MS, 1, False, id="in use until just now"),
-        pytest.param(2, 0, EVICTION_MS + 1, 1, True, id="unused for long"),
+        pytest.param(1, 0, 0, 2, False, id="new"),
+        pytest.param(2, 0, EVICTION_MS, 1, False, id="unused for the limit exactly"),
+        pytest.param(2, 0, EVICTION_MS + 1, 1, True, id="unused for longer"),
         pytest.param(1, EVICTION_MS + 1, 0, 2, True, id="old, and smaller"),
         pytest.param(2, EVICTION_MS + 1, 0, 2, False, id="old, and as large"),
     ],
 )
 def test_eviction_from_a_full_cache(
-    old_size: int, touched_after_ms: int, asked_after_ms: int, new_size: int, is_evicted: bool
+    old_size: int, used_after_ms: int, unused_ms: int, new_size: int, is_evicted: bool
 ) -> None:
     harness = ClusterHarness({"news": 2}, config={"max.incremental.fetch.session.cache.slots": 1})
     old, new = FetchingClient(harness), FetchingClient(harness)
     old.fetch(dict.fromkeys(range(old_size), 0))
-    harness.advance(touched_after_ms)
+    harness.advance(used_after_ms)
     old.fetch()
-    harness.advance(asked_after_ms)
+    harness.advance(unused_ms)
     assert new.fetch(dict.fromkeys(range(new_size), 0)).session_id == (2 if is_evicted else 0)
     error = ErrorCode.FETCH_SESSION_ID_NOT_FOUND if is_evicted else ErrorCode.NONE
     assert old.fetch().error_code == error

@@ -55,9 +55,9 @@ def call_of(request: Message, response: Message | None = None, version: int | No
 
 
 def harness(mode: str, max_calls: int = 100, **config: Any) -> ClusterHarness:
-    made = ClusterHarness(config=config)
-    made.cluster.journal = new_journal(mode, max_calls, 10_000)
-    return made
+    with_journal = ClusterHarness(config=config)
+    with_journal.cluster.journal = new_journal(mode, max_calls, 10_000)
+    return with_journal
 
 
 # Limits
@@ -89,15 +89,15 @@ def test_a_journal_of_size_0_drops_every_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("arguments", "error"),
     [
         (("none", 1, 1), "journal='none': expected one of off, headers, full"),
         (("full", -1, 1), "journal_calls=-1: expected an integer >= 0"),
         (("full", 1, -1), "journal_bytes=-1: expected an integer >= 0"),
     ],
 )
-def test_invalid_arguments(arguments: tuple[str, int, int], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_invalid_arguments(arguments: tuple[str, int, int], error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
         new_journal(*arguments)
 
 
@@ -109,12 +109,12 @@ def test_off_keeps_nothing() -> None:
 
 def test_headers_keeps_everything_except_messages() -> None:
     cluster = harness("headers")
-    answer = cluster.ask(join(), 9)
+    joined = cluster.ask(join(), 9)
     cluster.ask(heartbeat(), 3)
     first, second = cluster.cluster.journal
     assert (first.request, first.response, first.has_response) == (None, None, True)
     assert (first.api.name, first.api_version, first.client_id) == ("JoinGroup", 9, "client")
-    assert (first.group_ids, first.member_ids) == (("g",), (answer.member_id,))
+    assert (first.group_ids, first.member_ids) == (("g",), (joined.member_id,))
     assert (first.errors, first.latency_ms) == ((ErrorCode.MEMBER_ID_REQUIRED,), 0.0)
     assert (second.api_version, second.member_ids, second.errors) == (3, ("m",), (ErrorCode.UNKNOWN_MEMBER_ID,))
 
@@ -125,7 +125,7 @@ def test_headers_of_a_parked_call_are_completed_by_its_response() -> None:
     (kept,) = cluster.cluster.journal
     assert (kept.answered_ms, kept.latency_ms, kept.has_response, kept.member_ids) == (None, None, False, ())
     cluster.advance(3000)
-    assert call.response.member_id  # it was handled with its messages
+    assert call.response.member_id  # The call itself keeps its messages until it is answered.
     (kept,) = cluster.cluster.journal
     assert (kept.latency_ms, kept.has_response, kept.errors) == (3000, True, ())
     assert (kept.member_ids, kept.response) == ((call.response.member_id,), None)
@@ -144,7 +144,7 @@ def test_headers_releases_messages_without_a_query() -> None:
         call.request = request
         watched.append(weakref.ref(request))
         journal.add(call)
-        if number % 100:  # the others stay owed
+        if number % 100:  # Calls 0, 100 and 200 stay pending.
             call.answered_ms = 0.0
     del request, call
     gc.collect()
@@ -175,7 +175,7 @@ def test_headers_counts_the_bytes_of_names() -> None:
         journal.add(call)
         call.answered_ms = 0.0
     kept = list(journal)
-    assert len(kept) > 100  # 20 would be as many as fit with their messages
+    assert len(kept) > 100  # With their messages, 20 would fit.
     assert (journal.bytes, journal.added) == (len(kept) * len("appgm"), 1000)
 
 
@@ -186,18 +186,18 @@ def test_messages_of_pending_calls_count_in_full() -> None:
     assert (len(list(journal)), journal.bytes, journal.dropped) == (20, BODY_BYTES * 20, 80)
 
 
-# Answers
+# Order of responses
 
 
-def test_a_call_has_the_number_of_requests_before_its_answer() -> None:
+def test_a_delayed_response_has_the_number_of_requests_before_it() -> None:
     cluster = harness("full", **{"group.initial.rebalance.delay.ms": 3000})
-    parked = cluster.send(join(), 3)
-    at_once = cluster.send(heartbeat(), 4)
+    delayed = cluster.send(join(), 3)
+    immediate = cluster.send(heartbeat(), 4)
     cluster.advance(3000)
-    assert (parked.answered_after, at_once.answered_after) == (2, 0)
+    assert (delayed.answered_after, immediate.answered_after) == (2, 0)
 
 
-# What a call tells of itself
+# Groups, members and errors of a call
 
 
 @pytest.mark.parametrize(
@@ -234,14 +234,19 @@ def test_groups_and_members(request_message: Message, group_ids: tuple[str, ...]
 
 
 def test_a_join_without_member_id_has_the_assigned_member_id() -> None:
-    answer = JoinGroupResponse(
-        error_code=79, generation_id=-1, protocol_name=None, leader="", member_id="given", members=[]
+    response = JoinGroupResponse(
+        error_code=ErrorCode.MEMBER_ID_REQUIRED,
+        generation_id=-1,
+        protocol_name=None,
+        leader="",
+        member_id="assigned",
+        members=[],
     )
-    assert call_of(join(), answer).member_ids == ("given",)
-    assert call_of(join("own"), answer).member_ids == ("own",)
+    assert call_of(join(), response).member_ids == ("assigned",)
+    assert call_of(join("known"), response).member_ids == ("known",)
 
 
-def test_errors_are_found_at_every_level() -> None:
+def test_errors_of_the_response_and_of_its_parts() -> None:
     leave = LeaveGroupRequest(group_id="g", members=[])
     members = [
         MemberResponse(member_id="m", group_instance_id=None, error_code=code)

@@ -18,21 +18,24 @@ from tests.support.cluster.cluster_harness import ClusterHarness, batch, version
 
 ALL_VERSIONS = versions("ListOffsets")
 UNKNOWN = (ErrorCode.NONE, -1, -1, -1)
+CONSUMER, DEBUGGING_CONSUMER = -1, -2  # Replica ids; broker 2 is the follower.
 REFUSED = (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
 
 
-def request(
+def request_of(
     timestamp: int, *, topic: str = "news", index: int = 0, epoch: int = -1, replica_id: int = -1
 ) -> ListOffsetsRequest:
-    asked = ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=timestamp)
-    return ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
+    partition = ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=timestamp)
+    return ListOffsetsRequest(replica_id=replica_id, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
 
 
-def ask(harness: ClusterHarness, version: int, asked: ListOffsetsRequest, broker: int = 1) -> tuple[int, int, int, int]:
-    """Send a request and return error, timestamp, offset and leader epoch."""
-    (topic,) = harness.ask(asked, version, broker=broker).topics
-    (found,) = topic.partitions
-    return found.error_code, found.timestamp, found.offset, found.leader_epoch
+def list_offset(
+    harness: ClusterHarness, version: int, request: ListOffsetsRequest, broker: int = 1
+) -> tuple[int, int, int, int]:
+    """Send a request for one partition, and return error, timestamp, offset and leader epoch."""
+    (topic,) = harness.ask(request, version, broker=broker).topics
+    (result,) = topic.partitions
+    return result.error_code, result.timestamp, result.offset, result.leader_epoch
 
 
 def filled() -> ClusterHarness:
@@ -48,7 +51,7 @@ def filled() -> ClusterHarness:
 
 
 def test_offsets_for_timestamps(subtests: pytest.Subtests) -> None:
-    for timestamp, since, expected in [
+    for timestamp, since, expected in [  # `since` is the first version that supports the timestamp.
         (LATEST, 1, (0, -1, 5, 3)),
         (EARLIEST, 1, (0, -1, 1, 2)),
         (MAX_TIMESTAMP, 7, (0, 5001, 2, 2)),
@@ -60,13 +63,12 @@ def test_offsets_for_timestamps(subtests: pytest.Subtests) -> None:
         (5001, 1, (0, 5001, 2, 2)),
         (5002, 1, UNKNOWN),
     ]:
-        with subtests.test(timestamp=timestamp, since=since, expected=expected):
-            for version in ALL_VERSIONS:
-                with subtests.test(version=version):
-                    answer = expected if version >= since else REFUSED
-                    if version < 4:
-                        answer = (*answer[:3], -1)
-                    assert ask(filled(), version, request(timestamp)) == answer
+        for version in ALL_VERSIONS:
+            with subtests.test(timestamp=timestamp, version=version):
+                error, found_ms, offset, leader_epoch = expected if version >= since else REFUSED
+                has_leader_epoch = version >= 4
+                found = (error, found_ms, offset, leader_epoch if has_leader_epoch else -1)
+                assert list_offset(filled(), version, request_of(timestamp)) == found
 
 
 @pytest.mark.parametrize(
@@ -76,15 +78,15 @@ def test_offsets_for_timestamps(subtests: pytest.Subtests) -> None:
 def test_an_empty_log(timestamp: int, expected: tuple[int, int, int, int]) -> None:
     harness = ClusterHarness()
     harness.partition().leader_epoch = 4
-    assert ask(harness, 11, request(timestamp)) == expected
+    assert list_offset(harness, 11, request_of(timestamp)) == expected
 
 
 @pytest.mark.parametrize(("topic", "index"), [("absent", 0), ("news", 1)])
 def test_unknown_partitions(subtests: pytest.Subtests, topic: str, index: int) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert ask(ClusterHarness(), version, request(LATEST, topic=topic, index=index)) == (error, -1, -1, -1)
+            found = list_offset(ClusterHarness(), version, request_of(LATEST, topic=topic, index=index))
+            assert found == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -99,26 +101,26 @@ def test_unknown_partitions(subtests: pytest.Subtests, topic: str, index: int) -
 def test_leader_epochs(subtests: pytest.Subtests, epoch: int, error: ErrorCode) -> None:
     for version in range(4, 12):
         with subtests.test(version=version):
-            assert ask(filled(), version, request(LATEST, epoch=epoch))[0] == error
+            assert list_offset(filled(), version, request_of(LATEST, epoch=epoch))[0] == error
 
 
-def test_only_the_leader_answers_except_debugging_consumers(subtests: pytest.Subtests) -> None:
+def test_followers_reject_consumers_except_debugging_consumers(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness(brokers=3, config={"default.replication.factor": 2})
-            asked = {replica_id: request(LATEST, replica_id=replica_id) for replica_id in (-1, -2)}
-            errors = [[ask(harness, version, asked[who], broker)[0] for broker in (1, 2, 3)] for who in (-1, -2)]
             refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            assert errors == [[0, refused, refused], [0, 0, refused]]
+            for replica_id, expected in [(CONSUMER, [0, refused, refused]), (DEBUGGING_CONSUMER, [0, 0, refused])]:
+                request = request_of(LATEST, replica_id=replica_id)
+                assert [list_offset(harness, version, request, broker)[0] for broker in (1, 2, 3)] == expected
 
 
 def test_a_duplicate_partition_is_rejected(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness({"news": 2})
-            asked = request(LATEST)
-            asked.topics += request(EARLIEST).topics + request(LATEST, index=1).topics
-            topics: list[Any] = harness.ask(asked, version).topics
+            request = request_of(LATEST)
+            request.topics += request_of(EARLIEST).topics + request_of(LATEST, index=1).topics
+            topics: list[Any] = harness.ask(request, version).topics
             assert [(each.partition_index, each.error_code) for topic in topics for each in topic.partitions] == [
                 (0, ErrorCode.INVALID_REQUEST),
                 (0, ErrorCode.INVALID_REQUEST),

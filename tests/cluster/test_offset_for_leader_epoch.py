@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the end offsets of epochs, and the brokers that answer."""
+"""OffsetForLeaderEpoch: the end offsets of leader epochs, and errors."""
 
 import pytest
 
@@ -15,23 +15,23 @@ ALL_VERSIONS = [int(version) for version in OffsetForLeaderEpochRequest.VERSIONS
 UNDEFINED = (-1, -1)
 
 
-def request(
+def request_of(
     leader_epoch: int, *, topic: str = "news", index: int = 0, current: int = -1, replica_id: int = -1
 ) -> OffsetForLeaderEpochRequest:
-    asked = OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=leader_epoch)
+    partition = OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=leader_epoch)
     return OffsetForLeaderEpochRequest(
-        replica_id=replica_id, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        replica_id=replica_id, topics=[OffsetForLeaderTopic(topic=topic, partitions=[partition])]
     )
 
 
 def ask(
-    harness: ClusterHarness, asked: OffsetForLeaderEpochRequest, version: int = 4, broker: int = 1
+    harness: ClusterHarness, request: OffsetForLeaderEpochRequest, version: int = 4, broker: int = 1
 ) -> tuple[ErrorCode, int, int]:
-    """Send a request and return error, leader epoch and end offset."""
-    (topic,) = harness.ask(asked, version, broker=broker).topics
-    (found,) = topic.partitions
-    assert (topic.topic, found.partition) == (asked.topics[0].topic, asked.topics[0].partitions[0].partition)
-    return ErrorCode(found.error_code), found.leader_epoch, found.end_offset
+    """Send a request for one partition, and return error, leader epoch and end offset."""
+    (topic,) = harness.ask(request, version, broker=broker).topics
+    (result,) = topic.partitions
+    assert (topic.topic, result.partition) == (request.topics[0].topic, request.topics[0].partitions[0].partition)
+    return ErrorCode(result.error_code), result.leader_epoch, result.end_offset
 
 
 def filled() -> ClusterHarness:
@@ -49,46 +49,45 @@ def filled() -> ClusterHarness:
     ("leader_epoch", "expected"),
     [
         pytest.param(-1, UNDEFINED, id="undefined"),
-        pytest.param(1, (1, 0), id="before all"),
-        pytest.param(2, (2, 3), id="ended"),
-        pytest.param(3, (2, 3), id="without a record"),
-        pytest.param(4, (4, 5), id="the one before"),
-        pytest.param(5, (5, 5), id="current, without a record yet"),
-        pytest.param(6, UNDEFINED, id="not yet"),
+        pytest.param(1, (1, 0), id="older than all"),
+        pytest.param(2, (2, 3), id="with a successor"),
+        pytest.param(3, (2, 3), id="without records: the epoch before it"),
+        pytest.param(4, (4, 5), id="the latest with records"),
+        pytest.param(5, (5, 5), id="current, without records yet"),
+        pytest.param(6, UNDEFINED, id="newer than the current one"),
     ],
 )
 def test_end_offsets_of_epochs(subtests: pytest.Subtests, leader_epoch: int, expected: tuple[int, int]) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
-            found_epoch, end_offset = expected
-            found = ask(filled(), request(leader_epoch), version)
-            assert found == (ErrorCode.NONE, found_epoch if version >= 1 else -1, end_offset)
+            result = ask(filled(), request_of(leader_epoch), version)
+            assert result == (ErrorCode.NONE, expected[0] if version >= 1 else -1, expected[1])
 
 
 def test_the_current_epoch_ends_at_the_log_end_offset() -> None:
     harness = filled()
-    ask(harness, request(5))
+    ask(harness, request_of(5))
     harness.partition().log.append(batch(b"f"), 5)
-    assert ask(harness, request(5)) == (ErrorCode.NONE, 5, 6)
-    assert ask(harness, request(4)) == (ErrorCode.NONE, 4, 5)
+    assert ask(harness, request_of(5)) == (ErrorCode.NONE, 5, 6)
+    assert ask(harness, request_of(4)) == (ErrorCode.NONE, 4, 5)
 
 
 def test_an_empty_log() -> None:
-    assert ask(ClusterHarness(), request(0)) == (ErrorCode.NONE, 0, 0)
+    assert ask(ClusterHarness(), request_of(0)) == (ErrorCode.NONE, 0, 0)
 
 
 def test_a_new_leader() -> None:
     harness = filled()
     harness.cluster.controller.set_leader(harness.partition(), 2, harness.now_ms, Failover())
-    assert ask(harness, request(6, current=6), broker=2) == (ErrorCode.NONE, 6, 5)
-    assert ask(harness, request(5, current=6), broker=2) == (ErrorCode.NONE, 4, 5)
+    assert ask(harness, request_of(6, current=6), broker=2) == (ErrorCode.NONE, 6, 5)
+    assert ask(harness, request_of(5, current=6), broker=2) == (ErrorCode.NONE, 4, 5)
 
 
 def test_deleted_records() -> None:
     harness = filled()
     harness.partition().log.truncate_before(4)
-    assert ask(harness, request(2)) == (ErrorCode.NONE, 2, 4)
-    assert ask(harness, request(4)) == (ErrorCode.NONE, 4, 5)
+    assert ask(harness, request_of(2)) == (ErrorCode.NONE, 2, 4)
+    assert ask(harness, request_of(4)) == (ErrorCode.NONE, 4, 5)
 
 
 @pytest.mark.parametrize(
@@ -107,24 +106,24 @@ def test_leader_epochs_of_requests(
 ) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
-            asked = request(2, topic=topic, index=index, current=current)
-            is_checked = version >= 2 or current == -1
-            expected = error if is_checked else ErrorCode.NONE
-            answer = (expected, 2 if version else -1, 3) if expected is ErrorCode.NONE else (expected, *UNDEFINED)
-            assert ask(filled(), asked, version, broker) == answer
+            has_current_epoch = version >= 2  # Older versions do not send it, so it causes no error.
+            expected_error = error if has_current_epoch or current == -1 else ErrorCode.NONE
+            found = UNDEFINED if expected_error else (2 if version >= 1 else -1, 3)
+            request = request_of(2, topic=topic, index=index, current=current)
+            assert ask(filled(), request, version, broker) == (expected_error, *found)
 
 
 @pytest.mark.parametrize("replica_id", [-2, -1, 2])
 def test_a_follower_rejects_consumers_and_replicas(replica_id: int) -> None:
-    asked = request(2, replica_id=replica_id)
-    assert ask(filled(), asked, broker=2)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert ask(filled(), asked, broker=1) == (ErrorCode.NONE, 2, 3)
+    request = request_of(2, replica_id=replica_id)
+    assert ask(filled(), request, broker=2)[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(filled(), request, broker=1) == (ErrorCode.NONE, 2, 3)
 
 
 def test_a_duplicate_partition_is_answered_twice() -> None:
-    asked = request(2)
-    asked.topics[0].partitions.append(OffsetForLeaderPartition(partition=0, leader_epoch=4))
-    asked.topics.append(asked.topics[0])
-    response = filled().ask(asked, 4)
+    request = request_of(2)
+    request.topics[0].partitions.append(OffsetForLeaderPartition(partition=0, leader_epoch=4))
+    request.topics.append(request.topics[0])
+    response = filled().ask(request, 4)
     ends = [[(each.leader_epoch, each.end_offset) for each in topic.partitions] for topic in response.topics]
     assert ends == [[(2, 3), (4, 5)]] * 2

@@ -19,7 +19,7 @@ RELEASES = ["0.10.0", "0.10.2", "0.11", "2.8", "3.9"]
 NOT_ZSTD = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
 
 
-def old(as_version: str = "0.10.2", topics: dict[str, int] | None = None, **config: object) -> ClusterHarness:
+def old_cluster(as_version: str = "0.10.2", topics: dict[str, int] | None = None, **config: object) -> ClusterHarness:
     named = {name.replace("_", "."): value for name, value in config.items()}
     return ClusterHarness(topics, config=named, as_version=as_version)
 
@@ -31,6 +31,7 @@ def message_set(*values: bytes, magic: int = 1, timestamp_ms: int = 1000) -> byt
 
 
 def wrapped(*values: bytes, magic: int = 1, codec: Compression = Compression.GZIP) -> bytes:
+    """Return a compressed message that contains a message set."""
     inner = compress(codec, message_set(*values, magic=magic))
     return encode_message(Record(len(values) - 1, 1000, None, inner), magic, compression=codec)
 
@@ -52,24 +53,24 @@ def stored(harness: ClusterHarness) -> list[Record]:
 def test_message_sets_are_appended(subtests: pytest.Subtests) -> None:
     for magic, as_version, version in product([0, 1], RELEASES, [0, 1, 2]):
         with subtests.test(magic=magic, as_version=as_version, version=version):
-            harness = old(as_version)
-            answers = [produce(harness, version, message_set(b"a", b"b", magic=magic)) for _ in range(2)]
+            harness = old_cluster(as_version)
+            results = [produce(harness, version, message_set(b"a", b"b", magic=magic)) for _ in range(2)]
 
-            assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 2)]
-            assert [each.log_append_time_ms for each in answers] == [-1, -1]
-            times = [1000, 1001] if magic else [-1, -1]
+            assert [(each.error_code, each.base_offset) for each in results] == [(0, 0), (0, 2)]
+            assert [each.log_append_time_ms for each in results] == [-1, -1]
+            first_ms, second_ms = (1000, 1001) if magic else (-1, -1)  # Messages of magic 0 have no timestamps.
             assert [(each.offset, each.timestamp_ms, each.value) for each in stored(harness)] == [
-                (0, times[0], b"a"),
-                (1, times[1], b"b"),
-                (2, times[0], b"a"),
-                (3, times[1], b"b"),
+                (0, first_ms, b"a"),
+                (1, second_ms, b"b"),
+                (2, first_ms, b"a"),
+                (3, second_ms, b"b"),
             ]
 
 
 def test_compressed_message_sets_are_appended(subtests: pytest.Subtests) -> None:
     for codec, magic in product(NOT_ZSTD, [0, 1]):
         with subtests.test(codec=codec, magic=magic):
-            harness = old()
+            harness = old_cluster()
 
             assert produce(harness, 2, wrapped(b"a", b"b", magic=magic, codec=codec)).error_code == ErrorCode.NONE
             assert [each.value for each in stored(harness)] == [b"a", b"b"]
@@ -77,35 +78,33 @@ def test_compressed_message_sets_are_appended(subtests: pytest.Subtests) -> None
 
 
 def test_message_sets_are_rejected_since_4_0(subtests: pytest.Subtests) -> None:
-    for version in [0, 1, 2]:
-        with subtests.test(version=version):
-            for as_version in ("4.0", "4.2", None):
-                harness = ClusterHarness(as_version=as_version)
+    for as_version, version in product(["4.0", "4.2", None], [0, 1, 2]):
+        with subtests.test(as_version=as_version, version=version):
+            harness = ClusterHarness(as_version=as_version)
 
-                assert produce(harness, version, message_set(b"a")).error_code == ErrorCode.UNSUPPORTED_VERSION
-                assert stored(harness) == []
+            assert produce(harness, version, message_set(b"a")).error_code == ErrorCode.UNSUPPORTED_VERSION
+            assert stored(harness) == []
 
 
 @pytest.mark.parametrize("records", [None, b"", message_set(b"a")[:-1]])
 def test_an_incomplete_message_set_appends_nothing(records: bytes | None) -> None:
-    harness = old()
-    answer = produce(harness, 2, records)
+    harness = old_cluster()
+    result = produce(harness, 2, records)
 
-    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, -1)
+    assert (result.error_code, result.base_offset) == (ErrorCode.NONE, -1)
     assert stored(harness) == []
 
 
 @pytest.mark.parametrize(("as_version", "error"), [("0.10.2", ErrorCode.CORRUPT_MESSAGE), ("0.11", ErrorCode.NONE)])
 def test_record_batches_in_requests_of_older_versions(as_version: str, error: ErrorCode) -> None:
-    assert produce(old(as_version), 2, batch(b"a")).error_code == error
+    assert produce(old_cluster(as_version), 2, batch(b"a")).error_code == error
 
 
 @pytest.mark.parametrize("as_version", ["0.11", "3.9", "4.2"])
 def test_message_sets_in_requests_of_newer_versions(as_version: str) -> None:
-    is_new = as_version != "0.11"
-    expected = ErrorCode.INVALID_RECORD if is_new else ErrorCode.CORRUPT_MESSAGE
+    expected = ErrorCode.CORRUPT_MESSAGE if as_version == "0.11" else ErrorCode.INVALID_RECORD
 
-    assert produce(old(as_version), 3, message_set(b"a")).error_code == expected
+    assert produce(old_cluster(as_version), 3, message_set(b"a")).error_code == expected
 
 
 LOG_APPEND_TIME = encode_message(Record(0, 1000, None, b""), 1, timestamp_type=TimestampType.LOG_APPEND_TIME)
@@ -136,7 +135,7 @@ LOG_APPEND_TIME = encode_message(Record(0, 1000, None, b""), 1, timestamp_type=T
 def test_invalid_message_sets_are_rejected(
     as_version: str, records: bytes, before_2_4: ErrorCode, error: ErrorCode
 ) -> None:
-    harness = old(as_version, message_max_bytes=1000)
+    harness = old_cluster(as_version, message_max_bytes=1000)
     refused = produce(harness, 2, records)
 
     assert refused.error_code == (error if as_version in ("2.8", "3.9") else before_2_4)
@@ -145,7 +144,7 @@ def test_invalid_message_sets_are_rejected(
 
 def test_errors_of_the_partition_come_before_errors_of_the_records() -> None:
     harness = ClusterHarness({"news": 2}, brokers=2, as_version="0.10.2")
-    # The second partition is the other broker's; what is wrong with the bytes is not looked at.
+    # Broker 2 is the leader of partition 1, and partition 2 does not exist. The invalid bytes are not read.
     codes = [produce(harness, 2, b"?" * 40, index=index).error_code for index in (1, 2)]
 
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -153,14 +152,15 @@ def test_errors_of_the_partition_come_before_errors_of_the_records() -> None:
 
 @pytest.mark.parametrize(("records", "closes"), [(message_set(b"a"), False), (message_set(b"a")[:-1] + b"?", True)])
 def test_acks_0(records: bytes, closes: bool) -> None:
-    call = send(old(), 2, records, acks=0)
+    call = send(old_cluster(), 2, records, acks=0)
 
     assert (call.response, call.closes_connection) == (None, closes)
 
 
 def fetch_request(offset: int = 0, *, index: int = 0, max_bytes: int = 2**20, min_bytes: int = 1) -> FetchRequest:
-    asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
-    return FetchRequest(max_wait_ms=500, min_bytes=min_bytes, topics=[FetchTopic(topic="news", partitions=[asked])])
+    partition = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+    topic = FetchTopic(topic="news", partitions=[partition])
+    return FetchRequest(max_wait_ms=500, min_bytes=min_bytes, topics=[topic])
 
 
 def fetch(harness: ClusterHarness, version: int, offset: int = 0, *, max_bytes: int = 2**20) -> Any:
@@ -169,13 +169,14 @@ def fetch(harness: ClusterHarness, version: int, offset: int = 0, *, max_bytes: 
 
 
 def filled(*batches: bytes, as_version: str = "0.10.2") -> ClusterHarness:
-    harness = old(as_version)
+    """Return a cluster with these batches in its log."""
+    harness = old_cluster(as_version)
     for each in batches:
         harness.partition().log.append(each, 0)
     return harness
 
 
-def told(messages: list[LegacyRecord]) -> list[tuple[int, bytes | None]]:
+def offsets_and_values(messages: list[LegacyRecord]) -> list[tuple[int, bytes | None]]:
     return [(message.offset, message.value) for message in messages]
 
 
@@ -183,40 +184,40 @@ def test_message_sets_are_fetched(subtests: pytest.Subtests) -> None:
     for codec, as_version, version in product([Compression.NONE, *NOT_ZSTD], RELEASES, range(4)):
         with subtests.test(codec=codec, as_version=as_version, version=version):
             harness = filled(batch(b"a", b"b", compression=codec), batch(b"c"), as_version=as_version)
-            answer = fetch(harness, version, 1)
-            messages = split_messages(answer.records)
+            partition = fetch(harness, version, 1)
+            messages = split_messages(partition.records)
 
-            assert (answer.error_code, answer.high_watermark) == (ErrorCode.NONE, 3)
-            assert told(messages) == [(1, b"b"), (2, b"c")]
+            assert (partition.error_code, partition.high_watermark) == (ErrorCode.NONE, 3)
+            assert offsets_and_values(messages) == [(1, b"b"), (2, b"c")]
             assert [(each.magic, each.timestamp_ms) for each in messages] == (
                 [(0, -1)] * 2 if version < 2 else [(1, 1001), (1, 1000)]
             )
 
 
 def test_produced_messages_are_fetched_as_record_batches() -> None:
-    harness = old("0.11")
+    harness = old_cluster("0.11")
     produce(harness, 2, wrapped(b"a", b"b"))
 
     (read,) = split_batches(fetch(harness, 4).records)
     assert [(each.offset, each.value) for each in decode_records(read)] == [(0, b"a"), (1, b"b")]
 
 
-ONE = 12 + 22 + 1
-"""The bytes of a message of magic 1 with a value of one byte."""
+ONE_BYTES = 12 + 22 + 1
+"""The size of a message of magic 1 with a value of one byte."""
 
 
 def test_size_limits(subtests: pytest.Subtests) -> None:
     for version, max_bytes, expected in [
-        (2, 3 * ONE, 3 * ONE),
-        (2, 3 * ONE - 1, 3 * ONE - 1),
+        (2, 3 * ONE_BYTES, 3 * ONE_BYTES),
+        (2, 3 * ONE_BYTES - 1, 3 * ONE_BYTES - 1),
         (2, 1, 1),
         (2, 0, 0),
         (2, -1, 0),
-        (3, 3 * ONE, 3 * ONE),
-        (3, 3 * ONE - 1, 2 * ONE),
-        (3, ONE, ONE),
-        (3, 1, ONE),
-        (3, 0, ONE),
+        (3, 3 * ONE_BYTES, 3 * ONE_BYTES),
+        (3, 3 * ONE_BYTES - 1, 2 * ONE_BYTES),
+        (3, ONE_BYTES, ONE_BYTES),
+        (3, 1, ONE_BYTES),
+        (3, 0, ONE_BYTES),
     ]:
         with subtests.test(version=version, max_bytes=max_bytes, expected=expected):
             harness = filled(batch(b"a", b"b", b"c"))
@@ -224,39 +225,39 @@ def test_size_limits(subtests: pytest.Subtests) -> None:
             assert len(fetch(harness, version, max_bytes=max_bytes).records) == expected
 
 
-@pytest.mark.parametrize(("version", "expected"), [(2, [1, 1]), (3, [ONE, 0])])
+@pytest.mark.parametrize(("version", "expected"), [(2, [1, 1]), (3, [ONE_BYTES, 0])])
 def test_at_least_one_message_of_the_first_partition_with_records(version: int, expected: list[int]) -> None:
-    harness = old(topics={"news": 2})
+    harness = old_cluster(topics={"news": 2})
     for index in (0, 1):
         harness.partition(index).log.append(batch(b"a"), 0)
-    asked = fetch_request(max_bytes=1)
-    asked.topics[0].partitions += fetch_request(index=1, max_bytes=1).topics[0].partitions
+    request = fetch_request(max_bytes=1)
+    request.topics[0].partitions += fetch_request(index=1, max_bytes=1).topics[0].partitions
 
-    assert [len(each.records) for each in harness.ask(asked, version).responses[0].partitions] == expected
+    assert [len(each.records) for each in harness.ask(request, version).responses[0].partitions] == expected
 
 
 def test_the_response_limit_counts_converted_messages() -> None:
-    harness = old(topics={"news": 2})
+    harness = old_cluster(topics={"news": 2})
     for index in (0, 1):
         harness.partition(index).log.append(batch(b"a", b"b", b"c"), 0)
-    asked = fetch_request()
-    asked.topics[0].partitions += fetch_request(index=1).topics[0].partitions
-    asked.max_bytes = 4 * ONE
+    request = fetch_request()
+    request.topics[0].partitions += fetch_request(index=1).topics[0].partitions
+    request.max_bytes = 4 * ONE_BYTES
 
-    # What is left for the second partition has no room for the batch that it holds.
-    assert [len(each.records) for each in harness.ask(asked, 3).responses[0].partitions] == [3 * ONE, 0]
+    # The first partition leaves too few bytes for the batch in the second.
+    assert [len(each.records) for each in harness.ask(request, 3).responses[0].partitions] == [3 * ONE_BYTES, 0]
 
 
 def test_a_fetch_waits_for_messages(subtests: pytest.Subtests) -> None:
     for version in range(4):
         with subtests.test(version=version):
-            harness = old()
+            harness = old_cluster()
             call = harness.send(fetch_request(), version)
             assert call.response is None
             produce(harness, 2, message_set(b"a"))
 
             (partition,) = response(call).responses[0].partitions
-            assert told(split_messages(partition.records)) == [(0, b"a")]
+            assert offsets_and_values(split_messages(partition.records)) == [(0, b"a")]
 
 
 def test_min_bytes_is_capped_by_the_response_limit(subtests: pytest.Subtests) -> None:
@@ -275,13 +276,12 @@ def test_zstd(subtests: pytest.Subtests, is_configured: bool) -> None:
             harness = filled(batch(b"a"), batch(b"b", compression=Compression.ZSTD), as_version="2.8")
             if is_configured:
                 harness.topic().configs = {"compression.type": "zstd"}
-            refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+            error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
-            assert fetch(harness, version, 0).error_code == (
-                refused if is_configured and version < 10 else ErrorCode.NONE
-            )
-            is_refused = version < 4 or (is_configured and version < 10)
-            assert fetch(harness, version, 1).error_code == (refused if is_refused else ErrorCode.NONE)
+            is_topic_refused = is_configured and version < 10
+            assert fetch(harness, version, 0).error_code == (error if is_topic_refused else ErrorCode.NONE)
+            is_batch_refused = is_topic_refused or version < 4
+            assert fetch(harness, version, 1).error_code == (error if is_batch_refused else ErrorCode.NONE)
 
 
 def test_releases_without_fetch_sessions(subtests: pytest.Subtests) -> None:
@@ -296,11 +296,11 @@ def test_releases_without_fetch_sessions(subtests: pytest.Subtests) -> None:
 def offsets_before(
     harness: ClusterHarness, timestamp: int, count: int = 9, *, index: int = 0, broker: int = 1
 ) -> tuple[int, list[int]]:
-    """Return the offsets of ListOffsets version 0."""
-    asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp, max_num_offsets=count)
-    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="news", partitions=[asked])])
-    found = harness.ask(request, 0, broker=broker).topics[0].partitions[0]
-    return found.error_code, found.old_style_offsets
+    """Send ListOffsets in version 0, which returns up to `count` offsets; return error and offsets."""
+    partition = ListOffsetsPartition(partition_index=index, timestamp=timestamp, max_num_offsets=count)
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="news", partitions=[partition])])
+    result = harness.ask(request, 0, broker=broker).topics[0].partitions[0]
+    return result.error_code, result.old_style_offsets
 
 
 NOW_MS = 1_700_000_000_000
@@ -327,7 +327,7 @@ def test_offsets_before_a_timestamp(subtests: pytest.Subtests) -> None:
 
 @pytest.mark.parametrize("timestamp", [-1, -2, 0])
 def test_offsets_before_a_timestamp_in_an_empty_log(timestamp: int) -> None:
-    assert offsets_before(old(), timestamp) == (ErrorCode.NONE, [0])
+    assert offsets_before(old_cluster(), timestamp) == (ErrorCode.NONE, [0])
 
 
 def test_offsets_before_with_timestamps_in_the_future() -> None:

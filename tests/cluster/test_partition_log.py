@@ -1,4 +1,4 @@
-"""The partition log: compared with a simple model, and method by method."""
+"""The partition log: compared with a list of batches, and single methods."""
 
 import pytest
 from hypothesis import settings, strategies as st
@@ -15,6 +15,7 @@ from fakebroker.protocol.records import (
     split_batches,
     validate_batch,
 )
+from tests.support.soak import examples, soak
 
 
 def a_batch(
@@ -36,8 +37,8 @@ def base_offsets(data: bytes) -> list[int]:
     return [batch.base_offset for batch in split_batches(data)]
 
 
-class LogMachine(RuleBasedStateMachine):
-    """A log compared with a plain list of its batches."""
+class PartitionLogMachine(RuleBasedStateMachine):
+    """A log compared with `kept`, a list of the batches that it must contain."""
 
     @initialize(retention_bytes=st.sampled_from([-1, 0, 80, 300, 1000]))
     def start(self, retention_bytes: int) -> None:
@@ -90,33 +91,31 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(timestamp_ms=st.integers(-1, 51))
     def offset_for_timestamp(self, timestamp_ms: int) -> None:
-        found = [
+        candidates = [
             (record.offset, record.timestamp_ms, batch.partition_leader_epoch)
             for batch in self.kept
             for record in decode_records(batch)
             if record.timestamp_ms >= timestamp_ms and record.offset >= self.start_offset
         ]
-        assert self.log.offset_for_timestamp(timestamp_ms) == (found[0] if found else None)
+        assert self.log.offset_for_timestamp(timestamp_ms) == (candidates[0] if candidates else None)
 
     @precondition(lambda self: self.kept)
     @rule()
     def max_timestamp(self) -> None:
-        found = [
-            (-record.timestamp_ms, record.offset, batch.partition_leader_epoch)
+        records = [
+            (record.offset, record.timestamp_ms, batch.partition_leader_epoch)
             for batch in self.kept
             for record in decode_records(batch)
         ]
-        timestamp_ms, offset, leader_epoch = min(found)
-        assert self.log.max_timestamp() == (offset, -timestamp_ms, leader_epoch)
+        latest_ms = max(timestamp_ms for _, timestamp_ms, _ in records)
+        assert self.log.max_timestamp() == next(each for each in records if each[1] == latest_ms)
 
+    @precondition(lambda self: self.kept)
     @rule(data=st.data())
     def end_offset_for_epoch(self, data: st.DataObject) -> None:
-        epochs = [batch.partition_leader_epoch for batch in self.kept]
-        if not epochs:
-            return
-        epoch = data.draw(st.sampled_from(epochs))
-        following = [batch.base_offset for batch in self.kept if batch.partition_leader_epoch > epoch]
-        expected = following[0] if following else self.end_offset
+        epoch = data.draw(st.sampled_from([batch.partition_leader_epoch for batch in self.kept]))
+        later = [batch.base_offset for batch in self.kept if batch.partition_leader_epoch > epoch]
+        expected = later[0] if later else self.end_offset
         assert self.log.epochs.end_offset_for(epoch, self.end_offset) == (epoch, expected)
 
     @invariant()
@@ -126,11 +125,11 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.size_bytes == sum(batch.size_bytes for batch in self.kept)
 
 
-LogMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
-TestLog = LogMachine.TestCase
+PartitionLogMachine.TestCase.settings = settings(max_examples=examples(15, soak=2000), stateful_step_count=30)
+TestPartitionLog = soak(PartitionLogMachine.TestCase)
 
 
-def test_an_empty_log_has_nothing() -> None:
+def test_an_empty_log() -> None:
     log = PartitionLog()
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
     assert log.read(0, 1000) == b""
@@ -138,12 +137,13 @@ def test_an_empty_log_has_nothing() -> None:
     assert log.max_timestamp() is None
 
 
-@pytest.mark.parametrize(("start", "offset"), [(0, -1), (0, 4), (2, 1)])
-def test_reading_out_of_range_is_an_error(start: int, offset: int) -> None:
-    log = a_log(a_batch(1, 2, 3))
-    log.truncate_before(start)
-    with pytest.raises(ValueError, match=f"offset {offset}, expected {start} to 3"):
-        log.read(offset, 1000)
+def test_reading_out_of_range_is_an_error(subtests: pytest.Subtests) -> None:
+    for start_offset, offset in [(0, -1), (0, 4), (2, 1)]:
+        with subtests.test(start_offset=start_offset, offset=offset):
+            log = a_log(a_batch(1, 2, 3))
+            log.truncate_before(start_offset)
+            with pytest.raises(ValueError, match=f"offset {offset}, expected {start_offset} to 3"):
+                log.read(offset, 1000)
 
 
 def test_truncating_behind_the_end_is_an_error() -> None:
@@ -178,18 +178,19 @@ def test_retention_keeps_the_newest_batch_whatever_its_size() -> None:
 def test_dropped_batches_are_released() -> None:
     batch = a_batch(1)
     log = a_log(*[batch] * 1000, retention_bytes=10 * len(batch))
-    # Looks inside: nothing outside tells a dropped batch from one that is gone.
+    # A private attribute, because dropped batches are not visible in any other way.
     assert len(log._batches) <= 21
 
 
-@pytest.mark.parametrize("compression", list(Compression))
-def test_offset_for_timestamp_looks_inside_batches(compression: Compression) -> None:
-    log = a_log(a_batch(10, 30, 20, compression=compression), a_batch(25, 40, compression=compression))
-    assert log.offset_for_timestamp(11) == TimestampAndOffset(1, 30, 0)
-    assert log.offset_for_timestamp(31) == TimestampAndOffset(4, 40, 0)
-    assert log.offset_for_timestamp(41) is None
-    log.truncate_before(2)
-    assert log.offset_for_timestamp(11) == TimestampAndOffset(2, 20, 0)
+def test_offset_for_timestamp_finds_the_record_in_its_batch(subtests: pytest.Subtests) -> None:
+    for compression in Compression:
+        with subtests.test(compression=compression):
+            log = a_log(a_batch(10, 30, 20, compression=compression), a_batch(25, 40, compression=compression))
+            assert log.offset_for_timestamp(11) == TimestampAndOffset(1, 30, 0)
+            assert log.offset_for_timestamp(31) == TimestampAndOffset(4, 40, 0)
+            assert log.offset_for_timestamp(41) is None
+            log.truncate_before(2)
+            assert log.offset_for_timestamp(11) == TimestampAndOffset(2, 20, 0)
 
 
 def test_max_timestamp_is_the_first_record_that_has_it() -> None:
@@ -198,30 +199,28 @@ def test_max_timestamp_is_the_first_record_that_has_it() -> None:
 
 
 def test_a_batch_whose_header_has_a_later_timestamp_than_its_records_is_skipped() -> None:
-    claims = bytearray(a_batch(1))
-    claims[42] = 200  # the last byte of the max timestamp
-    log = a_log(bytes(claims), a_batch(150))
+    batch = bytearray(a_batch(1))
+    batch[42] = 200  # The last byte of the maximum timestamp.
+    log = a_log(bytes(batch), a_batch(150))
     assert log.offset_for_timestamp(100) == TimestampAndOffset(1, 150, 0)
     assert log.max_timestamp() is None
 
 
-@pytest.mark.parametrize(
-    ("leader_epoch", "expected"),
-    [
-        (-1, (-1, -1)),
-        (0, (0, 10)),  # before all that is known: where the first known epoch starts
-        (1, (1, 20)),
-        (2, (1, 20)),  # had no record: the epoch before it
-        (3, (3, 30)),
-        (4, (4, 35)),  # the epoch that is still written: the log end offset
-        (5, (-1, -1)),
-    ],
-)
-def test_end_offset_of_an_epoch(leader_epoch: int, expected: tuple[int, int]) -> None:
+def test_end_offset_of_an_epoch(subtests: pytest.Subtests) -> None:
     epochs = LeaderEpochs()
     for known_epoch, start_offset in [(1, 10), (2, 20), (3, 20), (4, 30), (4, 33)]:
         epochs.assign(known_epoch, start_offset)
-    assert epochs.end_offset_for(leader_epoch, 35) == EpochEndOffset(*expected)
+    for leader_epoch, expected in [
+        (-1, (-1, -1)),
+        (0, (0, 10)),  # Older than the first known epoch: the start of that epoch.
+        (1, (1, 20)),
+        (2, (1, 20)),  # Without records: the epoch before it.
+        (3, (3, 30)),
+        (4, (4, 35)),  # The current epoch: the log end offset.
+        (5, (-1, -1)),
+    ]:
+        with subtests.test(leader_epoch=leader_epoch):
+            assert epochs.end_offset_for(leader_epoch, 35) == EpochEndOffset(*expected)
 
 
 def test_epochs_before_the_log_start_offset_are_removed() -> None:

@@ -17,7 +17,7 @@ ALL_VERSIONS = versions("Produce")
 ACKS = -1
 
 
-def request(
+def request_of(
     harness: ClusterHarness,
     version: int,
     records: bytes | None,
@@ -27,10 +27,11 @@ def request(
     acks: int = ACKS,
     topic_id: bytes = b"?" * 16,
 ) -> ProduceRequest:
-    known = harness.cluster.topics.get(topic)
+    """Return a request for one partition. `topic_id` is used for unknown topics, in versions that have ids."""
+    known_topic = harness.cluster.topics.get(topic)
     data = TopicProduceData(
         name=topic if version < 13 else "",
-        topic_id=(topic_id if known is None else known.topic_id) if version >= 13 else ZERO_UUID,
+        topic_id=(topic_id if known_topic is None else known_topic.topic_id) if version >= 13 else ZERO_UUID,
         partition_data=[PartitionProduceData(index=index, records=records)],
     )
     return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
@@ -38,11 +39,12 @@ def request(
 
 def produce(harness: ClusterHarness, version: int, records: bytes | None, *, broker: int = 1, **fields: Any) -> Any:
     """Produce to one partition and return its part of the response."""
-    response = harness.ask(request(harness, version, records, **fields), version, broker=broker)
+    response = harness.ask(request_of(harness, version, records, **fields), version, broker=broker)
     return response.responses[0].partition_responses[0]
 
 
 def values(harness: ClusterHarness) -> list[tuple[int, bytes | None]]:
+    """Return the offsets and values of the records in the log."""
     log = harness.partition().log
     stored = split_batches(log.read(log.log_start_offset, 2**31))
     return [(record.offset, record.value) for each in stored for record in decode_records(each)]
@@ -66,10 +68,10 @@ def test_records_are_appended(subtests: pytest.Subtests, acks: int) -> None:
 
 def test_each_partition_has_its_own_result() -> None:
     harness = ClusterHarness({"news": 2})
-    asked = request(harness, 9, batch(b"a"))
-    asked.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
-    asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"c")))
-    (topic,) = harness.ask(asked, 9).responses
+    produce_request = request_of(harness, 9, batch(b"a"))
+    produce_request.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch(b"b")))
+    produce_request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"c")))
+    (topic,) = harness.ask(produce_request, 9).responses
     assert [(each.index, each.error_code) for each in topic.partition_responses] == [
         (0, ErrorCode.NONE),
         (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -91,11 +93,12 @@ def test_unknown_partitions(subtests: pytest.Subtests, topic: str, index: int) -
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             refused = produce(ClusterHarness(), version, batch(b"a"), topic=topic, index=index)
-            no_id = version >= 13 and topic == "absent"
-            assert refused.error_code == (ErrorCode.UNKNOWN_TOPIC_ID if no_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_unknown_id = version >= 13 and topic == "absent"
+            expected = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert refused.error_code == expected
 
 
-GOOD = batch(b"a")
+VALID = batch(b"a")
 
 
 @pytest.mark.parametrize(
@@ -103,10 +106,10 @@ GOOD = batch(b"a")
     [
         pytest.param(None, ErrorCode.INVALID_RECORD, id="null"),
         pytest.param(b"", ErrorCode.INVALID_RECORD, id="empty"),
-        pytest.param(GOOD + GOOD, ErrorCode.INVALID_RECORD, id="two batches"),
-        pytest.param(GOOD[:-1], ErrorCode.INVALID_RECORD, id="cut off"),
-        pytest.param(GOOD[:16] + b"\1" + GOOD[17:], ErrorCode.INVALID_RECORD, id="magic 1"),
-        pytest.param(GOOD[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE, id="flipped byte"),
+        pytest.param(VALID + VALID, ErrorCode.INVALID_RECORD, id="two batches"),
+        pytest.param(VALID[:-1], ErrorCode.INVALID_RECORD, id="cut off"),
+        pytest.param(VALID[:16] + b"\1" + VALID[17:], ErrorCode.INVALID_RECORD, id="magic 1"),
+        pytest.param(VALID[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE, id="flipped byte"),
         pytest.param(batch(b"a", is_control=True), ErrorCode.INVALID_RECORD, id="control batch"),
         pytest.param(batch(b"a", is_transactional=True), ErrorCode.INVALID_TXN_STATE, id="transactional"),
         pytest.param(batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
@@ -122,7 +125,7 @@ def test_invalid_records_are_rejected(subtests: pytest.Subtests, records: bytes 
 
 
 def test_the_error_message_names_the_cause() -> None:
-    refused = produce(ClusterHarness(), 8, GOOD[:-1] + b"?")
+    refused = produce(ClusterHarness(), 8, VALID[:-1] + b"?")
     assert "CRC" in refused.error_message
 
 
@@ -131,9 +134,9 @@ def test_compression(subtests: pytest.Subtests, compression: Compression) -> Non
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
-            answer = produce(harness, version, batch(b"a", compression=compression))
+            result = produce(harness, version, batch(b"a", compression=compression))
             is_refused = compression is Compression.ZSTD and version < 7
-            assert answer.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE)
+            assert result.error_code == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if is_refused else ErrorCode.NONE)
             assert values(harness) == ([] if is_refused else [(0, b"a")])
 
 
@@ -142,7 +145,7 @@ def test_invalid_required_acks_are_rejected(subtests: pytest.Subtests, acks: int
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = ClusterHarness()
-            assert produce(harness, version, GOOD, acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+            assert produce(harness, version, VALID, acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
             assert values(harness) == []
 
 
@@ -151,8 +154,8 @@ def test_invalid_required_acks_are_rejected(subtests: pytest.Subtests, acks: int
 )
 def test_internal_topics(client_id: str, error: ErrorCode) -> None:
     harness = ClusterHarness()
-    asked = request(harness, 9, GOOD, topic="__consumer_offsets")
-    (topic,) = harness.ask(asked, 9, client_id=client_id).responses
+    produce_request = request_of(harness, 9, VALID, topic="__consumer_offsets")
+    (topic,) = harness.ask(produce_request, 9, client_id=client_id).responses
     assert topic.partition_responses[0].error_code == error
 
 
@@ -161,7 +164,7 @@ def test_a_broker_that_is_not_the_leader_returns_the_leader(subtests: pytest.Sub
         with subtests.test(version=version):
             harness = ClusterHarness({"news": 3}, brokers=3)
             harness.partition(1).leader_epoch = 5
-            response = harness.ask(request(harness, version, GOOD, index=1), version, broker=3)
+            response = harness.ask(request_of(harness, version, VALID, index=1), version, broker=3)
             (refused,) = response.responses[0].partition_responses
             assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
             leader = (refused.current_leader.leader_id, refused.current_leader.leader_epoch)
@@ -169,14 +172,14 @@ def test_a_broker_that_is_not_the_leader_returns_the_leader(subtests: pytest.Sub
             assert (leader, endpoints) == (((2, 5), [(2, "localhost", 9002)]) if version >= 10 else ((-1, -1), []))
 
 
-@pytest.mark.parametrize(("records", "is_valid"), [(GOOD, True), (GOOD[:-1], False)])
+@pytest.mark.parametrize(("records", "is_valid"), [(VALID, True), (VALID[:-1], False)])
 def test_acks_0_has_no_response_and_an_error_closes_the_connection(
     subtests: pytest.Subtests, records: bytes, is_valid: bool
 ) -> None:
     for version in [*range(3), *ALL_VERSIONS]:
         with subtests.test(version=version):
             harness = ClusterHarness()
-            call: Call = harness.send(request(harness, version, records, acks=0), version)
+            call: Call = harness.send(request_of(harness, version, records, acks=0), version)
             is_appended = is_valid and version >= 3
             assert call.response is None
             assert call.answered_ms == harness.now_ms
@@ -185,23 +188,23 @@ def test_acks_0_has_no_response_and_an_error_closes_the_connection(
             assert len(values(harness)) == is_appended
 
 
-def create(harness: ClusterHarness, **configs: str) -> None:
-    told = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
-    topic = CreatableTopic(name="small", num_partitions=1, replication_factor=1, assignments=[], configs=told)
+def create_small_topic(harness: ClusterHarness, **configs: str) -> None:
+    topic_configs = [CreatableTopicConfig(name=name.replace("_", "."), value=value) for name, value in configs.items()]
+    topic = CreatableTopic(name="small", num_partitions=1, replication_factor=1, assignments=[], configs=topic_configs)
     assert harness.ask(CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(("limit", "error"), [("67", ErrorCode.MESSAGE_TOO_LARGE), ("1000", ErrorCode.NONE)])
 def test_max_message_bytes_of_a_topic(limit: str, error: ErrorCode) -> None:
     harness = ClusterHarness(config={"message.max.bytes": 10 if error is ErrorCode.NONE else 1000})
-    create(harness, max_message_bytes=limit)
-    assert len(GOOD) == 69
-    assert produce(harness, 9, GOOD, topic="small").error_code == error
+    create_small_topic(harness, max_message_bytes=limit)
+    assert len(VALID) == 69
+    assert produce(harness, 9, VALID, topic="small").error_code == error
 
 
-@pytest.mark.parametrize("of_topic", [True, False])
-def test_retention_by_bytes(of_topic: bool) -> None:
-    harness = ClusterHarness(config={} if of_topic else {"log.retention.bytes": 150})
-    create(harness, **({"retention_bytes": "150"} if of_topic else {}))
-    starts = [produce(harness, 9, GOOD, topic="small").log_start_offset for _ in range(4)]
-    assert starts == [0, 0, 1, 2]
+@pytest.mark.parametrize("is_topic_config", [True, False])
+def test_retention_by_bytes(is_topic_config: bool) -> None:
+    harness = ClusterHarness(config={} if is_topic_config else {"log.retention.bytes": 150})
+    create_small_topic(harness, **({"retention_bytes": "150"} if is_topic_config else {}))
+    start_offsets = [produce(harness, 9, VALID, topic="small").log_start_offset for _ in range(4)]
+    assert start_offsets == [0, 0, 1, 2]

@@ -10,12 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.logs.producer_state import EXPIRATION_CHECK_INTERVAL_MS, EXPIRATION_MS
+from fakebroker.cluster.logs.producer_state import EXPIRATION_CHECK_INTERVAL_MS, EXPIRATION_MS, RETAINED_BATCHES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, decode_records, encode_batch, split_batches
 from fakebroker.protocol.releases import NEWEST, Release
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness, versions
+from tests.support.soak import examples, soak
 
 IDEMPOTENT_VERSIONS = [version for version in versions("Produce") if version >= 3]
 LAST_SEQUENCE = 2**31 - 1
@@ -25,7 +26,7 @@ NOW = int(START_MS)
 def a_batch(
     sequence: int, *values: bytes, producer_id: int = 7, epoch: int = 0, timestamp_ms: int = NOW, count: int = 1
 ) -> bytes:
-    """Return a batch whose first record has a sequence number, with given values or `count` records."""
+    """Return a batch with these values, or `count` empty ones. Its first record has the sequence number `sequence`."""
     records = [Record(index, timestamp_ms + index, None, value) for index, value in enumerate(values or [b""] * count)]
     return encode_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
 
@@ -47,9 +48,9 @@ def produce(harness: ClusterHarness, records: bytes, version: int = 9, **where: 
 
 
 def result(harness: ClusterHarness, records: bytes, version: int = 9, **where: int) -> tuple[ErrorCode, int]:
-    """Produce to one partition and return error and base offset."""
-    answer = produce(harness, records, version, **where)
-    return ErrorCode(answer.error_code), answer.base_offset
+    """Produce to one partition, and return error and base offset."""
+    produced = produce(harness, records, version, **where)
+    return ErrorCode(produced.error_code), produced.base_offset
 
 
 def end_offset(harness: ClusterHarness, index: int = 0) -> int:
@@ -102,10 +103,10 @@ def test_sequence_numbers_out_of_order(subtests: pytest.Subtests, sequence: int,
             produce(harness, a_batch(0, count=3))
             produce(harness, a_batch(3, count=2))
             harness.partition().log.truncate_before(2)
-            answer = produce(harness, a_batch(sequence, count=count), version)
-            assert (answer.error_code, answer.base_offset) == REFUSED
-            assert answer.log_start_offset == 2
-            assert answer.error_message == f"producer 7 in epoch 0: sequence number {sequence}, expected 5"
+            produced = produce(harness, a_batch(sequence, count=count), version)
+            assert (produced.error_code, produced.base_offset) == REFUSED
+            assert produced.log_start_offset == 2
+            assert produced.error_message == f"producer 7 in epoch 0: sequence number {sequence}, expected 5"
             assert end_offset(harness) == 5
 
 
@@ -127,8 +128,8 @@ def test_producer_epochs(subtests: pytest.Subtests) -> None:
 def test_the_error_message_names_the_expected_epoch() -> None:
     harness = ClusterHarness()
     produce(harness, a_batch(0, epoch=3))
-    answer = produce(harness, a_batch(1, epoch=2))
-    assert answer.error_message == "producer 7 in epoch 2: expected epoch 3 or later"
+    produced = produce(harness, a_batch(1, epoch=2))
+    assert produced.error_message == "producer 7 in epoch 2: expected epoch 3 or later"
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,9 @@ def test_the_error_message_names_the_expected_epoch() -> None:
 def test_a_later_sequence_number_of_an_unknown_producer(release: Release, error: ErrorCode) -> None:
     harness = ClusterHarness()
     harness.cluster.brokers[1].release = release
-    answer = produce(harness, a_batch(4))
-    assert answer.error_code == error
-    assert answer.log_start_offset == 0
+    produced = produce(harness, a_batch(4))
+    assert produced.error_code == error
+    assert produced.log_start_offset == 0
     assert result(harness, a_batch(5 if error is ErrorCode.NONE else 0)) == (APPENDED, end_offset(harness) - 1)
 
 
@@ -176,14 +177,14 @@ def test_producers_and_partitions_are_independent() -> None:
     assert result(harness, a_batch(1), index=1) == (APPENDED, 1)
 
 
-def test_acks_0() -> None:
+def test_a_wrong_sequence_number_with_acks_0_closes_the_connection() -> None:
     harness = ClusterHarness()
     sent = [send(harness, a_batch(sequence), acks=0) for sequence in (0, 0, 2)]
     assert [call.closes_connection for call in sent] == [False, False, True]
     assert end_offset(harness) == 1
 
 
-def test_a_duplicate_does_not_complete_fetches() -> None:
+def test_a_duplicate_does_not_change_the_log() -> None:
     harness = ClusterHarness()
     produce(harness, a_batch(0, b"a"))
     log = harness.partition().log
@@ -244,7 +245,7 @@ def test_a_producer_expires_a_day_after_its_last_batch() -> None:
     harness.advance(EXPIRATION_MS - 1)
     assert result(harness, a_batch(5)) == REFUSED
     harness.advance(EXPIRATION_CHECK_INTERVAL_MS - 1)
-    assert result(harness, a_batch(5)) == REFUSED, "nobody has looked since"
+    assert result(harness, a_batch(5)) == REFUSED, "expired, but not removed yet"
     harness.advance(1)
     assert result(harness, a_batch(5)) == (APPENDED, 1)
 
@@ -259,8 +260,8 @@ def test_a_batch_with_an_old_timestamp_is_known_until_the_next_expiry_check() ->
 
 
 @dataclass(slots=True)
-class Sent:
-    """A batch that was sent, and its base offset once it is in the log."""
+class SentBatch:
+    """A batch that a producer has sent. `offset` is its base offset; None while it is not in the log."""
 
     data: bytes
     values: Sequence[bytes]
@@ -271,41 +272,45 @@ class Sent:
 
 @dataclass(slots=True)
 class ModelProducer:
-    """A model of a producer client: it retries batches that were not acknowledged, with at most five in flight."""
+    """A model of a producer client, which retries unacknowledged batches and has at most five in flight."""
 
     producer_id: int
     next_sequence: int
     epoch: int = 0
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[SentBatch] = field(default_factory=list)
     acknowledged: int = 0
 
     @property
-    def in_flight(self) -> list[Sent]:
+    def in_flight(self) -> list[SentBatch]:
         return self.sent[self.acknowledged :]
 
-    def send(self, values: Sequence[bytes]) -> Sent:
+    def send(self, values: Sequence[bytes]) -> SentBatch:
         data = a_batch(self.next_sequence, *values, producer_id=self.producer_id, epoch=self.epoch)
-        self.sent.append(Sent(data, values, self.next_sequence, self.epoch))
+        self.sent.append(SentBatch(data, values, self.next_sequence, self.epoch))
         self.next_sequence = (self.next_sequence + len(values)) % 2**31
         return self.sent[-1]
 
-    def expected(self, batch: Sent, end_offset: int) -> tuple[ErrorCode, int]:
-        """Return the expected result of a batch, from the whole history of its producer."""
+    def expected(self, batch: SentBatch, end_offset: int) -> tuple[ErrorCode, int]:
+        """Return the expected error and base offset of a batch, from the history of its producer."""
         appended = [each for each in self.sent if each.offset is not None]
         newest_epoch = max(each.epoch for each in appended)
         if batch.epoch < newest_epoch:
             return FENCED
-        if any(batch is each for each in [each for each in appended if each.epoch == newest_epoch][-5:]):
+        remembered = [each for each in appended if each.epoch == newest_epoch][-RETAINED_BATCHES:]
+        if any(batch is each for each in remembered):
             return APPENDED, batch.offset or 0
         if batch.offset is not None:
             return REFUSED
-        # What is not in the log is of the newest epoch that the client knows; the log may not know that one yet.
+        # Batches that are not in the log have the client's newest epoch, possibly a newer one than the log's.
         is_next = batch is next(each for each in self.sent if each.offset is None)
         return (APPENDED, end_offset) if is_next else REFUSED
 
 
-class LossyWire(RuleBasedStateMachine):
-    """Producers whose batches arrive late, twice and in any order, while leaders move and records are deleted."""
+class ProducersMachine(RuleBasedStateMachine):
+    """Producers whose batches arrive late, repeatedly and in any order, while leaders change and records are deleted.
+
+    `log` is the list of values that the partition must contain.
+    """
 
     @initialize(starts=st.lists(st.sampled_from([0, 1, LAST_SEQUENCE - 2]), min_size=1, max_size=3))
     def start(self, starts: list[int]) -> None:
@@ -314,14 +319,14 @@ class LossyWire(RuleBasedStateMachine):
         self.count = 0
         self.producers = [ModelProducer(producer_id, sequence) for producer_id, sequence in enumerate(starts)]
         for producer in self.producers:
-            # Any sequence number may come first: so the first batch must not be overtaken.
-            self.arrive(producer, producer.send(self.new_values(1)), is_first=True)
+            # An unknown producer may start with any sequence number, so its first batch must arrive first.
+            self.deliver(producer, producer.send(self.new_values(1)), is_first=True)
 
     def new_values(self, count: int) -> list[bytes]:
         self.count += count
         return [b"%d" % number for number in range(self.count - count, self.count)]
 
-    def arrive(self, producer: ModelProducer, batch: Sent, *, is_first: bool = False) -> None:
+    def deliver(self, producer: ModelProducer, batch: SentBatch, *, is_first: bool = False) -> None:
         leader_id = self.harness.partition().leader_id
         expected = (APPENDED, len(self.log)) if is_first else producer.expected(batch, len(self.log))
         assert result(self.harness, batch.data, broker=leader_id) == expected
@@ -336,14 +341,14 @@ class LossyWire(RuleBasedStateMachine):
             producer.send(self.new_values(count))
 
     @rule(data=st.data())
-    def arrive_in_any_order(self, data: st.DataObject) -> None:
+    def deliver_in_any_order(self, data: st.DataObject) -> None:
         producer = data.draw(st.sampled_from(self.producers))
-        self.arrive(producer, data.draw(st.sampled_from(producer.in_flight or producer.sent)))
+        self.deliver(producer, data.draw(st.sampled_from(producer.in_flight or producer.sent)))
 
     @rule(data=st.data())
-    def arrive_long_after(self, data: st.DataObject) -> None:
+    def deliver_a_duplicate(self, data: st.DataObject) -> None:
         producer = data.draw(st.sampled_from(self.producers))
-        self.arrive(producer, data.draw(st.sampled_from([each for each in producer.sent if each.offset is not None])))
+        self.deliver(producer, data.draw(st.sampled_from([each for each in producer.sent if each.offset is not None])))
 
     @rule(data=st.data())
     def acknowledge(self, data: st.DataObject) -> None:
@@ -355,10 +360,10 @@ class LossyWire(RuleBasedStateMachine):
     def begin_an_epoch(self, data: st.DataObject) -> None:
         """Start a new epoch: batches that are not in the log are sent again, from sequence number 0."""
         producer = data.draw(st.sampled_from(self.producers))
-        again = [each for each in producer.sent if each.offset is None]
+        to_resend = [each for each in producer.sent if each.offset is None]
         producer.sent = [each for each in producer.sent if each.offset is not None]
         producer.acknowledged, producer.epoch, producer.next_sequence = len(producer.sent), producer.epoch + 1, 0
-        for batch in again:
+        for batch in to_resend:
             producer.send(batch.values)
 
     @rule()
@@ -372,13 +377,14 @@ class LossyWire(RuleBasedStateMachine):
         self.harness.partition().log.truncate_before(data.draw(st.integers(0, len(self.log))))
 
     @invariant()
-    def nothing_is_lost_or_doubled(self) -> None:
+    def no_record_is_lost_or_duplicated(self) -> None:
         log = self.harness.partition().log
         stored = split_batches(log.read(log.log_start_offset, 2**31))
         records = [record for batch in stored for record in decode_records(batch)]
-        assert [record.value for record in records] == self.log[records[0].offset if records else len(self.log) :]
+        first_offset = records[0].offset if records else len(self.log)
+        assert [record.value for record in records] == self.log[first_offset:]
         assert log.log_end_offset == len(self.log)
 
 
-LossyWire.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
-TestLossyWire = LossyWire.TestCase
+ProducersMachine.TestCase.settings = settings(max_examples=examples(25, soak=1000), stateful_step_count=40)
+TestProducers = soak(ProducersMachine.TestCase)

@@ -1,7 +1,9 @@
 """The README, ARCHITECTURE.md and their links: named files exist, examples run, every document is in the index."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,12 +58,13 @@ def test_files_named_in_the_architecture_exist() -> None:
 
 
 @pytest.mark.parametrize("document", ["README.md", "scenarios/reference/releases.md"])
-def test_the_examples_run(document: str, fake_cluster: FakeCluster) -> None:
+def test_the_examples_run(document: str, fake_cluster_factory: Callable[..., FakeCluster]) -> None:
     examples = re.findall("```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert examples
     for example in examples:
-        namespace: dict[str, object] = {}
+        namespace: dict[str, Any] = {}
         exec(compile(example, document, "exec"), namespace)
-        for name, function in namespace.items():
-            if name.startswith("test_") and callable(function):
-                function(fake_cluster)
+        for name, test in namespace.items():
+            if name.startswith("test_"):
+                (mark,) = test.pytestmark
+                test(fake_cluster_factory(*mark.args, **mark.kwargs))

@@ -1,4 +1,4 @@
-"""`explain`: the text that says why a group is not Stable, in each state and without a coordinator."""
+"""Explanations of groups: in each state, without a coordinator, and while the coordinator loads."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ class ExplainedGroup:
         self.harness.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
 
     def stable(self, *names: str) -> None:
-        """Make a stable group of these members."""
+        """Make the group stable with these members."""
         for name in names:
             self.join(name)
         self.harness.advance(1_000)
@@ -104,7 +104,7 @@ def test_empty() -> None:
         "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members and has 1 committed offset."
     )
     group.join("b", version=4)
-    assert group.explanation.endswith("b was given its member id and has 10.0 s left to join with it.")
+    assert group.explanation.endswith("b was assigned its member id, and must join with it within 10.0 s.")
 
 
 def test_the_initial_delay() -> None:
@@ -113,8 +113,8 @@ def test_the_initial_delay() -> None:
     group.harness.advance(1_000)
     assert group.explanation == (
         "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined this "
-        "rebalance. This is the first rebalance of an empty group: it waits for more members for 2.0 s, and up to "
-        "57.0 s longer if new members keep joining."
+        "rebalance. The group was empty, so it waits for more members for 2.0 s, and up to 57.0 s longer if new "
+        "members keep joining."
     )
 
 
@@ -136,10 +136,10 @@ def test_a_rebalance_waits_for_members() -> None:
     group.harness.advance(100)
     assert group.explanation == (
         "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined this "
-        "rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it will be removed in 9.4 s. "
-        "Waiting for s (static, last request 4.6 s ago), which has not rejoined; the rebalance continues without it in "
-        "59.9 s; as a static member it is removed when its session expires, in 25.4 s. d was given its member id and "
-        "has 9.9 s left to join with it."
+        "rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it is removed in 9.4 s unless "
+        "it sends a request. Waiting for s (static, last request 4.6 s ago), which has not rejoined; the join phase "
+        "ends in 59.9 s, but a static member is only removed when its session expires, in 25.4 s. d was assigned its "
+        "member id, and must join with it within 9.9 s."
     )
 
 
@@ -161,9 +161,9 @@ def test_completing() -> None:
     group.harness.advance(250)
     group.heartbeat("a")
     assert group.explanation == (
-        "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the assignment: the "
-        "SyncGroup of the leader a (last request 0.0 s ago). Waiting for the SyncGroup of b. Members that do not send "
-        "one within 59.8 s are removed."
+        "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the SyncGroup of "
+        "the leader a (last request 0.0 s ago), which has the assignment. Waiting for the SyncGroup of b. Members that "
+        "do not send a SyncGroup within 59.8 s are removed."
     )
 
 
@@ -176,7 +176,8 @@ def test_stable() -> None:
     group.sync("a")
     assert group.explanation == (
         "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members. "
-        "The leader is a. Waiting for the SyncGroup of b. Members that do not send one within 60.0 s are removed."
+        "The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s are "
+        "removed."
     )
     group.sync("b")
     assert group.explanation.endswith("The leader is a.")
@@ -197,7 +198,7 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "text"),
+    ("failover", "explanation"),
     [
         (
             Failover(load_ms=3_000),
@@ -206,8 +207,8 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
         ),
         (
             Failover(load_ms=None),
-            "g is being loaded: broker 2 loads __consumer_offsets-0 until finish_loading(). Requests fail with "
-            "COORDINATOR_LOAD_IN_PROGRESS.",
+            "g is being loaded: broker 2 loads __consumer_offsets-0 until finish_loading() is called. Requests fail "
+            "with COORDINATOR_LOAD_IN_PROGRESS.",
         ),
         (
             Failover(load_fails=True),
@@ -216,13 +217,13 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
         ),
     ],
 )
-def test_loading(how: Failover, text: str) -> None:
+def test_loading(failover: Failover, explanation: str) -> None:
     group = ExplainedGroup()
     group.stable("a")
     controller, partition = group.harness.cluster.controller, group.harness.cluster.offsets_partition_of("g")
-    controller.set_leader(partition, 2, group.harness.now_ms, how)
+    controller.set_leader(partition, 2, group.harness.now_ms, failover)
     group.harness.advance(1_000)
-    assert group.explanation == text
+    assert group.explanation == explanation
 
 
 def test_no_coordinator() -> None:
@@ -239,13 +240,13 @@ def test_no_coordinator() -> None:
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
 @pytest.mark.parametrize(
-    ("state", "text"),
+    ("state", "sentence"),
     [
         ("PreparingRebalance", "It is held in this state until it is released. 1 of 1 members have joined this"),
         ("CompletingRebalance", "It is held in this state until it is released. The SyncGroup of the leader app"),
     ],
 )
-def test_held(fake_cluster: FakeCluster, state: str, text: str) -> None:
+def test_held(fake_cluster: FakeCluster, state: str, sentence: str) -> None:
     with fake_cluster.hold("g", state), WireClient(fake_cluster.coordinator_of("g"), "app") as wire:
         member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
         wire.send(join_request("g", member_id))
@@ -254,4 +255,4 @@ def test_held(fake_cluster: FakeCluster, state: str, text: str) -> None:
             wire.receive()
             wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), 3)
             fake_cluster.wait_for_request("SyncGroup")
-        assert text in fake_cluster.explain("g")
+        assert sentence in fake_cluster.explain("g")

@@ -1,4 +1,4 @@
-"""Journals in files: an imported journal equals the exported one, and invalid files are rejected."""
+"""Journal files: an exported journal is imported unchanged, and malformed files are errors."""
 
 import json
 from pathlib import Path
@@ -22,8 +22,8 @@ from tests.support.strategies import check_drawn_messages
 from tests.support.wire_client import WireClient
 
 
-def fields_of_calls(journal: JournalQueries) -> list[Any]:
-    """Return the public fields of all calls with responses, in the order of their responses."""
+def contents(journal: JournalQueries) -> list[Any]:
+    """Return the attributes of all answered calls, in the order of their responses."""
     return [
         (
             call.api, call.api_version, call.correlation_id, call.client_id, call.peer.client_host, call.connection_id,
@@ -42,7 +42,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("mode", ["full", "headers"])
-def test_faults_are_recorded_and_exported(mode: Any, tmp_path: Path) -> None:
+def test_faults_are_reported_and_exported(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=1, journal=mode) as cluster, WireClient(cluster.brokers[0], "a") as wire:
         for fault in FAULTS:
@@ -68,24 +68,24 @@ def test_an_imported_journal_equals_the_exported_one(mode: Any, tmp_path: Path) 
             beat(wire, "g", "grüße")
         cluster.export_journal(file)
         read = read_journal(file)
-        assert fields_of_calls(read) == fields_of_calls(cluster)
+        assert contents(read) == contents(cluster)
         assert (read.mode, read.dropped, read.node_ids) == (mode, 1, (1, 2))
         read.assert_order("JoinGroup", "SyncGroup", ("Heartbeat", {"error": "NONE"}), member=member_id)
         assert (read.count(broker=1) + read.count(broker=2), read.count(member="grüße")) == (4, 1)
         with pytest.raises(ConfigError, match=r"broker=3: expected one of 1, 2$"):
             read.count(broker=3)
-        messages_of = []
+        messages = []
         for journal in (cluster, read):
             with pytest.raises(AssertionError) as caught:
                 journal.assert_never("JoinGroup")
-            messages_of.append(str(caught.value))
-        assert messages_of[0] == messages_of[1]
-        again = tmp_path / "again.jsonl"
-        read.export_journal(again)
-        assert again.read_bytes() == file.read_bytes()
+            messages.append(str(caught.value))
+        assert messages[0] == messages[1]
+        second_file = tmp_path / "second.jsonl"
+        read.export_journal(second_file)
+        assert second_file.read_bytes() == file.read_bytes()
 
 
-def test_a_line_of_a_file_is_plain_json(tmp_path: Path) -> None:
+def test_lines_are_json_with_names_of_fields_and_errors(tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
         member(wire)
@@ -129,12 +129,12 @@ LINE = (
 
 
 def changed(field: str, value: object) -> str:
-    """Return the text of a journal whose only request has another value of a field."""
+    """Return a file with one request, in which a field has another value."""
     return f"{HEAD}{json.dumps(json.loads(LINE) | {field: value})}\n"
 
 
 def test_malformed_files_are_errors(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    for text, why in (
+    for text, error in (
         ("", "empty, expected a journal"),
         ("no json\n", "line 1: expected JSON: "),
         ("[]\n", "line 1: \\[\\]: expected a table"),
@@ -150,9 +150,9 @@ def test_malformed_files_are_errors(tmp_path: Path, subtests: pytest.Subtests) -
         (changed("response", {"error_code": "X"}), "line 2: response.error_code='X': expected an error of Kafka"),
         (changed("response", {"error_code": 7}), "line 2: response.error_code=7: expected an error of Kafka, one of "),
     ):
-        with subtests.test(why):
+        with subtests.test(error):
             (file := tmp_path / "journal.jsonl").write_text(text, "latin-1")
-            with pytest.raises(ConfigError, match=why):
+            with pytest.raises(ConfigError, match=error):
                 read_journal(file)
 
 
@@ -183,6 +183,6 @@ def test_malformed_messages_are_errors(subtests: pytest.Subtests) -> None:
         ),
         (HeartbeatRequest, {**HEARTBEAT, "unknown_tags": [[1, "?"]]}, r"^message\.unknown_tags='\?': expected base64$"),
     ]
-    for cls, fields, why in cases:
-        with subtests.test(why), pytest.raises(ConfigError, match=why):
+    for cls, fields, error in cases:
+        with subtests.test(error), pytest.raises(ConfigError, match=error):
             restored(cls, fields, 0)

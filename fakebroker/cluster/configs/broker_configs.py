@@ -1,6 +1,6 @@
-"""The broker configs that DescribeConfigs returns, and those that may be altered while a broker runs (KIP-226).
+"""The broker configs that DescribeConfigs returns, and which of them are dynamic: may be altered (KIP-226).
 
-They are the settings that have an effect, the defaults for topics, and some others that clients look for.
+They are the settings that have an effect, the defaults of topic configs, and some others that clients read.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_fault
 
 NODE_ID_CONFIGS = ("broker.id", "node.id")
-"""The configs that differ from broker to broker."""
+"""Configs with the node id of the broker, different for each broker."""
 
 SYNONYM_GROUPS = (
     ("log.roll.ms", "log.roll.hours"),
@@ -19,15 +19,16 @@ SYNONYM_GROUPS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Configs with the same meaning; the first one with a value is used (DynamicBrokerConfig.brokerConfigSynonyms)."""
+"""Configs with the same meaning: the first that has a value is effective (DynamicBrokerConfig.brokerConfigSynonyms)."""
 
-_FIRST_OF_MANY = {group[0] for group in SYNONYM_GROUPS}
+_FIRST_SYNONYMS = {group[0] for group in SYNONYM_GROUPS}  # Without a default: that of a later synonym is effective.
 
 TOPIC_DEFAULTS: dict[str, ConfigKey] = {
-    key.broker_name: replace(key, default=None) if key.broker_name in _FIRST_OF_MANY else key
+    key.broker_name: replace(key, default=None) if key.broker_name in _FIRST_SYNONYMS else key
     for key in TOPIC_CONFIGS.values()
     if key.broker_name
 }
+"""The broker configs that are defaults of topic configs."""
 
 _INT, _LONG = ConfigType.INT, ConfigType.LONG
 
@@ -54,7 +55,7 @@ _READ_ONLY: dict[str, ConfigKey] = {
 }
 
 DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC)
-"""The configs that AlterConfigs may set, per broker and for the whole cluster."""
+"""The configs that AlterConfigs may set, for one broker or for all."""
 
 BROKER_CONFIGS: dict[str, ConfigKey] = dict(sorted((TOPIC_DEFAULTS | _DYNAMIC | _READ_ONLY | SETTINGS).items()))
 
@@ -62,16 +63,16 @@ DEFAULTS = {name: text for name, key in BROKER_CONFIGS.items() if (text := key.d
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """Return all configs with the same meaning as this one, which is included, in order of precedence."""
+    """Return the configs with the same meaning, including this one, in order of precedence."""
     return next((group for group in SYNONYM_GROUPS if name in group), (name,))
 
 
 def broker_configs_fault(configs: Mapping[str, str]) -> str | None:
-    """Return why a broker may not have these dynamic configs, or None (DynamicBrokerConfig.validateConfigs).
+    """Return an error message if a broker may not have these dynamic configs, else None.
 
-    Unknown configs may belong to a plugin: they may have any value.
+    Unknown configs may have any value, because they may belong to a plugin (DynamicBrokerConfig.validateConfigs).
     """
-    fixed = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
-    if fixed:
-        return f"Cannot update these configs dynamically: {', '.join(fixed)}"
+    read_only = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
+    if read_only:
+        return f"Cannot update these configs dynamically: {', '.join(read_only)}"
     return values_fault(configs, BROKER_CONFIGS)

@@ -1,7 +1,7 @@
-"""Changes of configs, for AlterConfigs and IncrementalAlterConfigs: checks in Kafka's order, and the change itself.
+"""AlterConfigs and IncrementalAlterConfigs: checks of the requested changes in Kafka's order, and the changes.
 
-The broker checks first (ConfigAdminManager.preprocess), then the controller (ConfigurationControlManager). Each
-resource is changed as a whole or not at all, independently of the others.
+In Kafka the broker checks first (ConfigAdminManager.preprocess), then the controller (ConfigurationControlManager). For
+each resource all changes are made, or none; resources are independent of each other.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """The types of resources that have configs here (ConfigResource.Type)."""
+    """The supported types of resources (ConfigResource.Type)."""
 
     TOPIC = 2
     BROKER = 4
@@ -39,7 +39,7 @@ class Operation(IntEnum):
 
 
 class ConfigRefusedError(FakebrokerError):
-    """A resource cannot be described or altered.
+    """A resource cannot be described, or its configs cannot be altered.
 
     Attributes:
         error_code: The error to return.
@@ -51,7 +51,7 @@ class ConfigRefusedError(FakebrokerError):
 
 
 class Change(NamedTuple):
-    """The change of one config; the operation is the number in the request, which may be unknown."""
+    """The change of one config. `operation` is the number in the request, possibly not one of `Operation`."""
 
     name: str
     value: str | None
@@ -59,7 +59,7 @@ class Change(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """The change of one resource. With `replaces`, configs that are not named are reset to their defaults."""
+    """The changes of one resource. With `replaces`, configs that are not in `changes` are reset (AlterConfigs)."""
 
     resource_type: int
     resource_name: str
@@ -77,12 +77,19 @@ class Outcome(NamedTuple):
 def alter(
     cluster: "Cluster", broker: BrokerNode, resources: Sequence[ResourceChange], *, validate_only: bool
 ) -> list[Outcome]:
-    """Alter resources independently of each other, and return the result for each of them."""
-    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    """Alter resources independently of each other, and return the result for each of them.
+
+    Args:
+        cluster: The cluster.
+        broker: The broker that received the request.
+        resources: The resources and their changes.
+        validate_only: Whether to check the changes without making them.
+    """
+    occurrences = Counter((each.resource_type, each.resource_name) for each in resources)
     outcomes = []
     for each in resources:
         try:
-            _require_consistent(each.changes, times[each.resource_type, each.resource_name])
+            _require_consistent(each.changes, occurrences[each.resource_type, each.resource_name])
             _alter(cluster, broker, each, validate_only=validate_only)
             outcomes.append(Outcome(ErrorCode.NONE, None))
         except ConfigRefusedError as refused:
@@ -91,10 +98,10 @@ def alter(
 
 
 def require_own_name(broker: BrokerNode, name: str) -> None:
-    """Require the node id of the broker that received the request.
+    """Require that the name of a resource is the node id of the broker that received the request.
 
     Raises:
-        ConfigRefusedError: The name is another one.
+        ConfigRefusedError: It is not.
     """
     try:
         node_id = int(name)
@@ -117,9 +124,9 @@ def require_topic_name(name: str) -> None:
         raise ConfigRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
-def _require_consistent(changes: Sequence[Change], times: int) -> None:
-    """Check what does not depend on the type of the resource; `times` is how often the request names it."""
-    if times > 1:
+def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:
+    """Check changes of a resource of any type, which occurs this many times in the request."""
+    if occurrences > 1:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({change.name for change in changes}) < len(changes):
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -161,7 +168,7 @@ def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: b
 
 
 def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
-    """Alter the broker that received the request, or, without a name, the defaults of all brokers."""
+    """Alter the configs of the broker that received the request or, without a resource name, those of all brokers."""
     if change.resource_name:
         require_own_name(broker, change.resource_name)
     configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, BROKER_CONFIGS)
@@ -178,7 +185,7 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
 
 
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """Return the configs of a resource after a change."""
+    """Return the configs that a resource would have after a change."""
     configs = {} if change.replaces else dict(current)
     for name, value, operation in change.changes:
         match operation:
@@ -187,21 +194,23 @@ def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[s
             case Operation.DELETE:
                 configs.pop(name, None)
             case Operation.APPEND | Operation.SUBTRACT:
-                configs[name] = _combined(name, configs.get(name), Operation(operation), value or "", keys)
+                configs[name] = _changed_list(name, configs.get(name), Operation(operation), value or "", keys)
             case _:
                 message = f"Unknown operations type {operation}: expected {', '.join(map(str, map(int, Operation)))}"
                 raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message)
     return configs
 
 
-def _combined(name: str, current: str | None, operation: Operation, value: str, keys: Mapping[str, ConfigKey]) -> str:
-    """Return a list with items added or removed, starting from the default if it is not set."""
+def _changed_list(
+    name: str, current: str | None, operation: Operation, value: str, keys: Mapping[str, ConfigKey]
+) -> str:
+    """Return a list config with items appended or removed; `current` is its value, None for the default."""
     key = keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         message = f"Can't {operation.name} to key {name} because its type is not LIST."
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
     items = items_of((key.default_text or "") if current is None else current, key.type)
-    named = items_of(value, key.type)
+    operands = items_of(value, key.type)
     if operation is Operation.SUBTRACT:
-        return ",".join(item for item in items if item not in named)
-    return ",".join(dict.fromkeys([*items, *named]))
+        return ",".join(item for item in items if item not in operands)
+    return ",".join(dict.fromkeys([*items, *operands]))

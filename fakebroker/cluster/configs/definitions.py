@@ -10,7 +10,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class ConfigType(IntEnum):
-    """Kafka's types, by their numbers in DescribeConfigs."""
+    """Types of configs, with their numbers in DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -31,13 +31,13 @@ class ConfigKey:
 
     Attributes:
         type: Its type.
-        default: Its default value, None if it has none.
-        low: The smallest valid number, if it is larger than that of the type.
-        high: The largest valid number, if it is smaller than that of the type.
-        choices: The valid values, of a list the valid items; () for any.
-        about: What it does, in one sentence; "" if it is only stored.
-        broker_name: Of a topic config: the broker config with the default for topics, "" if there is none
-            (ServerTopicConfigSynonyms).
+        default: Its default value; None if it has none.
+        low: The smallest valid number, in addition to the range of the type.
+        high: The largest valid number, in addition to the range of the type.
+        choices: The valid values, or the valid items of a list; empty if all are valid.
+        about: Its documentation in one sentence; may be empty.
+        broker_name: For a topic config, the broker config that is its default (ServerTopicConfigSynonyms); empty if
+            there is none.
     """
 
     type: ConfigType
@@ -54,7 +54,7 @@ class ConfigKey:
         return None if self.default is None else config_text(self.default)
 
     def value_fault(self, value: str) -> str | None:
-        """Return what is expected instead of a value, or None if it is valid."""
+        """Return what is expected instead of a value, such as "expected true or false"; None if it is valid."""
         text = value.strip()
         if self.type is ConfigType.BOOLEAN:
             return None if text.lower() in ("true", "false") else "expected true or false"
@@ -86,7 +86,7 @@ class ConfigKey:
         return max(-limit, self.low), min(limit - 1, self.high)
 
     def normalized(self, value: str) -> str:
-        """Return a valid value as DescribeConfigs returns it: parsed and formatted."""
+        """Return a valid value in the notation of DescribeConfigs, such as "60" for " +60 "."""
         text = value.strip()
         if self.type is ConfigType.BOOLEAN:
             return text.lower()
@@ -98,7 +98,7 @@ class ConfigKey:
 
 
 def items_of(text: str, type_: ConfigType) -> list[str]:
-    """Return the items of a list, or the text itself for other types."""
+    """Return the items of a list config, or the value as the only item for other types."""
     if type_ is not ConfigType.LIST:
         return [text]
     return [item.strip() for item in text.split(",")] if text else []

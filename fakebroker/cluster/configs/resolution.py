@@ -1,6 +1,7 @@
-"""The effective value of a config: from the topic, the broker, the cluster, the broker's properties, or the default.
+"""The effective value of a config, and the sources of its value in order of precedence.
 
-Altered configs are in `Topic.configs`, `BrokerNode.configs` and `Cluster.broker_configs`.
+Sources are `Topic.configs`, `BrokerNode.configs` and `Cluster.broker_configs`, which AlterConfigs changes; then the
+settings with which the cluster was started; then the defaults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by Kafka's numbers (DescribeConfigsResponse.ConfigSource)."""
+    """The source of a value, with its number in DescribeConfigs (DescribeConfigsResponse.ConfigSource)."""
 
     TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -30,7 +31,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One source of a config's value."""
+    """A value of a config, or of a config with the same meaning, and its source."""
 
     name: str
     value: str
@@ -38,7 +39,7 @@ class Synonym(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """The value of a config, and all of its sources: the first one is used."""
+    """The effective value of a config, and all values in order of precedence: the first is effective."""
 
     value: str | None
     synonyms: list[Synonym]
@@ -49,18 +50,18 @@ class Resolved(NamedTuple):
 
 
 def static_configs(cluster: "Cluster", broker: BrokerNode) -> dict[str, str]:
-    """Return the configs that a broker is started with."""
+    """Return the configs with which a broker was started (in Kafka, server.properties)."""
     given = {name: config_text(value) for name, value in cluster.config.overrides.items()}
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 
 
 def default_configs(broker: BrokerNode) -> dict[str, str]:
-    """Return the default configs of a broker's release."""
+    """Return the defaults in the release that a broker emulates."""
     return DEFAULTS | {name: config_text(value) for name, value in older_defaults(broker.release).items()}
 
 
 def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved:
-    """Return a config of a broker (ConfigHelper.configSynonyms)."""
+    """Resolve a config of a broker (ConfigHelper.configSynonyms)."""
     names = synonyms_of(name)
     levels: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
         (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.configs),
@@ -73,7 +74,7 @@ def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved
 
 
 def default_broker_config(cluster: "Cluster", name: str) -> Resolved:
-    """A config that all brokers of the cluster were given."""
+    """Resolve a config that was altered for all brokers."""
     return _resolved(name, [Synonym(name, cluster.broker_configs[name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)])
 
 
@@ -83,7 +84,14 @@ def _resolved(name: str, synonyms: list[Synonym]) -> Resolved:
 
 
 def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, str], name: str) -> Resolved:
-    """Return a config of a topic that has `configs` itself, at a broker (ConfigHelper.createTopicConfigEntry)."""
+    """Resolve a config of a topic as a broker sees it (ConfigHelper.createTopicConfigEntry).
+
+    Args:
+        cluster: The cluster.
+        broker: The broker, whose configs are the defaults.
+        configs: The configs of the topic.
+        name: The topic config.
+    """
     key = TOPIC_CONFIGS[name]
     synonyms = broker_config(cluster, broker, key.broker_name).synonyms if key.broker_name else []
     if name in configs:
@@ -92,14 +100,14 @@ def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, s
 
 
 def topic_number(cluster: "Cluster", broker: BrokerNode, topic: "Topic", name: str) -> int:
-    """Return the value of a topic config that has an effect, at a broker. Called for each appended batch."""
+    """Return the value of a numeric topic config as a broker sees it. Fast, because it is called for each batch."""
     broker_name = TOPIC_CONFIGS[name].broker_name
     text = topic.configs.get(name) or broker.configs.get(broker_name) or cluster.broker_configs.get(broker_name)
     return cluster.config.number(broker_name) if text is None else int(text)
 
 
 def apply_retention(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
-    """Apply the retention of topics, as their leaders see it, to their logs."""
+    """Apply `retention.bytes` of topics, as resolved by the leaders of their partitions, to their logs."""
     for topic in topics:
         for partition in topic.partitions:
             leader = cluster.leader_of(partition)

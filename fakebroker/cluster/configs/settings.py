@@ -1,4 +1,4 @@
-"""The broker settings that have an effect, with Kafka's names and defaults.
+"""The settings of a cluster: the broker configs that have an effect, with Kafka's names and defaults.
 
 Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 """
@@ -43,7 +43,7 @@ SETTINGS: dict[str, ConfigKey] = {
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
 
-# Defaults of older releases: the first release that no longer has it, the setting, its older default.
+# Older defaults: the release in which the default changed, the setting, and its default before.
 _OLDER_DEFAULTS = (
     (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
     (Release(2, 0), "offsets.retention.minutes", 24 * 60),
@@ -51,14 +51,14 @@ _OLDER_DEFAULTS = (
 )
 
 KIP_211, KIP_848 = Release(2, 1), Release(4, 0)
-"""The first releases in which offsets expire only after their group is empty, and with the new group coordinator."""
+"""The first release that keeps the offsets of non-empty groups, and the first with the new group coordinator."""
 
 
 class Config:
     """The settings of one cluster.
 
     Attributes:
-        overrides: The settings that were given.
+        overrides: The settings that differ from the defaults.
 
     Args:
         overrides: Values of settings: numbers and booleans, or their text.
@@ -92,7 +92,12 @@ class Config:
         return bool(self._values[name])
 
     def coordinator(self, release: Release = NEWEST, expects_instances: bool = False) -> CoordinatorConfig:
-        """Return the settings of the group coordinator of a broker of this release, with or without `batch-join`."""
+        """Return the settings of the group coordinator.
+
+        Args:
+            release: The release that the broker emulates.
+            expects_instances: Whether the broker supports the proposal `batch-join` (KAFKA-8397).
+        """
         older = older_defaults(release)
         if older:
             return Config({**older, **self.overrides})._coordinator(release, expects_instances)
@@ -144,7 +149,7 @@ def _number(name: str, value: object) -> int:
 
 
 DEFAULT_CONFIG: Mapping[str, object] = {"group.initial.rebalance.delay.ms": 0}
-"""Defaults of clusters in tests that differ from Kafka's: the first member does not wait for others."""
+"""Settings that `FakeCluster` and simulations override: the first rebalance of a group starts at once."""
 
 KAFKA_DEFAULTS: Mapping[str, object] = {name: SETTINGS[name].default for name in DEFAULT_CONFIG}
-"""Kafka's defaults of the same settings, for clusters in a process of their own or in a replay."""
+"""Kafka's defaults of the same settings, for `fakebroker serve` and replays."""

@@ -1,6 +1,7 @@
 """All topic configs of Kafka (org.apache.kafka.storage.internals.log.LogConfig), and their valid values.
 
-`retention.bytes` and `max.message.bytes` have an effect; the others are stored and described only.
+`retention.bytes` and `max.message.bytes` have their full effect. DeleteRecords depends on `cleanup.policy`, and Fetch
+on `compression.type`. The others can only be altered and described.
 """
 
 from collections.abc import Mapping
@@ -80,7 +81,10 @@ INTERNAL_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
 
 
 def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
-    """Return why a topic may not have these configs, or None (ControllerConfigurationValidator, LogConfig.validate)."""
+    """Return an error message if a topic may not have these configs, else None.
+
+    Follows ControllerConfigurationValidator and LogConfig.validate.
+    """
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
@@ -92,7 +96,7 @@ def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
 
 
 def values_fault(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
-    """Return what is wrong with the first invalid value, or None. Unknown configs may have any value."""
+    """Return an error message for the first invalid value, or None. Unknown configs may have any value."""
     for name, value in configs.items():
         fault = keys[name].value_fault(value) if name in keys else None
         if fault is not None:

@@ -1,6 +1,6 @@
-"""Delayed responses to SyncGroup, as over a slow network: the group has completed them already.
+"""Delayed responses to SyncGroup, as over a slow network: the group is Stable, but a member lacks its assignment.
 
-Depends on calls and responses only.
+Does not depend on groups or on `Cluster`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 
 Member = tuple[str, str]
-"""The group id of a member, and its instance id, or its member id if it has none."""
+"""A group id, and the instance id or the member id of a member."""
 
 
 class Answer(NamedTuple):
@@ -32,7 +32,7 @@ class _DelayedAnswer:
 
 
 class SyncDelays:
-    """Requested delays, each for one response, and the responses that are being delayed."""
+    """Delays that were requested for the next response to a member, and the responses that are being delayed."""
 
     def __init__(self) -> None:
         self._requested_ms: dict[Member, float] = {}
@@ -40,11 +40,11 @@ class SyncDelays:
         self._timers: TimerQueue[_DelayedAnswer] = TimerQueue()
 
     def delay(self, member: Member, delay_ms: float | None) -> None:
-        """Delay the member's next response by `delay_ms` milliseconds; None is until `release`."""
+        """Delay the member's next response by `delay_ms` milliseconds, or until `release` if it is None."""
         self._requested_ms[member] = inf if delay_ms is None else delay_ms
 
     def hold_back(self, call: Call, response: Message, now_ms: float) -> bool:
-        """Keep a response if a delay was requested for it, and return whether it is kept."""
+        """Delay a response if that was requested, and return whether it is delayed. If not, the caller sends it."""
         if not self._requested_ms or not isinstance(call.request, SyncGroupRequest):
             return False
         request = call.request
@@ -59,26 +59,26 @@ class SyncDelays:
         return False
 
     def release(self, member: Member) -> list[Answer] | None:
-        """Cancel the member's delay and return its delayed responses; None if there was neither."""
+        """Cancel the member's delay, and return its delayed responses for sending; None if it had no delay."""
         was_requested = self._requested_ms.pop(member, None) is not None
         released = self._take([each for each in self._delayed if each.member == member])
         return released if released or was_requested else None
 
     def release_all(self) -> list[Answer]:
-        """Cancel all delays and return all delayed responses."""
+        """Cancel all delays, and return all delayed responses for sending."""
         self._requested_ms.clear()
         return self._take(list(self._delayed))
 
     def due(self, now_ms: float) -> list[Answer]:
-        """Remove and return the responses whose delay is over, earliest first."""
+        """Remove and return the responses whose delay has ended, earliest first."""
         return self._take([delayed for delayed, _ in self._timers.expired(now_ms)])
 
     def next_deadline(self) -> float | None:
-        """Return when the next delay ends by itself, in milliseconds; None if none does."""
+        """Return when the next delay ends, in milliseconds; None if none ends before it is released."""
         return self._timers.next_deadline()
 
-    def _take(self, taken: list[_DelayedAnswer]) -> list[Answer]:
-        for each in taken:
+    def _take(self, delayed: list[_DelayedAnswer]) -> list[Answer]:
+        for each in delayed:
             self._delayed.remove(each)
             self._timers.cancel(each)
-        return [each.answer for each in taken]
+        return [each.answer for each in delayed]

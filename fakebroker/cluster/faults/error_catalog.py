@@ -1,7 +1,7 @@
-"""The errors that each API can return, and their places in its messages: a table.
+"""A table of the errors that each API can return, and where they are in its messages (`PLACES`).
 
-Possible errors are taken from Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; their places from
-`AbstractRequest.getErrorResponse` of each request. Depends on the message declarations only.
+The errors are those of Kafka's response classes, `KafkaApis` and `ReplicationControlManager`; their places are those in
+`getErrorResponse` of Kafka's request classes. Depends on the message declarations only.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,14 +14,15 @@ from fakebroker.protocol.schema import Struct, Versions
 
 
 class Place(NamedTuple):
-    """One place for some errors in the messages of an API.
+    """A place for errors in the messages of an API, such as each partition.
 
     Attributes:
         errors: The errors that are possible there.
-        request_path: The path to the part of the request that an error is about: names of nested arrays, none for the
-            request as a whole.
-        response_path: The path to the structs of the response that carry the error.
-        versions: The versions of the API that have this place.
+        request_path: The names of the nested arrays that lead to the part of the request that an error is about; empty
+            for the request as a whole.
+        response_path: The names of the nested arrays that lead to the structs with the error code; empty for the
+            response itself.
+        versions: The versions of the API with this place.
     """
 
     errors: frozenset[ErrorCode]
@@ -31,7 +32,7 @@ class Place(NamedTuple):
 
 
 def _place(errors: str, request_path: str = "", response_path: str | None = None, versions: str = "0+") -> Place:
-    """Return a place; paths are dotted, and that of the response is by default that of the request."""
+    """Return a place: error names are separated by spaces, paths are dotted; by default both paths are the same."""
     return Place(
         frozenset(ErrorCode[name] for name in f"{errors} UNKNOWN_SERVER_ERROR".split()),
         _names(request_path),
@@ -77,7 +78,7 @@ _JOIN = (
 )
 
 PLACES: Mapping[str, tuple[Place, ...]] = {
-    # For each API, from the message as a whole to its parts.
+    # The places of an API are ordered from the whole message to its smallest parts.
     "Produce": (
         _place(
             _LOG
@@ -237,7 +238,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     ),
 }
 
-# Fields that identify the group, topic, partition or member of a request or of a part of it, and the kind of name.
+# Fields that identify the group, topic, partition or member of a struct, with the kind of name that they contain.
 _KINDS = {
     "group_id": "group",
     "key": "group",
@@ -252,7 +253,7 @@ _KINDS = {
     "member_id": "member_id",
     "group_instance_id": "instance_id",
 }
-# The same for arrays of plain values, by the name of the array.
+# Arrays of plain values that identify groups, topics or partitions, with the kind of name.
 _BARE_KINDS = {
     "coordinator_keys": "group",
     "groups": "group",
@@ -264,24 +265,24 @@ _BARE_KINDS = {
 _TOPIC_RESOURCE, _GROUP_KEY = 2, 0
 
 Part = Mapping[str, Any]
-"""The names in a request or in a part of it, by kind (group, topic, partition ...)."""
+"""The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id."""
 
 TopicName = Callable[[bytes], str | None]
-"""Returns the name of the topic with an id; None if there is none."""
+"""A function that returns the name of the topic with an id; None if there is no such topic."""
 
 
 def is_identity(field_name: str) -> bool:
-    """Return whether a field identifies its struct, so that a response repeats it."""
+    """Return whether a field identifies its struct. Responses repeat these fields of requests."""
     return field_name in _KINDS or field_name == "resource_type"
 
 
 def kind_of(field_name: str) -> str | None:
-    """Return the kind of name in a field, such as "topic"; None if the field names nothing."""
+    """Return the kind of name in a field, such as "topic"; None for other fields."""
     return _KINDS.get(field_name)
 
 
 def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, Any]:
-    """Return the names in a struct's own fields; None for a name that is null in this version."""
+    """Return the names in the fields of a struct, without nested structs. A name that the version lacks is None."""
     part: dict[str, Any] = {}
     for field in struct.FIELDS:
         kind = _KINDS.get(field.name)
@@ -302,7 +303,7 @@ def bare_part(array: str, value: object) -> dict[str, Any]:
 
 
 def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName) -> Iterator[Part]:
-    """Iterate over the smallest parts of a request: each partition, group or member that it names."""
+    """Iterate over the smallest parts of a request: its partitions, groups or members."""
     if getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY:
         path = [place.request_path for place in PLACES[api.name] if version in place.versions][-1]
         yield from _parts(request, path, version, topic_name, {})

@@ -1,6 +1,6 @@
-"""Responses with an injected error: built from the request, or by changing a real response.
+"""Responses with an injected error, built from the request or by changing a real response.
 
-Generic over the message declarations; `error_catalog.PLACES` has the places of errors.
+Works for all APIs, by their message declarations and `error_catalog.PLACES`.
 """
 
 import copy
@@ -14,17 +14,17 @@ from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import BYTES, Primitive
 
 _BLANKS: dict[str, object] = {"node_id": -1, "port": -1, "metadata": "", "records": b""}
-"""Values of fields in a response with an error that are not null, empty, -1 or the field's default in Kafka."""
+"""Values of fields in responses with an error, where Kafka uses another value than null, -1 or the default."""
 
 
 class InjectedError(NamedTuple):
-    """An error for some parts of a message.
+    """An error for all or some parts of a request.
 
     Attributes:
         code: The error.
         place: Its place in the messages.
         version: The version of the API.
-        named: Names of the parts that it affects; all parts if empty.
+        named: The names that a part must have to get the error; all parts get it if empty.
         topic_name: Returns the name of a topic by its id.
     """
 
@@ -35,7 +35,7 @@ class InjectedError(NamedTuple):
     topic_name: TopicName
 
     def covers(self, part: Part) -> bool:
-        """Return whether the error affects a part. Names that the part lacks are not compared."""
+        """Return whether a part gets the error. Names that the part lacks are not compared."""
         return all(part.get(kind, name) == name for kind, name in self.named.items())
 
     def part_of(self, struct: Struct, outer: Part) -> Part:
@@ -43,7 +43,7 @@ class InjectedError(NamedTuple):
 
 
 def refusal(error: InjectedError, response: type[Message], request: Message) -> Message:
-    """Build the response to a request that is rejected as a whole."""
+    """Build the response to a request all of whose parts get the error."""
     made = _refused(error, response, request, error.place.request_path, error.place.response_path)
     assert isinstance(made, Message)
     return made
@@ -61,7 +61,7 @@ def _refused(
 
 
 def error_struct(error: InjectedError, cls: Any, source: object) -> Any:
-    """Build a struct with the error and with the names in the source."""
+    """Build a struct of a response with the error, and with the names in a source: a struct or a plain value."""
     return cls(
         **{
             field.name: _value(field, source, error)
@@ -89,7 +89,7 @@ def _value(field: Field, source: object, error: InjectedError) -> object:
 
 
 def _identity(field: Field, source: object) -> object:
-    """Return the name in the source for a field: that of the same field, or of any field that names a partition."""
+    """Return the value in the source of the same field or, for a partition, of the field with the partition index."""
     if not isinstance(source, Struct):
         return source if isinstance(field.type, Primitive) and isinstance(source, type(field.type.zero)) else None
     names = [each.name for each in source.FIELDS]
@@ -101,7 +101,7 @@ def _identity(field: Field, source: object) -> object:
 
 
 def put_error(error: InjectedError, response: Message) -> Message:
-    """Return a copy of a real response with the error in the parts that it covers."""
+    """Return a copy of a real response in which the covered parts have the error."""
     changed = _put(error, response, error.place.response_path, {})
     assert isinstance(changed, Message)
     return changed
@@ -117,14 +117,14 @@ def _put(error: InjectedError, struct: Struct, path: tuple[str, ...], outer: Par
 
 
 def split(error: InjectedError, request: Message) -> tuple[Message | None, Message | None]:
-    """Split a request into the part that the error covers and the rest; None for an empty one."""
+    """Split a request into one with the parts that get the error, and one with the others; None if it has no parts."""
     path = error.place.request_path
     covered = _kept(error, request, path, {}, error.covers)
     return covered, _kept(error, request, path, {}, lambda part: not error.covers(part))
 
 
 def _kept(error: InjectedError, source: Any, path: tuple[str, ...], outer: Part, keeps: Callable[[Part], bool]) -> Any:
-    """Return a copy of a request with only some of its parts, None if there are none."""
+    """Return a copy of a request with those of its parts that `keeps` selects; None if there are none."""
     part = error.part_of(source, outer)
     if not path:
         return source if keeps(part) else None
@@ -144,7 +144,7 @@ def _kept(error: InjectedError, source: Any, path: tuple[str, ...], outer: Part,
 
 
 def merge(error: InjectedError, response: Any, more: Any, path: tuple[str, ...]) -> None:
-    """Add the entries of another response to the same request."""
+    """Add the entries of another response to `response`. Entries with the same names are merged."""
     entries = getattr(response, path[0])
     for entry in getattr(more, path[0]):
         part = error.part_of(entry, {})

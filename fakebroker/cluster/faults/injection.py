@@ -1,7 +1,7 @@
-"""The active faults of a cluster: matching requests, and changing the responses.
+"""The active faults of a cluster: they select requests, and change, delay or drop the responses.
 
-Does not depend on `Cluster`: handlers, time and random numbers are passed in. Bytes of responses are corrupted here
-(`FaultInjector.corrupted`), connections are closed by the server.
+Does not depend on `Cluster`: handlers, the time and random numbers are arguments. The server closes connections, and
+calls `FaultInjector.corrupted` for the bytes of a response.
 """
 
 import copy
@@ -22,15 +22,15 @@ from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResp
 from fakebroker.protocol.schema import Message, Versions
 
 Handle = Callable[[Call, float], Message | None]
-"""Handles a call at a time in milliseconds: returns the response, or None if it follows later or none is due."""
+"""Handles a call at a time in milliseconds. Returns the response; None if there is none, or if it will follow."""
 
 Send = Callable[[Call, Message | None, float], None]
-"""Sends the response to a call, or None if none is due, at a time in milliseconds."""
+"""Sends the response to a call at a time in milliseconds. None: the call gets no response."""
 
 READS = ("Fetch", "ListOffsets", "Metadata", "OffsetFetch", "DescribeLogDirs", "DescribeTopicPartitions")
-"""APIs without side effects. A request may ask for everything by omission, so errors go into the real response."""
+"""APIs that only read. Their errors are put into the real response, because null in a request may mean everything."""
 
-_FIRST_GARBLED = 8  # After the size of the frame and the correlation id.
+_FIRST_GARBLED = 8  # The index after the size of the frame and the correlation id.
 
 
 class ActiveFault:
@@ -39,10 +39,9 @@ class ActiveFault:
     Attributes:
         fault: The rule.
         added_ms: When it was added, by the brokers' time, in milliseconds.
-        seen: Number of requests that its filters matched, whether or not `nth`, `every` and `probability` selected
-            them.
-        hits: Number of requests it was applied to.
-        stale_metadata: For a fault with `stale`: the leaders when it was added.
+        seen: How many requests matched its filters, regardless of `nth`, `every` and `probability`.
+        hits: How many requests it was applied to.
+        stale_metadata: For a fault with `stale`, the leaders at the time when it was added.
     """
 
     __slots__ = ("_named", "_versions", "added_ms", "fault", "hits", "seen", "stale_metadata")
@@ -56,7 +55,7 @@ class ActiveFault:
         self._versions = None if fault.versions is None else Versions.parse(fault.versions)
 
     def applies_to(self, call: Call, topic_name: TopicName, random: Callable[[], float]) -> bool:
-        """Count a request and return whether the fault applies to it, by the time of receipt."""
+        """Count a request, and return whether the fault applies to it. Its time is that of receipt."""
         if not self._matches(call, topic_name):
             return False
         self.seen += 1
@@ -97,16 +96,16 @@ class ActiveFault:
 
 
 class FaultInjector:
-    """The active faults of a cluster in the order in which they were added, and the responses that they delay.
+    """The active faults of a cluster, and the responses that they delay.
 
     Args:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         random: Returns a random number in [0, 1).
-        send: Called with each response when it is due.
+        send: Called to send each response.
 
     Attributes:
-        active: The active faults; the first one that applies to a request is used.
+        active: The active faults, oldest first. The first one that applies to a request is used.
     """
 
     def __init__(
@@ -123,7 +122,7 @@ class FaultInjector:
         """Activate a fault.
 
         Raises:
-            ConfigError: The fault can never apply to a request, or has no effect.
+            ConfigError: The fault is invalid, has no effect, or can never match a request.
         """
         fault = checked(fault, {node_id: broker.versions for node_id, broker in self._brokers.items()})
         added = ActiveFault(fault, now_ms, StaleMetadata(self._brokers, self._topics) if fault.stale else None)
@@ -136,13 +135,13 @@ class FaultInjector:
             self.active.remove(fault)
 
     def reset(self, fresh: "FaultInjector") -> None:
-        """Deactivate all faults, drop the responses that they delay, and adopt another injector's random numbers."""
+        """Deactivate all faults, drop their delayed responses, and use the random numbers of a new injector."""
         self.active.clear()
         self._delayed = fresh._delayed
         self._random = fresh._random
 
     def pick(self, call: Call) -> bool:
-        """Choose the fault that applies to a call, set `call.fault`, and return whether there is one."""
+        """Set `call.fault` to the first fault that applies, and return whether there is one."""
         for each in self.active:
             if each.applies_to(call, self._topics.name_of, self._random):
                 call.fault = each.fault
@@ -150,7 +149,7 @@ class FaultInjector:
         return False
 
     def handle(self, call: Call, handle: Handle, now_ms: float) -> None:
-        """Handle a call with a fault; its response is sent now, later or never."""
+        """Handle a call that has a fault. Its response is sent now, later or never."""
         fault = call.fault
         assert fault is not None
         if fault.takes_effect or (fault.error and call.api.name in READS and self._error_of(call).place.response_path):
@@ -163,7 +162,7 @@ class FaultInjector:
             self._finish(call, None, now_ms)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
-        """Apply a fault to a real response."""
+        """Apply the fault of a call to its real response, and send it."""
         if response is not None and call.fault is not None and call.fault.error:
             response = self._with_error(call, response)
         elif response is not None and call.fault is not None and call.fault.stale:
@@ -176,22 +175,22 @@ class FaultInjector:
     def _handled(self, call: Call, handle: Handle, now_ms: float) -> Message | None:
         if call.api.name != "Fetch" or not (call.fault and call.fault.error):
             return handle(call, now_ms)
-        # Kafka answers a Fetch at once if a partition has an error.
+        # Kafka responds to a Fetch at once if a partition has an error.
         return _with_request(call, replace(call.request, max_wait_ms=0), handle, now_ms)
 
     def _refuse(self, call: Call, handle: Handle, now_ms: float) -> None:
-        """Respond with an error: to the whole request, or to the parts that the fault names; the rest is handled."""
+        """Respond with an error to the request, or to the parts that the fault names. The other parts are handled."""
         error = self._error_of(call)
-        refused_part, rest = split(error, call.request) if error.place.request_path else (call.request, None)
-        response = None if rest is None else _with_request(call, rest, handle, now_ms)
+        refused_parts, others = split(error, call.request) if error.place.request_path else (call.request, None)
+        response = None if others is None else _with_request(call, others, handle, now_ms)
         if getattr(call.request, "acks", None) == 0:
-            if rest is None:
+            if others is None:
                 self._finish(call, None, now_ms)
-            call.closes_connection = True  # as Kafka does, because there is no response that could carry the error
+            call.closes_connection = True  # As in Kafka: there is no response for the error.
             return
-        refused = refusal(error, call.api.response, call.request if refused_part is None else refused_part)
+        refused = refusal(error, call.api.response, call.request if refused_parts is None else refused_parts)
         if error.code is ErrorCode.UNSUPPORTED_VERSION and call.api.name == "ApiVersions":
-            call.response_version = 0  # every client can read version 0 (KIP-511)
+            call.response_version = 0  # Every client can read version 0 (KIP-511).
         if response is None:
             response = refused
         else:
@@ -230,16 +229,16 @@ class FaultInjector:
         self._delayed.schedule(TimedValue((call, response)), now_ms + delay_s * 1000)
 
     def tick(self, now_ms: float) -> None:
-        """Send the delayed responses that are due, earliest first; ties in the order in which they were delayed."""
+        """Send the delayed responses that are due, earliest first; ties in the order in which they were scheduled."""
         for timer, _ in self._delayed.expired(now_ms):
             self._send(*timer.value, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next delayed response is due, in milliseconds; None if there is none."""
+        """Return when the next delayed response is due, in milliseconds; None if no response is delayed."""
         return self._delayed.next_deadline()
 
     def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
-        """Return the bytes to send instead of the frame of a response: garbled, truncated or repeated."""
+        """Garble, truncate or repeat the frame of a response, and return the bytes to send."""
         positions = list(range(_FIRST_GARBLED, len(frame))) if fault.garble_bytes else []
         for _ in range(min(fault.garble_bytes or 0, len(positions))):
             frame[positions.pop(int(self._random() * len(positions)))] ^= 1 + int(self._random() * 255)
@@ -249,10 +248,10 @@ class FaultInjector:
 
 
 def place_of(fault: Fault, call: Call) -> Place | None:
-    """Return the place of a fault's error in the response to a request; None if its version has none.
+    """Return the place of a fault's error in the response to a call; None if its version has no place for the error.
 
-    If there are several, it is the first one for what the fault names: a request or group as a whole, a topic or
-    member, a partition.
+    Of several places, a fault that names a partition uses the last, which is the partition. One that names a topic or a
+    member uses the first that is not the whole response. Others use the first.
     """
     places = [
         place for place in PLACES[call.api.name] if call.api_version in place.versions and fault.code in place.errors
@@ -265,7 +264,7 @@ def place_of(fault: Fault, call: Call) -> Place | None:
 
 
 def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
-    """Return the partitions that a Fetch requests, including those of its fetch session (KIP-227)."""
+    """Return the partitions of a Fetch, including those of its fetch session (KIP-227)."""
     return [
         {"topic": topic or topic_name(topic_id), "partition": index}
         for topic, topic_id, index in call.broker.fetch_sessions.requested(call.request)
@@ -273,7 +272,7 @@ def fetched_parts(call: Call, topic_name: TopicName) -> list[Part]:
 
 
 def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call: Call) -> None:
-    """Add the error for partitions that the response omits: those of a fetch session without new records."""
+    """Add covered partitions that the response omits, because they are in a fetch session and have no changes."""
     present = {
         (each.topic, each.topic_id, data.partition_index) for each in response.responses for data in each.partitions
     }
@@ -285,7 +284,7 @@ def _add_omitted_partitions(error: InjectedError, response: FetchResponse, call:
 
 
 def _with_request(call: Call, request: Any, handle: Handle, now_ms: float) -> Message | None:
-    """Handle a call as if it had another request; handlers must not keep that request."""
+    """Handle a call with another request, and restore its request. Handlers must not keep a reference to it."""
     original, call.request = call.request, request
     try:
         return handle(call, now_ms)

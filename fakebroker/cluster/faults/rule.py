@@ -1,6 +1,6 @@
-"""A fault as plain data: the requests it matches and its effect on them; and validation of a new fault.
+"""A fault as plain data: the requests that it matches, and its effect on them. Validation of faults.
 
-Depends on the protocol's tables, to reject faults that can never match a request.
+Depends on the tables of APIs and versions, to reject faults that can never match a request.
 """
 
 from collections.abc import Mapping
@@ -19,39 +19,39 @@ from fakebroker.validation import Positive, PositiveSeconds, Seconds, convert, p
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule: which requests it matches, and its effect. A filter that is not given matches every request.
+    """A rule: which requests it matches, and its effect on them. A filter that is not given matches every request.
 
-    The first matching fault applies; faults added after it do not count the request.
+    The first matching fault applies. Faults that were added later do not count the request.
 
     Attributes:
-        api: The API by Kafka's name, such as "OffsetCommit"; None is any.
+        api: The API by Kafka's name, such as "OffsetCommit"; None matches any.
         versions: Versions of the API, such as "0-3", "4+" or "2".
         broker: The node id of the broker that receives the request.
-        client_id: The client's name.
-        group: A group that the request names, alone or among others. An error is then returned for that group only, if
-            the API has one for each; the same holds for members, topics and partitions.
-        member_id: A member.
-        instance_id: A static member, by its `group.instance.id`.
-        topic: A topic.
-        partition: A partition as Kafka writes it, such as "orders-0".
-        nth: Only the nth of the requests that match all of the above, counted from 1.
+        client_id: The client id of the request.
+        group: A group in the request. If the API has an error per group, only that group gets the error; the same holds
+            for members, topics and partitions.
+        member_id: A member in the request.
+        instance_id: A static member in the request, by its `group.instance.id`.
+        topic: A topic in the request.
+        partition: A partition in the request, as Kafka writes it, such as "orders-0".
+        nth: Only the nth of the requests that match all filters above, counted from 1.
         every: Only every nth of them.
-        probability: The probability that it applies to each of them; drawn from the seed of the cluster.
-        after_s: Starts this many seconds of the brokers' time after it was added.
-        for_s: Ends this many seconds of the brokers' time after its start.
+        probability: The probability that it applies to each of them; depends on the seed of the cluster.
+        after_s: Starts this many seconds after it was added, by the brokers' clock.
+        for_s: Ends this many seconds after its start, by the brokers' clock.
         times: The maximum number of times that it applies.
-        error: The error in the response, by Kafka's name, where this API and version has it.
-        delay_s: Seconds of the brokers' time by which the response is delayed, or a range to draw them from.
+        error: The error in the response, by Kafka's name. Only requests in versions with this error match.
+        delay_s: How many seconds the response is delayed by the brokers' clock, or a range to draw the delay from.
         drop: The connection is closed instead of a response.
         silent: There is no response. Further requests on the connection get no response either.
-        stale: Metadata and FindCoordinator return the leaders and coordinators of the time when the fault was added.
+        stale: Metadata and FindCoordinator return the leaders and coordinators at the time when the fault was added.
         twice: The response is sent twice.
         cut_bytes: Only this many bytes of the response are sent, at most all but one; then the connection is closed.
         garble_bytes: This many random bytes of the response, after its correlation id, are changed.
-        throttle_time_ms: The throttle time in the response. The connection is muted for as long, by the clients' time
-            (KIP-219).
-        handles: Whether the request takes effect. By default a request without a response or with an error does not. A
-            commit that is applied although its response is lost is `drop=True, handles=True`.
+        throttle_time_ms: The throttle time in the response. The broker reads no further requests from the connection
+            until it has passed, by the clients' clock (KIP-219).
+        handles: Whether the request takes effect. By default it does not if it gets an error or no response.
+            `drop=True, handles=True` is a request that takes effect although its response is lost.
     """
 
     api: str | None
@@ -92,7 +92,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def named(self) -> dict[str, Any]:
-        """The names in its filters: group, member, topic, partition."""
+        """The names in its filters, by kind: group, member_id, instance_id, topic, partition."""
         kinds = ("group", "member_id", "instance_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
@@ -101,7 +101,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class FaultOptions(TypedDict, total=False):
-    """The options of `Fault` as keyword arguments, without the API."""
+    """The fields of `Fault` except `api`, as keyword arguments of functions."""
 
     versions: str | None
     broker: int | None
@@ -131,7 +131,7 @@ class FaultOptions(TypedDict, total=False):
 
 _EFFECTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
 _CONTRADICTIONS = {
-    # A lost response cannot be changed, but it can be lost after a delay.
+    # A response that is not sent cannot have other effects. But `drop` may close the connection after a delay.
     "drop": ("error", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "silent": ("error", "delay_s", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
     "cut_bytes": ("twice", "throttle_time_ms"),
@@ -144,15 +144,15 @@ _STALE_APIS = ("FindCoordinator", "Metadata")
 
 
 def checked(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions]]) -> Fault:
-    """Return a fault with its fields converted.
+    """Validate a fault, and return it with its fields converted.
 
     Args:
         fault: The fault.
         versions_by_broker: The versions that each broker supports, by node id and API key.
 
     Raises:
-        ConfigError: An API, broker, version, error or filter is unknown, a field is out of its range, or two fields
-            contradict each other; the fault can never match a request, or has no effect.
+        ConfigError: A name is unknown, a field is out of range, two fields contradict each other, or the fault has no
+            effect or can never match a request.
     """
     fault = convert(plain(fault), Fault, where="fault")
     if fault.api is not None and fault.api not in API_BY_NAME:
@@ -172,7 +172,7 @@ def checked(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions
         return fault
     api = API_BY_NAME[fault.api]
     brokers = versions_by_broker.values() if fault.broker is None else [versions_by_broker[fault.broker]]
-    versions = _versions(fault, api, [answered[api.key] for answered in brokers if api.key in answered])
+    versions = _versions(fault, api, [supported[api.key] for supported in brokers if api.key in supported])
     _check_kinds(fault, api)
     if fault.error is not None:
         _check_error(fault, api, versions)
@@ -211,19 +211,19 @@ def _check_effects(fault: Fault) -> None:
         raise _error("handles", False, "error, drop or silent with it: the request has no result to return")
 
 
-def _versions(fault: Fault, api: Api, answered: list[Versions]) -> list[int]:
-    """Return the versions of requests that the fault can match."""
+def _versions(fault: Fault, api: Api, supported: list[Versions]) -> list[int]:
+    """Return the versions that the fault can match: those in its filter that a broker supports."""
     try:
         wanted = api.request.VERSIONS if fault.versions is None else Versions.parse(fault.versions)
     except ValueError:
         raise _error("versions", fault.versions, "versions such as '0-3', '4+' or '2'") from None
-    met = [each for each in api.request.VERSIONS if each in wanted and any(each in versions for versions in answered)]
-    if not met:
-        there = ", ".join(dict.fromkeys(map(str, answered)))
-        if not there:
+    matching = [each for each in api.request.VERSIONS if each in wanted and any(each in some for some in supported)]
+    if not matching:
+        ranges = ", ".join(dict.fromkeys(map(str, supported)))
+        if not ranges:
             raise _error("api", api.name, "an API that a broker supports")
-        raise _error("versions", fault.versions, f"some of {api.name} {there}")
-    return met
+        raise _error("versions", fault.versions, f"some of {api.name} {ranges}")
+    return matching
 
 
 def _check_kinds(fault: Fault, api: Api) -> None:

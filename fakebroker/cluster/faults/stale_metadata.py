@@ -1,4 +1,4 @@
-"""Outdated Metadata and FindCoordinator responses, as of brokers that have not learned of the latest elections."""
+"""Outdated Metadata and FindCoordinator responses, as from a broker that has not learned of the latest elections."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from fakebroker.protocol.messages.metadata import MetadataResponse
 from fakebroker.protocol.schema import Message
 
 _GROUP = 0
-"""FindCoordinator's key type of groups (KIP-98); transaction coordinators do not move here."""
+"""FindCoordinator's key type for groups (KIP-98). Other coordinators do not change."""
 
 
 class _Leader(NamedTuple):
@@ -20,7 +20,7 @@ class _Leader(NamedTuple):
 
 
 class StaleMetadata:
-    """The leaders of all partitions when it was created. Newer partitions are reported as they are."""
+    """The leaders of all partitions at the time of its creation. Partitions created later are reported correctly."""
 
     def __init__(self, brokers: Mapping[int, BrokerNode], topics: Topics) -> None:
         self._brokers = dict(brokers)
@@ -32,7 +32,7 @@ class StaleMetadata:
         self._offsets_partitions = sum(name == OFFSETS_TOPIC for name, _ in self._leaders)
 
     def apply(self, request: Message, response: Message) -> None:
-        """Replace leaders and coordinators in a response by those at that time."""
+        """Replace the leaders and coordinators in a response by those at the time of creation, without their errors."""
         if isinstance(response, MetadataResponse):
             self._restore_leaders(response)
         elif isinstance(response, FindCoordinatorResponse):

@@ -1,5 +1,5 @@
 """Read-only views of a cluster: brokers and groups, explanations, timelines, deadlines, and queries on its journal.
 
-For tests, HTTP, reports and simulations. Functions take a `Cluster`, or plain data, and the time. Depends only on
-`fakebroker.cluster` and `fakebroker.coordinator`. Start with `views.py`.
+Used by `FakeCluster`, the HTTP API, reports and simulations. Functions take a `Cluster` or plain data, and the time in
+milliseconds. Depends only on `fakebroker.cluster` and `fakebroker.coordinator`. Start with `views.py`.
 """

@@ -1,6 +1,6 @@
-"""Pending deadlines of a cluster: all events that the passing of the brokers' time alone will cause.
+"""Pending deadlines of a cluster: events that happen when the brokers' clock reaches a time.
 
-The waits of Fetch requests are not included, because they use the clients' time.
+Waiting Fetch requests are not included, because their deadlines use the clients' clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ DeadlineKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """An event that will happen at a time unless another event prevents it.
+    """An event that happens at a time, unless another event prevents it.
 
     Attributes:
         at_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
@@ -39,18 +39,20 @@ class Deadline:
         kind: What happens.
             load: A coordinator finishes reading its log, or fails to.
             stale_lookup: FindCoordinator stops returning the old coordinator.
-            session: A member is removed because it has sent no heartbeat; or a new one, because it has waited too long.
+            session: A member is removed because its session expires; a new one, because its JoinGroup has been parked
+                for too long.
             pending_member: A member id returned with MEMBER_ID_REQUIRED is removed because no join has used it.
-            initial_delay: The first rebalance of a group completes, or is extended while members keep joining.
-            join: The join phase ends; members that have not joined are removed.
+            initial_delay: The initial rebalance delay ends: the rebalance completes, or waits longer if members have
+                joined meanwhile.
+            join: The join phase ends; dynamic members that have not rejoined are removed.
             sync: Members that have not sent a SyncGroup are removed.
             expected: Joins stop waiting for expected instances; or, if none waits, an instance is no longer expected
                 (KAFKA-8397).
             offsets_expiry: A coordinator checks for expired offsets and groups.
-            late_answer: A delayed response is sent; only the next one of those delayed for the same reason.
-        node_id: The broker where it happens; for a stale lookup the broker returned. None for late answers.
+            late_answer: The next delayed response is sent: one for delayed SyncGroups, and one for faults.
+        node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late answers.
         group_id: The group, if it affects one group.
-        member_ids: The members that the deadline is for. Empty for an initial delay if all members have joined.
+        member_ids: The members that the deadline waits for or removes; none if all members have joined.
         partition: The partition of __consumer_offsets, if it affects one partition.
     """
 
@@ -64,13 +66,13 @@ class Deadline:
 
 
 def pending_deadlines(cluster: "Cluster", now_ms: float) -> list[Deadline]:
-    """Return all pending deadlines, earliest first; those of the same time are in the order of `SOURCES`."""
-    found = [
+    """Return all pending deadlines, earliest first; those at the same time are in the order of `SOURCES`."""
+    deadlines = [
         replace(deadline, in_s=max(0.0, (deadline.at_ms - now_ms) / 1000))
         for source in SOURCES
         for deadline in source(cluster, now_ms)
     ]
-    return sorted(found, key=lambda deadline: deadline.at_ms)
+    return sorted(deadlines, key=lambda deadline: deadline.at_ms)
 
 
 # Sources of deadlines
@@ -104,7 +106,7 @@ def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, ...]]]:
-    """Yield a group's timers, in the order in which they expire at the same time (`rebalance.expire_next_timer`)."""
+    """Yield kind, time and members of each timer. Ties are in the order of `rebalance.expire_next_timer`."""
     for member in group.members.values():
         if not _outlives_its_session(group, member):
             yield "session", member.deadline_ms, (member.member_id,)
@@ -120,7 +122,7 @@ def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, .
 
 
 def _outlives_its_session(group: Group, member: Member) -> bool:
-    """Return whether the end of a session has no effect, because a response is pending (`rebalance.expire_session`)."""
+    """Return whether a member stays when its session ends, because a response is pending (`expire_session`)."""
     is_parked = member.member_id in group.parked_joins or member.member_id in group.parked_syncs
     return group.is_sync_held(member.member_id) or (is_parked and not member.is_new)
 
@@ -146,4 +148,4 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _offsets_expiry_checks,
     _delayed_responses,
 )
-"""Functions that yield deadlines, one for each part of a cluster that has some."""
+"""One function for each part of a cluster that has deadlines."""

@@ -1,4 +1,4 @@
-"""Filters on the requests of a journal, validated before they are used."""
+"""Filters for the requests in a journal: validation, matching, and descriptions for error messages."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
@@ -12,11 +12,11 @@ class Filters(TypedDict, total=False):
     """Filters besides the API and the client id; a request must match all of them.
 
     Attributes:
-        group: The request names this group.
-        member: The request names this member id, or it is a JoinGroup whose response does.
+        group: The request contains this group id.
+        member: The request contains this member id, or it is a JoinGroup whose response assigns it.
         broker: The request was sent to the broker with this node id.
         connection: The request was received on the connection with this number.
-        error: The response contains this error, by Kafka's name; "NONE": it contains none.
+        error: The response contains this error, by Kafka's name; "NONE" matches responses without errors.
         since: The request was received at this time or later: milliseconds since the epoch, by the brokers' clock.
     """
 
@@ -52,9 +52,9 @@ def matcher(api: str | None, filters: Mapping[str, object], node_ids: Iterable[i
     """Return a function that tests whether a request matches.
 
     Args:
-        api: The API by name; None is any.
-        filters: The other filters by name; None is any.
-        node_ids: The brokers that exist, or did.
+        api: The name of the API; None matches any.
+        filters: The other filters, by name; a filter that is None matches any request.
+        node_ids: The node ids that `broker` may have: those of present and removed brokers.
 
     Raises:
         ConfigError: There is no such API, broker, error or filter.
@@ -62,24 +62,24 @@ def matcher(api: str | None, filters: Mapping[str, object], node_ids: Iterable[i
     for name, value in filters.items():
         if name not in _FILTERS:
             raise ConfigError.unknown(name, value, one_of(_FILTERS, name), kind="filter")
-    wanted = {name: value for name, value in filters.items() if value is not None}
+    given = {name: value for name, value in filters.items() if value is not None}
     if api is not None:
         _check_known("api", api, API_BY_NAME)
-    if "broker" in wanted:
-        _check_known("broker", wanted["broker"], dict.fromkeys(node_ids))
-    if "since" in wanted:
-        check_number("since", wanted["since"], least=0)
-    if "error" in wanted:
-        wanted["error"] = _error(wanted["error"])
-    tests = [(_FILTERS[name], value) for name, value in wanted.items()]
+    if "broker" in given:
+        _check_known("broker", given["broker"], dict.fromkeys(node_ids))
+    if "since" in given:
+        check_number("since", given["since"], least=0)
+    if "error" in given:
+        given["error"] = _error(given["error"])
+    tests = [(_FILTERS[name], value) for name, value in given.items()]
     return lambda call: api in (None, call.api.name) and all(test(call, value) for test, value in tests)
 
 
 def pair(step: Step) -> tuple[str, StepFilters]:
-    """Return a step as the name of an API and filters.
+    """Return the name of the API and the filters of a step.
 
     Raises:
-        ConfigError: It is malformed.
+        ConfigError: The step is neither a name nor a pair.
     """
     if isinstance(step, str):
         return step, {}
@@ -89,7 +89,7 @@ def pair(step: Step) -> tuple[str, StepFilters]:
 
 
 def described(api: str | None, filters: Mapping[str, object]) -> str:
-    """Describe filters in words."""
+    """Describe filters for an error message, such as "Heartbeat with client_id='a'"."""
     named = ", ".join(f"{name}={value!r}" for name, value in filters.items() if value is not None)
     return (api or "request") + (f" with {named}" if named else "")
 

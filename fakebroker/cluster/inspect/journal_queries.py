@@ -13,11 +13,11 @@ from fakebroker.cluster.journal import JournalMode
 from fakebroker.errors import ConfigError
 
 _SHOWN = 10
-"""Maximum number of candidates that a failed assertion shows for the step that was not found."""
+"""Maximum number of requests that a failed assertion shows in place of the step that was not found."""
 
 
 class JournalQueries:
-    """Queries on a journal: of a running cluster, of one in another process, or read from a file."""
+    """Queries on a journal. Subclasses supply it: a running cluster, one in another process, or a file."""
 
     def journal_view(self) -> "JournalView":
         """Return the journal as it is now."""
@@ -32,33 +32,33 @@ class JournalQueries:
             filters: Only requests that match all of these filters; see `Filters`.
 
         Raises:
-            ConfigError: There is no such API, broker, error or filter; or no journal is kept.
+            ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
         view = self.journal_view()
         matches = view.matcher(api, {"client_id": client_id, **filters})
         return [call for call in view.calls if matches(call)]
 
     def responses(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
-        """Return the requests that have a response, in the order of their responses; see `requests`."""
+        """Return the matching requests that have a response, in the order of their responses; see `requests`."""
         view = self.journal_view()
         matches = view.matcher(api, {"client_id": client_id, **filters})
         answered = [numbered for numbered in view.numbered() if numbered[1].has_response and matches(numbered[1])]
-        return [call for _, call in sorted(answered, key=_order_of_answer)]
+        return [call for _, call in sorted(answered, key=_order_of_response)]
 
     def count(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> int:
         """Return the number of matching requests in the journal; see `requests`."""
         return len(self.requests(api, client_id, **filters))
 
     def assert_order(self, *steps: Step, **filters: Unpack[StepFilters]) -> None:
-        """Assert that requests came in this order; other requests may have come between them.
+        """Assert that the journal contains matching requests in this order, possibly with other requests in between.
 
         Args:
             steps: Names of APIs, or pairs such as `("Heartbeat", {"client_id": "a"})`.
             filters: Filters for every step; see `StepFilters`.
 
         Raises:
-            AssertionError: They did not; the message shows the requests that came instead.
-            ConfigError: There is no such API, broker, error or filter, or no step; or no journal is kept.
+            AssertionError: It does not; the message shows the step that was not found, and the requests instead of it.
+            ConfigError: An API, broker, error or filter is unknown, there is no step, or the journal is off.
         """
         view = self.journal_view()
         pairs = [pair(step) for step in steps]
@@ -80,19 +80,19 @@ class JournalQueries:
         """Assert that the journal has no matching request; see `requests`.
 
         Raises:
-            AssertionError: There are some; the message shows them and their neighbors.
-            ConfigError: There is no such API, broker, error or filter; or no journal is kept.
+            AssertionError: It has some; the message shows them and their neighbors.
+            ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
         view = self.journal_view()
-        wanted = {"client_id": client_id, **filters}
-        matches = view.matcher(api, wanted)
+        given = {"client_id": client_id, **filters}
+        matches = view.matcher(api, given)
         marks = {at: ">" for at, call in enumerate(view.calls) if matches(call)}
         if marks:
-            view.fail(f"expected no {described(api, wanted)}, there are {len(marks)}", view.numbered(), marks)
+            view.fail(f"expected no {described(api, given)}, there are {len(marks)}", view.numbered(), marks)
 
 
 def check_kept(mode: str) -> None:
-    """Raise an error if no journal is kept.
+    """Require a journal that is on.
 
     Raises:
         ConfigError: The mode is "off".
@@ -125,7 +125,7 @@ class JournalView(JournalQueries):
         return list(enumerate(self.calls, self.dropped + 1))
 
     def check_kept(self) -> None:
-        """Raise an error if no journal is kept.
+        """Require a journal that is on.
 
         Raises:
             ConfigError: The mode is "off".
@@ -138,10 +138,12 @@ class JournalView(JournalQueries):
         return matcher(api, filters, chain(self.node_ids, (call.node_id for call in self.calls)))
 
     def fail(self, why: str, calls: Sequence[Numbered], marks: Mapping[int, str]) -> NoReturn:
-        """Fail an assertion.
+        """Raise an AssertionError with a table of the marked calls and their neighbors, or of the last calls.
 
-        Raises:
-            AssertionError: Always; shows the marked calls and their neighbors, or the last calls if none is marked.
+        Args:
+            why: The first line of the message.
+            calls: The calls to choose from, with their numbers.
+            marks: Marks by index in `calls`; the last calls of the journal are shown if it is empty.
         """
         shown = table(calls, marks) if marks else tail(self.numbered(), _SHOWN)
         raise AssertionError("\n".join([f"{why}:", shown, *self._warnings()]))
@@ -167,18 +169,22 @@ def view_journal(cluster: Cluster) -> JournalView:
 
 
 def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], bool]]) -> list[int]:
-    """Return the earliest indexes at which the tests match one after the other; shorter if one never does."""
+    """Return the index of the first call that matches the first test, of the next that matches the second, and so on.
+
+    The list is shorter if a test matches none of the remaining calls.
+    """
     found: list[int] = []
-    for at, (_, call) in enumerate(calls):
+    for index, (_, call) in enumerate(calls):
         if len(found) < len(tests) and tests[len(found)](call):
-            found.append(at)
+            found.append(index)
     return found
 
 
-def _order_of_answer(numbered: Numbered) -> tuple[int, bool, float]:
-    """Sort key: an immediate response precedes those that its request completed; the rest are in order of arrival.
+def _order_of_response(numbered: Numbered) -> tuple[int, bool, float]:
+    """Return the sort key of a call by its response.
 
-    Times alone are not sufficient, because a manual clock does not advance by itself.
+    A response that was sent at once precedes the delayed responses that the same request completed. Times alone are not
+    sufficient, because a manual clock does not advance by itself.
     """
     number, call = numbered
     return call.answered_after or number, call.answered_after > 0, call.answered_ms or 0.0

@@ -1,14 +1,16 @@
-"""Requests as a table in text, for failed assertions and reports."""
+"""A text table of requests, for failed assertions and reports."""
 
 from collections.abc import Mapping, Sequence
 
 from fakebroker.cluster.call import Call
 
 NEIGHBORS = 2
+"""How many requests before and after each marked one are shown."""
+
 MAX_LINES = 30
 
 _HEAD = ("", "#", "api", "client", "connection", "broker", "error", "came", "answered")
-_GAP = "  ..."
+_GAP = "  ..."  # Instead of requests that are omitted.
 
 Numbered = tuple[int, Call]
 """A call and its sequence number, which starts at 1."""
@@ -19,12 +21,13 @@ def table(calls: Sequence[Numbered], marks: Mapping[int, str]) -> str:
 
     Args:
         calls: All calls, with their numbers.
-        marks: Marks in the first column, by index in `calls`.
+        marks: The text in the first column, by index in `calls`; may be empty. Only marked calls and their neighbors
+            are in the table.
     """
-    shown = sorted({near for index in marks for near in range(index - NEIGHBORS, index + NEIGHBORS + 1)})
-    shown = [index for index in shown if 0 <= index < len(calls)]
-    lines, more = _lines(calls, shown[:MAX_LINES], marks), len(shown) - MAX_LINES
-    return "\n".join([*lines, f"{_GAP} and {more} more"] if more > 0 else lines)
+    near_marks = {near for index in marks for near in range(index - NEIGHBORS, index + NEIGHBORS + 1)}
+    shown = sorted(near_marks.intersection(range(len(calls))))
+    lines, omitted = _lines(calls, shown[:MAX_LINES], marks), len(shown) - MAX_LINES
+    return "\n".join([*lines, f"{_GAP} and {omitted} more"] if omitted > 0 else lines)
 
 
 def tail(calls: Sequence[Numbered], count: int) -> str:

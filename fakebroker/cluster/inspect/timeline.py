@@ -1,4 +1,4 @@
-"""The timeline of one group: its transitions as data, drawn as text, and as SVG."""
+"""The timeline of one group: its state transitions as data, as text and as SVG."""
 
 import re
 import textwrap
@@ -44,7 +44,7 @@ class Timeline:
         return tuple(moment for moment in self.moments if moment.is_transition)
 
     def text(self) -> str:
-        """Draw the timeline as text, at most 100 columns, a row per moment; times are seconds since the first."""
+        """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
         if not self.moments:
             return f"group {self.group_id}: nothing has happened to it"
         start_ms = self.moments[0].at_ms
@@ -78,7 +78,7 @@ class Timeline:
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
-    """Return only the moments of a group at its coordinator, without those at a zombie."""
+    """Return the moments of a group at its coordinator, without those at a zombie coordinator."""
     served: list[Moment] = []
     coordinator_id: int | None = None
     for moment in moments:
@@ -97,13 +97,13 @@ def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -
         for member_id in ids
     ]
     more = [f"and {len(changes) - _MOST_CHANGES} more"] if len(changes) > _MOST_CHANGES else []
-    # Lines are broken between names only: other spaces become non-breaking.
+    # Spaces in a name become non-breaking, so that lines break between names only.
     unbroken = [change.replace(" ", "\N{NO-BREAK SPACE}") for change in (*changes[:_MOST_CHANGES], *more)]
     in_out = _wrapped(" ".join(unbroken), _IN_OUT_WIDTH)
     time, state = f"{seconds:9.3f}", _arrow(moment.state_from, moment.state_to)
     numbers = f"{moment.generation_id:>4}  {len(moment.members):>7}"
-    for part, words in zip_longest(in_out, _wrapped(cause, _CAUSE_WIDTH), fillvalue=""):
-        yield _line(time, state, words, numbers, part)
+    for changes_line, cause_line in zip_longest(in_out, _wrapped(cause, _CAUSE_WIDTH), fillvalue=""):
+        yield _line(time, state, cause_line, numbers, changes_line)
         time, state, numbers = "", _arrow(moment.state_to, moment.state_to, "│"), ""
 
 
@@ -116,7 +116,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _arrow(before: str, after: str, mark: str = "") -> str:
-    """Draw an arrow between two states, with their initials, each in its lane."""
+    """Draw an arrow between two states. Each state has a column, which shows its initial, or `mark` for the new one."""
     start, end = 2 * _LANES.index(before), 2 * _LANES.index(after)
     lanes = [" "] * (2 * len(_LANES) - 1)
     for between in range(min(start, end) + 1, max(start, end)):
@@ -132,12 +132,12 @@ def _arrow(before: str, after: str, mark: str = "") -> str:
 
 
 def names_in(moments: Iterable[Moment]) -> dict[str, str]:
-    """Return a short name for each member in some moments."""
+    """Return a short name for each member that occurs in some moments, by member id."""
     return short_names(member_id for moment in moments for member_id in (*moment.members, *moment.left))
 
 
 def short_names(member_ids: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each member id: the part before its UUID, and as much of the UUID as is needed."""
+    """Return a short name for each member id: without its UUID, or with as much of it as makes the names unique."""
     ids = list(dict.fromkeys(member_ids))
     for length in _NAME_LENGTHS:
         names = {member_id: _short(member_id, length) for member_id in ids}
@@ -158,7 +158,7 @@ def _uuid_start(member_id: str) -> int | None:
 
 
 def with_names(text: str, names: Mapping[str, str]) -> str:
-    """Replace member ids in a text by names."""
+    """Replace the member ids in a text by names."""
     for member_id, name in names.items():
         text = text.replace(member_id, name)
     return text

@@ -1,6 +1,6 @@
-"""A timeline as an SVG picture: the state as a colored band, a row for each member, generations as lines across.
+"""A timeline as an SVG picture: the state as a colored band, a row for each member, a vertical line per generation.
 
-Compact, handwritten SVG with colors for light and dark pages. Depends on moments and names only, not on a cluster.
+The colors suit light and dark pages. Depends on the history of a group only, not on a cluster.
 """
 
 import html
@@ -50,17 +50,17 @@ def draw(
 ) -> str:
     """Return the picture.
 
-    Shapes have classes for style sheets, and the attribute `data-x` of the picture has the x positions of the moments.
+    Shapes have CSS classes. The attribute `data-x` of the picture has the x positions of the moments, in pixels.
 
     Args:
         group_id: The title.
         moments: Oldest first.
         taken_ms: The time at which the picture ends, in milliseconds since the Unix epoch.
         names: Names to show, by member id.
-        causes: The text to show for each moment.
+        causes: The text to show for each moment when the pointer is over its state.
         width: The width in pixels; by default as much as the moments need.
-        max_rows: The largest number of members to draw: those that are waited for precede other members, and those
-            precede former ones. By default all, in the order in which they joined.
+        max_rows: The largest number of members to draw: first those that the group waits for, then other members, then
+            former ones. By default all, in the order in which they joined.
     """
     hidden = 0 if max_rows is None else max(0, len(names) - max_rows)
     if hidden:
@@ -91,7 +91,7 @@ def draw(
 
 
 def _by_relevance(moments: Sequence[Moment], names: Mapping[str, str]) -> list[str]:
-    """Return the members: first those that are waited for, then the others, then former ones, the last ones first."""
+    """Return the member ids: first those that the group waits for, then others, then former ones, newest first."""
     last = moments[-1]
     members, joined = frozenset(last.members), _joined(last)
     return [
@@ -102,7 +102,7 @@ def _by_relevance(moments: Sequence[Moment], names: Mapping[str, str]) -> list[s
 
 
 def _joined(moment: Moment) -> frozenset[str]:
-    """Return the members that the group does not wait for: all, or while it prepares a rebalance those that joined."""
+    """Return the members that the group does not wait for: in PreparingRebalance those that joined, else all."""
     return frozenset(moment.parked_joins if moment.state_to == _PREPARING else moment.members)
 
 
@@ -122,12 +122,10 @@ def _states(moments: Sequence[Moment], taken_ms: float, causes: Sequence[str], e
         first, after = members[0][0], members[-1][0] + 1
         x, end = edges[first], edges[after]
         seconds = (times_ms[after] - times_ms[first]) / 1000
-        told = "\n".join(cause for _, (_, cause) in members)
-        yield _rect(
-            x, _BAND_Y, end - x, _BAND, _COLORS[state], "", f"{state} for {seconds:.3f} s: {told}", f"state {state}"
-        )
-        room = (end - x) / _LETTER - 1
-        label = next((name for name in (state, state.removesuffix("Rebalance")) if len(name) <= room), state[0])
+        title = f"{state} for {seconds:.3f} s: " + "\n".join(cause for _, (_, cause) in members)
+        yield _rect(x, _BAND_Y, end - x, _BAND, _COLORS[state], "", title, f"state {state}")
+        max_letters = (end - x) / _LETTER - 1
+        label = next((name for name in (state, state.removesuffix("Rebalance")) if len(name) <= max_letters), state[0])
         yield _text((x + end) / 2, _BAND_Y + 17, label, "#1f2328", ' text-anchor="middle" pointer-events="none"', "on")
 
 
@@ -154,8 +152,8 @@ def _members(
     While the group waits for joins, the bar is pale for members whose join is parked, and dashed for the others.
     """
     times_ms = [*(moment.at_ms for moment in moments), taken_ms]
-    # Sets, because in large groups each of many members is looked up in each of many moments.
-    there = [frozenset(moment.members) for moment in moments]
+    # Sets, because each member is looked up in each moment, and large groups have many of both.
+    members_by_moment = [frozenset(moment.members) for moment in moments]
     joined = [_joined(moment) if moment.state_to == _PREPARING else None for moment in moments]
     rejoined = [frozenset(moment.rejoined) for moment in moments]
     for row, (member_id, name) in enumerate(names.items()):
@@ -163,7 +161,7 @@ def _members(
         yield _text(8, y + 11, name, kind="name")
         roles = (
             _role(member_id, moment, ids) if member_id in members else None
-            for moment, members, ids in zip(moments, there, joined, strict=True)
+            for moment, members, ids in zip(moments, members_by_moment, joined, strict=True)
         )
         for role, group in groupby(enumerate(roles), key=lambda each: each[1]):
             places = [place for place, _ in group]

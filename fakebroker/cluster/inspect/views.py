@@ -1,4 +1,4 @@
-"""Views of brokers and groups: immutable values, taken at one point in time."""
+"""Views of brokers and groups: immutable values that describe one point in time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class MemberView:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
         assignment: The bytes that the leader assigned to it, in the format of the group's protocol type.
-        is_expected: Whether it is not a member yet, but a registered instance that joins wait for (KAFKA-8397).
+        is_expected: Whether it is a registered instance that has not become a member yet (KAFKA-8397).
     """
 
     member_id: str
@@ -65,7 +65,7 @@ class MemberView:
 
     @classmethod
     def of_expected(cls, group: Group, expected: ExpectedInstance) -> "MemberView":
-        """Return the view of a registered instance; its client is known only while its join waits."""
+        """Return the view of a registered instance; its client is known only while its join is held back."""
         arrival = expected_instances(group).waiting.get(expected.member_id)
         client_id, client_host = (arrival.request.client_id, arrival.request.client_host) if arrival else ("", "")
         session_ms = arrival.request.session_timeout_ms if arrival else 0
@@ -80,10 +80,10 @@ class GroupView:
 
     Attributes:
         state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group.
-        protocol_type: `consumer` for consumers; None for a group that has only offsets.
-        protocol_name: The assignor in use; None during a join phase and without members.
+        protocol_type: `consumer` for consumers; None for a group that only has offsets.
+        protocol_name: The protocol, for consumers the assignor; None during a join phase and without members.
         leader_id: The member id of the leader.
-        members: In the order in which they first joined; after them the expected instances.
+        members: The members in the order in which they first joined, then the expected instances.
         history: Its timeline.
     """
 
@@ -124,7 +124,7 @@ class GroupView:
 
 
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
-    """Return a group from its coordinator; None if there is no such group, or no coordinator."""
+    """Return the group at its coordinator; None if there is no such group, or no coordinator."""
     broker = cluster.coordinator_of(group_id)
     return broker.coordinator.group(group_id) if broker else None
 
@@ -140,7 +140,7 @@ def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
-    """Return the views of all groups at this time, broker by broker."""
+    """Return the views of all groups at this time, ordered by broker."""
     return [
         GroupView.of(group.group_id, group, timeline_of(cluster, group.group_id, now_ms))
         for broker in cluster.brokers.values()
@@ -149,13 +149,13 @@ def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
 
 
 def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tuple[str, int], CommittedOffset]:
-    """Return the committed offsets of a group by topic and partition; none without a coordinator."""
+    """Return the committed offsets of a group, by topic and partition; empty if the group has no coordinator."""
     broker = cluster.coordinator_of(group_id)
     offsets = broker.coordinator.fetch_offsets(group_id, None, now_ms)[1] if broker else []
     return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
 
 
 def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
-    """Return the report on a cluster whose test has failed."""
+    """Return the text that is shown when a test with a cluster fails: seed, groups and last requests."""
     states = "\n".join(map(str, groups)) or "(no groups)"
     return f"seed={seed}\n{states}\n\n{journal.report(_REPORTED_CALLS)}"

@@ -1,6 +1,6 @@
-"""The logs of partitions, and what brokers keep beside them. Does not depend on topics, brokers or requests.
+"""The logs of partitions, in memory, and incremental fetch sessions. Does not depend on brokers.
 
-Start with `partition_log.py`; `compactor.py` compacts a log and `producer_state.py` has its idempotent producers.
-`offsets_topic.py` writes and reads the records of group coordinators, `fetch_sessions.py` has the incremental fetch
-sessions of one broker (KIP-227).
+Start with `partition_log.py`. `compactor.py` compacts a log, and `producer_state.py` has the idempotent producers that
+wrote to it. `offsets_topic.py` writes and reads the records of `__consumer_offsets`. `fetch_sessions.py` has the
+incremental fetch sessions of one broker (KIP-227).
 """

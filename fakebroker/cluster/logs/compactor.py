@@ -1,7 +1,6 @@
-"""Log compaction (`cleanup.policy=compact`): of the records of one key, the last is kept (Kafka's LogCleaner).
+"""Log compaction (`cleanup.policy=compact`): only the last record of each key is kept, as by Kafka's LogCleaner.
 
-Works on a list of record batches. Does not depend on logs, partitions or a clock: compaction progresses a little with
-each append.
+Works on a list of record batches, a few with each append. Does not depend on logs, partitions or a clock.
 """
 
 from bisect import bisect_left
@@ -16,25 +15,26 @@ STEP_RECORDS = 64
 """How many records are appended between two steps of compaction."""
 
 SWEEP_FACTOR = 4
-"""How many records a step sweeps for each one appended: a pass over 4 records takes as long as 1 append."""
+"""How many records a compaction step visits for each record appended. Visiting 4 takes as long as appending 1."""
 
 
 class Compactor:
-    """Drops superseded records from the batches of one log. Offsets never change.
+    """Drops superseded records from the batches of one log. The offsets of other records do not change.
 
-    The newest records are in a window that is not compacted, as Kafka does not compact the active segment: none of them
-    is dropped, and none makes an older one superseded. So truncation within the window restores the log as it was. A
-    batch leaves the window when newer ones fill it; then each of its records supersedes the last one of its key. A
-    tombstone and a record without a key are superseded at once themselves.
+    The newest records form a window that is not compacted, like Kafka's active segment: they are not dropped, and they
+    do not supersede older records. So truncating the log within the window restores its earlier contents.
 
-    Once there are more superseded records than live ones, a pass from the oldest batch to the newest drops those that
-    are superseded by then, a few with each append. No record is superseded, and so none is dropped, later than a newer
-    one of its key: a tombstone stays for as long as anything that it deletes.
+    A batch leaves the window when newer batches fill it. Then each of its records supersedes the previous record with
+    the same key. Tombstones and records without a key are superseded as soon as they leave the window.
+
+    When more records are superseded than live, a pass begins. It visits all batches, the oldest first, a few with each
+    append, and drops the records that were superseded at its beginning. Of two records with the same key, the newer is
+    never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes.
 
     Args:
-        window_records: How many of the newest records are in the window, at least 1; up to `STEP_RECORDS` more may be.
+        window_records: The number of records in the window, at least 1; up to `STEP_RECORDS` more are possible.
         window_bytes: The size, at least 1, at which the window is full even with fewer records. The newest batch is
-            always in it.
+            always in the window.
     """
 
     __slots__ = (
@@ -53,12 +53,12 @@ class Compactor:
         self._window_records = window_records
         self._window_bytes = window_bytes
         self._due_records = 0  # Appended since the last step.
-        # The part behind the window: where it ends, its size, and the offset of the last record of each key in it.
+        # The part before the window: its end offset, its size, and the offset of the last record of each key in it.
         self._clean_end_offset = 0
         self._clean_bytes = 0
         self._last_offsets: dict[bytes, int] = {}
-        # Offsets of records that the next pass will drop, and of those that the current pass has still to drop; and
-        # where the current pass continues.
+        # Offsets of the records that the next pass will drop, offsets of those that the current pass has yet to drop,
+        # and the offset at which the current pass continues.
         self._superseded: set[int] = set()
         self._dropping: set[int] = set()
         self._sweep_offset = 0
@@ -75,11 +75,11 @@ class Compactor:
         """Continue compaction after an append.
 
         Args:
-            batches: All batches of the log, which are changed in place; the last one was appended.
-            size_bytes: Their size.
+            batches: All batches of the log; the last one was just appended. The list is changed in place.
+            size_bytes: The size of all batches.
 
         Returns:
-            How many bytes were freed.
+            The number of bytes freed.
         """
         newest = batches[-1]
         self._due_records += newest.last_offset + 1 - newest.base_offset
@@ -91,7 +91,12 @@ class Compactor:
         return freed_bytes
 
     def truncated(self, batches: list[RecordBatch], log_end_offset: int) -> None:
-        """Adapt to a log that was truncated to an end offset. Behind the window, find out again what is superseded."""
+        """Adapt to a log that was truncated. If more than the window was cut, find the superseded records again.
+
+        Args:
+            batches: The remaining batches.
+            log_end_offset: The new log end offset.
+        """
         if log_end_offset >= self._clean_end_offset:
             return
         self._clean_end_offset = self._clean_bytes = 0
@@ -102,7 +107,7 @@ class Compactor:
             self._leave_window(batch)
 
     def _move_window(self, batches: list[RecordBatch], size_bytes: int) -> None:
-        """Move the oldest batches out of the window, as long as it is full without them."""
+        """Move the oldest batches out of the window while the others are enough to fill it."""
         log_end_offset = batches[-1].last_offset + 1
         for index in range(_index_of(batches, self._clean_end_offset), len(batches)):
             batch = batches[index]
@@ -113,7 +118,7 @@ class Compactor:
             self._leave_window(batch)
 
     def _leave_window(self, batch: RecordBatch) -> None:
-        """Note which records a batch supersedes when it leaves the window, of which it was the oldest."""
+        """Move the oldest batch out of the window, and mark the records that it supersedes."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
         for record in iterate_records(batch):
@@ -128,7 +133,7 @@ class Compactor:
             self._superseded.add(record.offset)
 
     def _sweep(self, batches: list[RecordBatch], records: int) -> int:
-        """Continue a pass by this many records, to the end of a batch, or start one; return the bytes freed."""
+        """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
         if not self._dropping:
             if len(self._superseded) <= len(self._last_offsets):
                 return 0
@@ -142,17 +147,17 @@ class Compactor:
             end += 1
             records -= batch.record_count
             freed_bytes += batch.size_bytes
-            swept = self._swept(batch)
-            if swept is not None:
-                freed_bytes -= swept.size_bytes
-                kept.append(swept)
+            compacted = self._compacted(batch)
+            if compacted is not None:
+                freed_bytes -= compacted.size_bytes
+                kept.append(compacted)
             self._sweep_offset = batch.last_offset + 1
         batches[start:end] = kept
         self._clean_bytes -= freed_bytes
         return freed_bytes
 
-    def _swept(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return the batch without the records to drop, or None if none is left."""
+    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
+        """Return the batch without the records to drop; None if no record is left."""
         dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
         if not dropped:
             return batch
@@ -163,12 +168,12 @@ class Compactor:
 
 
 def _index_of(batches: list[RecordBatch], offset: int) -> int:
-    """Return the index of the batch that holds the offset, or of the next one."""
+    """Return the index of the batch that contains the offset, or of the next batch if none does."""
     return bisect_left(batches, offset, key=attrgetter("last_offset"))
 
 
 def _without(batch: RecordBatch, offsets: set[int]) -> RecordBatch:
-    """Return a batch without some of its records; its producer, epoch and transaction fields stay."""
+    """Return a batch without some of its records; its header fields for producers and transactions do not change."""
     kept = [record for record in iterate_records(batch) if record.offset not in offsets]
     data = encode_batch(
         kept,

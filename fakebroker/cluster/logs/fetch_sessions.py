@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): the partitions that clients fetch, cached at one broker.
+"""Incremental fetch sessions (KIP-227): the partitions that each client fetches, cached at one broker.
 
-The later requests of a session contain changes only, and its later responses only partitions with changes. Classes and
-rules are those of Kafka's FetchSession.scala.
+The first request of a session names all partitions. Later requests name only the partitions to add, change or forget,
+and their responses contain only partitions with changes. Classes and rules are those of Kafka's FetchSession.scala.
 """
 
 from dataclasses import dataclass
@@ -12,17 +12,20 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Par
 NO_SESSION = 0
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 EVICTION_MS = 120_000
-"""The age up to which a session, used or unused, is not evicted (`FetchSessionCacheShard.evictionMs`)."""
+"""How long a session must have been unused, or in use, before it can be evicted; see `FetchSessions.make_room`.
+
+Source: `FetchSessionCacheShard.evictionMs`.
+"""
 
 _LAST_EPOCH = 2**31 - 1
 
 Key = tuple[str, bytes, int]
-"""A partition as in requests: topic name, topic id, number. Either the name or the id is empty, by version."""
+"""A partition as in a request: topic name, topic id, index. The name is empty since version 13, the id zero before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The session's error or NONE, its id, and the partitions of a response."""
+    """The content of a response: the error of the session or NONE, the session id, and the partitions."""
 
     error: ErrorCode
     session_id: int
@@ -30,7 +33,7 @@ class Reply:
 
 
 class FetchContext:
-    """A Fetch without a session: all partitions that it names are read and returned.
+    """A Fetch without a session. All partitions in the request are read and returned.
 
     Args:
         partitions: The partitions to read.
@@ -40,12 +43,17 @@ class FetchContext:
         self.partitions = partitions
 
     def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
-        """Return the response for the data that was read from the partitions."""
+        """Return the content of the response.
+
+        Args:
+            data: What was read from each of the partitions.
+            now_ms: The time by the brokers' clock.
+        """
         return Reply(ErrorCode.NONE, NO_SESSION, data)
 
 
 class SessionErrorContext(FetchContext):
-    """A Fetch with an error of its session: nothing is read."""
+    """A Fetch whose session id or epoch is invalid. Nothing is read."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__({})
@@ -56,7 +64,7 @@ class SessionErrorContext(FetchContext):
 
 
 class FullFetchContext(FetchContext):
-    """A Fetch that creates a session if the cache has room when it is answered."""
+    """A Fetch that requests a session, which is created with the response if the cache has room."""
 
     def __init__(
         self, partitions: dict[Key, FetchPartition], sessions: "FetchSessions", *, uses_topic_ids: bool
@@ -77,7 +85,7 @@ class FullFetchContext(FetchContext):
 
 
 class IncrementalFetchContext(FetchContext):
-    """A Fetch in a session: its partitions are read, and those with changes are returned."""
+    """A Fetch in a session. All partitions of the session are read, and those with changes are returned."""
 
     def __init__(self, session: "FetchSession") -> None:
         super().__init__({key: cached.request for key, cached in session.partitions.items()})
@@ -92,23 +100,23 @@ class IncrementalFetchContext(FetchContext):
         changed = {key: read for key, read in data.items() if session.partitions[key].update(read)}
         for key, read in changed.items():
             if read.records:
-                # Moved to the end: the next Fetch reads the others first, so that each gets its share of the bytes.
+                # Move it to the end: the next Fetch reads the others first, so that the size limits treat all equally.
                 session.partitions[key] = session.partitions.pop(key)
         return Reply(ErrorCode.NONE, session.session_id, changed)
 
 
 @dataclass(slots=True)
 class CachedPartition:
-    """A partition of a session: the request for it, and what was returned last."""
+    """A partition of a session: what the client requested, and the offsets that were returned last."""
 
     request: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
     def update(self, read: PartitionData) -> bool:
-        """Store what was read and return whether it must be in the response."""
+        """Store the offsets that were read, and return whether the response must contain the partition."""
         changed = (self.high_watermark, self.log_start_offset) != (read.high_watermark, read.log_start_offset)
-        # Errors are returned each time, and so is the end of an error: no partition has the high watermark -1.
+        # Errors are returned each time. The -1 makes sure that the first result after an error is returned, too.
         self.high_watermark = -1 if read.error_code else read.high_watermark
         self.log_start_offset = read.log_start_offset
         return changed or bool(read.records) or read.error_code != ErrorCode.NONE
@@ -116,7 +124,7 @@ class CachedPartition:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One session. Its epoch is the one that is expected in the next request."""
+    """One session. `epoch` is the epoch that the next request must have."""
 
     session_id: int
     partitions: dict[Key, CachedPartition]
@@ -125,9 +133,9 @@ class FetchSession:
     last_used_ms: float
     epoch: int = INITIAL_EPOCH + 1
 
-    def update(self, asked: dict[Key, FetchPartition], forgotten: list[Key]) -> None:
-        """Apply the changes in a request."""
-        for key, request in asked.items():
+    def update(self, requested: dict[Key, FetchPartition], forgotten: list[Key]) -> None:
+        """Add or change the requested partitions, and remove the forgotten ones."""
+        for key, request in requested.items():
             if key in self.partitions:
                 self.partitions[key].request = request
             else:
@@ -137,10 +145,10 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of one broker, in the order of their last use.
+    """The sessions of one broker, the least recently used first.
 
     Args:
-        max_sessions: The largest number of sessions (`max.incremental.fetch.session.cache.slots`); 0 disables them.
+        max_sessions: The maximum number of sessions (`max.incremental.fetch.session.cache.slots`); 0 disables sessions.
     """
 
     def __init__(self, max_sessions: int) -> None:
@@ -152,21 +160,24 @@ class FetchSessions:
         return len(self._sessions)
 
     def context(self, request: FetchRequest, version: int, now_ms: float) -> FetchContext:
-        """Return the partitions of a request, together with those of its session."""
-        asked = {
+        """Return the context of a request: the partitions to read, and the rules for its response.
+
+        Updates or closes the session of the request.
+        """
+        requested = {
             (topic.topic, topic.topic_id, partition.partition): partition
             for topic in request.topics
             for partition in topic.partitions
         }
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._next(request, asked, version, now_ms)
+            return self._incremental(request, requested, version, now_ms)
         self._sessions.pop(request.session_id, None)
         if request.session_epoch == FINAL_EPOCH:
-            return FetchContext(asked)
-        return FullFetchContext(asked, self, uses_topic_ids=version >= 13)
+            return FetchContext(requested)
+        return FullFetchContext(requested, self, uses_topic_ids=version >= 13)
 
     def requested(self, request: FetchRequest) -> list[Key]:
-        """Return the partitions that a request names, and the others of its session."""
+        """Return the partitions in a request, then the other partitions of its session."""
         named = [
             (topic.topic, topic.topic_id, partition.partition)
             for topic in request.topics
@@ -176,8 +187,8 @@ class FetchSessions:
         session = self._sessions.get(request.session_id) if is_incremental else None
         return list(dict.fromkeys([*named, *(session.partitions if session else ())]))
 
-    def _next(
-        self, request: FetchRequest, asked: dict[Key, FetchPartition], version: int, now_ms: float
+    def _incremental(
+        self, request: FetchRequest, requested: dict[Key, FetchPartition], version: int, now_ms: float
     ) -> FetchContext:
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -191,38 +202,39 @@ class FetchSessions:
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(asked, forgotten)
+        session.update(requested, forgotten)
         del self._sessions[session.session_id]
         if not session.partitions:
-            return FetchContext(asked)
+            return FetchContext(requested)
         self._sessions[session.session_id] = session
         session.last_used_ms = now_ms
         session.epoch = 1 if session.epoch == _LAST_EPOCH else session.epoch + 1
         return IncrementalFetchContext(session)
 
     def make_room(self, size: int, now_ms: float) -> bool:
-        """Evict a session if the cache is full, and return whether one of `size` partitions may be created.
+        """Evict a session if the cache is full, and return whether a session with `size` partitions may be created.
 
-        It evicts the least recently used session, if it was unused for longer than `EVICTION_MS`; else the smallest of
-        those that were older than that when last used, if it is smaller than the new one (ties: the first created).
+        Evicts the least recently used session if it has not been used for longer than `EVICTION_MS`. Otherwise evicts
+        the session with the fewest partitions, among those that were last used more than `EVICTION_MS` after they were
+        created, if it has fewer than `size`; of equal ones, the first created.
         """
         if len(self._sessions) < self._max_sessions:
             return True
-        stalest = next(iter(self._sessions.values()), None)
-        if stalest is None:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
             return False
-        if now_ms - stalest.last_used_ms > EVICTION_MS:
-            del self._sessions[stalest.session_id]
+        if now_ms - oldest.last_used_ms > EVICTION_MS:
+            del self._sessions[oldest.session_id]
             return True
-        old = [each for each in self._sessions.values() if each.last_used_ms - each.created_ms > EVICTION_MS]
-        smallest = min(old, key=lambda each: (len(each.partitions), each.session_id), default=None)
+        established = [each for each in self._sessions.values() if each.last_used_ms - each.created_ms > EVICTION_MS]
+        smallest = min(established, key=lambda each: (len(each.partitions), each.session_id), default=None)
         if smallest is None or len(smallest.partitions) >= size:
             return False
         del self._sessions[smallest.session_id]
         return True
 
     def create(self, partitions: dict[Key, CachedPartition], now_ms: float, *, uses_topic_ids: bool) -> FetchSession:
-        """Create a session, for which there must be room."""
+        """Create a session. `make_room` must have returned True."""
         self._last_session_id += 1
         session = FetchSession(self._last_session_id, partitions, uses_topic_ids, now_ms, now_ms)
         self._sessions[session.session_id] = session

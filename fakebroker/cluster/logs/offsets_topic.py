@@ -1,6 +1,6 @@
-"""A coordinator's records in `__consumer_offsets`: as keys and values, and in the log of a partition.
+"""The records of group coordinators in `__consumer_offsets`: encoding, decoding, appending to a log, reading a log.
 
-Versions are those that Kafka writes and reads (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`).
+Writes and reads the same versions as Kafka (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`).
 """
 
 import struct
@@ -30,9 +30,9 @@ _VERSION = struct.Struct(">h")
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
 _OFFSET_VALUE_VERSION = 3
-_EXPIRING_OFFSET_VALUE_VERSION = 1  # The only one that carries an expire timestamp; it has no leader epoch.
+_EXPIRING_OFFSET_VALUE_VERSION = 1  # The only version with an expire timestamp. It lacks the leader epoch.
 _GROUP_VALUE_VERSION = 3
-_TAGGED_GROUP_VALUE_VERSION = 4  # Written only with expected members; it adds tagged fields to version 3.
+_TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected members.
 _NO_TIMESTAMP = -1
 _READ_BYTES = 1024 * 1024
 
@@ -44,7 +44,7 @@ def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: i
         log: The log of a partition of `__consumer_offsets`.
         written: The records, at least one.
         leader_epoch: The leader epoch of the partition.
-        now_ms: The timestamp of the records, which is truncated to whole milliseconds.
+        now_ms: The timestamp of the records, truncated to whole milliseconds.
 
     Returns:
         The offset of the first record.
@@ -61,10 +61,10 @@ def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: i
 
 
 def read_records(log: PartitionLog, partition: int) -> list[Record]:
-    """Read all records of a partition of `__consumer_offsets`, in order. Records of unknown key versions are skipped.
+    """Read all records of a partition of `__consumer_offsets`, in order. Records with unknown key versions are skipped.
 
     Raises:
-        ProtocolError: A record cannot be read; the message has the partition and the offset.
+        ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
     found: list[Record] = []
     offset = log.log_start_offset
@@ -84,7 +84,7 @@ def record_key(record: Record) -> bytes:
 
 
 def record_value(record: Record) -> bytes | None:
-    """Return the encoded value of a record, prefixed by its version; None is a tombstone."""
+    """Return the encoded value of a record, prefixed by its version; None for a tombstone."""
     if record.value is None:
         return None
     if isinstance(record, GroupRecord):
@@ -96,10 +96,10 @@ def parse_record(key: bytes | None, value: bytes | None) -> Record | None:
     """Decode a record in any version of its key and value.
 
     Returns:
-        The record, or None for a key version of another type of record.
+        The record; None if the key version belongs to another type of record.
 
     Raises:
-        ProtocolError: The key or the value cannot be read.
+        ProtocolError: The key or the value is malformed.
     """
     if key is None:
         raise ProtocolError("key null, expected a version and its fields")
@@ -225,7 +225,7 @@ def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
 
 
 def _member_value(member: MemberMetadata) -> MemberValue:
-    """Convert a member. Version 0 has no rebalance timeout: the session timeout is used instead."""
+    """Convert a member. In version 0, which lacks the rebalance timeout, it equals the session timeout."""
     return MemberValue(
         member_id=member.member_id,
         instance_id=member.group_instance_id,

@@ -1,6 +1,6 @@
-"""The log of one partition, in memory: whole record batches as they were appended, by offset.
+"""The log of one partition: record batches in memory, in the order of their offsets.
 
-Does not depend on topics, brokers or requests; batches are read by `protocol.records`.
+Does not depend on topics, brokers or requests.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,7 +28,7 @@ class TimestampAndOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """A leader epoch and its end offset: the one behind its last record."""
+    """A leader epoch and its end offset: the offset after its last record."""
 
     leader_epoch: int
     end_offset: int
@@ -48,20 +48,20 @@ class LeaderEpochs:
         self._starts: list[_EpochStart] = []
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
-        """Start an epoch at an offset, unless it has started already. Epochs without a record are removed."""
+        """Start an epoch at an offset, unless it or a later one has started already. Removes epochs without records."""
         if self._starts and leader_epoch <= self._starts[-1].leader_epoch:
             return
         self.truncate_from_end(start_offset)
         self._starts.append(_EpochStart(leader_epoch, start_offset))
 
     def truncate_from_start(self, offset: int) -> None:
-        """Remove everything before the offset. The epoch that contains it starts there now."""
+        """Remove the epochs that end at the offset or before it. The epoch that contains it then starts there."""
         count = bisect_right(self._starts, offset, key=attrgetter("start_offset"))
         if count:
             self._starts[:count] = [_EpochStart(self._starts[count - 1].leader_epoch, offset)]
 
     def truncate_from_end(self, offset: int) -> None:
-        """Remove the epochs that start at the offset or behind it."""
+        """Remove the epochs that start at the offset or after it."""
         while self._starts and self._starts[-1].start_offset >= offset:
             self._starts.pop()
 
@@ -72,7 +72,7 @@ class LeaderEpochs:
         return twin
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Return the end of an epoch, or of the one before it if it has no records (OffsetForLeaderEpoch)."""
+        """Return the end offset of an epoch, or of the epoch before it if it has no records (OffsetForLeaderEpoch)."""
         index = bisect_right(self._starts, leader_epoch, key=attrgetter("leader_epoch"))
         if index == len(self._starts) and self._starts and self._starts[-1].leader_epoch == leader_epoch:
             return EpochEndOffset(leader_epoch, log_end_offset)
@@ -83,9 +83,10 @@ class LeaderEpochs:
 
 
 class PartitionLog:
-    """An append-only log of record batches. It drops the oldest ones over a size, or superseded ones by compaction.
+    """An append-only log of record batches.
 
-    Readers see all of it: the log end offset is also the high watermark.
+    Without a compactor, it drops its oldest batches when it exceeds a size; with one, it drops superseded records. All
+    records can be read at once: the high watermark is the log end offset.
 
     Attributes:
         log_start_offset: The first offset that may be read.
@@ -93,12 +94,12 @@ class PartitionLog:
         size_bytes: The size of all batches.
         epochs: The leader epochs of its records. A new leader may `assign` its epoch before it appends.
         producers: The idempotent producers of its records.
-        before_read: Called before batches are read or truncated. A writer that postpones appends performs them here.
+        before_read: Called before batches are read or truncated, so that a writer can perform appends that it has
+            postponed.
 
     Args:
-        retention_bytes: How many bytes to keep (Kafka's `retention.bytes`); -1 is all. The newest batch is
-            always kept.
-        compactor: Compacts the log, which then keeps its start offset and has no retention.
+        retention_bytes: How many bytes to keep (Kafka's `retention.bytes`); -1 for all. The newest batch always stays.
+        compactor: Compacts the log. A compacted log has no retention, and its start offset does not change.
     """
 
     __slots__ = (
@@ -123,8 +124,8 @@ class PartitionLog:
         self.before_read: Callable[[], None] | None = None
         self._compactor = compactor
         self._retention_bytes = retention_bytes
-        # Batches before the head were dropped. They are deleted once they outnumber the others: that is cheap per
-        # append, and keeps a list that can be searched by bisection.
+        # Batches before `_head` have been dropped. They are removed from the list when they outnumber the others, which
+        # takes constant time per append on average. A list, unlike a deque, can be bisected.
         self._batches: list[RecordBatch] = []
         self._head = 0
 
@@ -144,7 +145,7 @@ class PartitionLog:
         return self.log_end_offset
 
     def append(self, batch: bytes, leader_epoch: int) -> int:
-        """Append one valid batch. Only its offsets and its leader epoch are set.
+        """Append one valid batch. Its base offset and leader epoch are set; nothing else changes.
 
         Returns:
             The offset of its first record.
@@ -163,7 +164,7 @@ class PartitionLog:
         return base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Return whole batches, from the one that holds the offset, which may start before it, or the next one.
+        """Return whole batches, beginning with the one that contains the offset, or the next one if none does.
 
         Args:
             offset: Where to start, from the log start offset to the log end offset.
@@ -200,8 +201,8 @@ class PartitionLog:
     def max_timestamp(self) -> TimestampAndOffset | None:
         """Return the first record with the largest timestamp, or None if there is no record (KIP-734).
 
-        Like Kafka, this trusts the largest timestamp in the header of the batch, and finds the record even if it lies
-        before a log start offset inside the batch.
+        Like Kafka, it relies on the maximum timestamp in the batch header, and may return a record before a log start
+        offset that is inside the batch.
         """
         batch = max(self._live(), key=attrgetter("max_timestamp_ms"), default=None)
         if batch is None:
@@ -212,7 +213,7 @@ class PartitionLog:
         return None
 
     def retain(self, retention_bytes: int) -> None:
-        """Keep this many bytes from now on, and at least one batch. A compacted log has no such limit."""
+        """Set the number of bytes to keep, and drop the oldest batches accordingly. Does not affect a compacted log."""
         if self._compactor is not None:
             return
         self._retention_bytes = retention_bytes
@@ -221,15 +222,15 @@ class PartitionLog:
             self._move_start(self._batches[self._head].base_offset)
 
     def truncate_before(self, offset: int) -> None:
-        """Move the log start offset up to this offset and drop the batches that lie wholly before it (DeleteRecords).
+        """Set the log start offset to this offset, and drop the batches that end before it (DeleteRecords).
 
-        An offset before the log start offset changes nothing.
+        An offset before the log start offset has no effect.
 
         Raises:
-            ValueError: The offset is behind the log end offset; or the log is compacted, as in Kafka.
+            ValueError: The offset is after the log end offset, or the log is compacted.
         """
         if self._compactor is not None:
-            raise ValueError(f"truncate before offset {offset}: a compacted log loses superseded records alone")
+            raise ValueError(f"truncate before offset {offset}: a compacted log drops superseded records only")
         if offset <= self.log_start_offset:
             return
         self._require_in_range(offset)
@@ -238,10 +239,10 @@ class PartitionLog:
         self._move_start(offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batches that hold this offset or later ones, as a new leader that never had them does.
+        """Drop the batches that contain this offset or later ones, as if a new leader had not replicated them.
 
-        The log end offset is then the end of the last batch before the offset. In a compacted log, records before the
-        compactor's window may be gone although the dropped ones superseded them. Producers are not rolled back.
+        The log end offset becomes the end of the last remaining batch. In a compacted log, if more than the compactor's
+        window is cut, records that were superseded by the dropped ones may be missing. Producer state does not change.
 
         Raises:
             ValueError: The offset is out of range.
@@ -266,7 +267,7 @@ class PartitionLog:
             raise ValueError(f"offset {offset}, expected {self.log_start_offset} to {self.log_end_offset}")
 
     def _index_of(self, offset: int) -> int:
-        """Return the index of the batch that holds the offset, or of the next one."""
+        """Return the index of the batch that contains the offset, or of the next batch if none does."""
         return bisect_left(self._batches, offset, key=attrgetter("last_offset"))
 
     def _live(self) -> Iterator[RecordBatch]:

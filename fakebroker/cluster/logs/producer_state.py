@@ -1,4 +1,4 @@
-"""The idempotent producers of one log, and the checks of their batches (KIP-98). Transactions are not supported.
+"""State of the idempotent producers of one log, and the checks of their batches (KIP-98), without transactions.
 
 Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 """
@@ -13,16 +13,16 @@ from fakebroker.protocol.records import RecordBatch
 from fakebroker.protocol.releases import Release
 
 RETAINED_BATCHES = 5
-"""How many of the newest batches of each producer are kept to detect duplicates: as many as may be in flight."""
+"""How many batches per producer are kept to detect duplicates: as many as a client may have in flight."""
 
 EXPIRATION_MS = 24 * 3600 * 1000
-"""The age of a producer's newest batch, by its timestamp, at which it expires: `producer.id.expiration.ms`."""
+"""A producer expires when its newest batch has this age, by its maximum timestamp (`producer.id.expiration.ms`)."""
 
 EXPIRATION_CHECK_INTERVAL_MS = 600_000
-"""The interval of expiration: `producer.id.expiration.check.interval.ms`."""
+"""Interval at which expired producers are removed (`producer.id.expiration.check.interval.ms`)."""
 
 SEQUENCES = 2**31
-"""Sequence numbers wrap around to 0 at this number."""
+"""Sequence numbers wrap around from `SEQUENCES - 1` to 0."""
 
 _HAS_UNKNOWN_PRODUCER_ID = Release(1, 0)
 _KEEPS_PRODUCERS_WITHOUT_RECORDS = Release(2, 4)  # KAFKA-7190
@@ -30,7 +30,7 @@ _TAKES_UNKNOWN_PRODUCERS = Release(2, 5)  # KIP-360
 
 
 class RefusedBatchError(FakebrokerError):
-    """A batch with an old epoch or a wrong sequence number. A Produce is answered with `error_code`."""
+    """A batch has an old producer epoch or a wrong sequence number. `error_code` is the error to return."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class AppendedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Producer:
-    """A producer in its latest epoch, and its newest batches, at least one."""
+    """A producer: its latest epoch and the newest batches of that epoch, at least one."""
 
     producer_id: int
     epoch: int
@@ -63,7 +63,7 @@ class Producer:
 class Producers:
     """The producers that have written to a log, in the order of their first batches.
 
-    A producer outlives its records: it is kept when its batches are deleted (KIP-360).
+    Producers are kept when their records are deleted (KIP-360).
     """
 
     __slots__ = ("_by_id", "_next_check_ms")
@@ -83,12 +83,12 @@ class Producers:
         return twin
 
     def active(self, now_ms: float) -> Iterable[Producer]:
-        """Return all producers that have not expired."""
+        """Return the producers that have not expired."""
         self._expire(now_ms)
         return self._by_id.values()
 
     def remember(self, batch: RecordBatch) -> None:
-        """Add a batch that was appended; one without a producer id is ignored."""
+        """Store a batch that was appended. Batches without a producer id are ignored."""
         if batch.producer_id < 0:
             return
         producer = self._by_id.get(batch.producer_id)
@@ -108,16 +108,16 @@ class Producers:
         """Check a batch before it is appended.
 
         Args:
-            batch: The batch as its producer has sent it.
-            release: The Kafka release whose rules apply.
-            log_start_offset: Up to Kafka 2.3, producers whose records all lie before it are removed.
-            now_ms: The brokers' time.
+            batch: The batch as it was sent by its producer.
+            release: The release that the broker emulates.
+            log_start_offset: Releases up to 2.3 remove producers all of whose records are before it.
+            now_ms: The time by the brokers' clock.
 
         Returns:
-            The batch that it duplicates, so that it must not be appended; None if it is new.
+            The appended batch of which it is a duplicate; None if it is new and may be appended.
 
         Raises:
-            RefusedBatchError: Its producer epoch is old, or its sequence number is not the next one.
+            RefusedBatchError: The producer epoch is old, or the sequence number is not the next one.
         """
         if batch.producer_id < 0:
             return None
@@ -158,7 +158,7 @@ def _repeated(batch: RecordBatch, producer: Producer) -> AppendedBatch | None:
 
 
 def _check_unknown(batch: RecordBatch, release: Release) -> None:
-    """Check a batch of an unknown producer. Its earlier batches may have expired, so Kafka 2.5 and later accept any."""
+    """Check a batch of an unknown producer. Kafka 2.5 and later accept any, since the producer may have expired."""
     if batch.base_sequence == 0 or release >= _TAKES_UNKNOWN_PRODUCERS:
         return
     is_named = release >= _HAS_UNKNOWN_PRODUCER_ID
@@ -169,7 +169,7 @@ def _check_unknown(batch: RecordBatch, release: Release) -> None:
 
 
 def _check_next(batch: RecordBatch, producer: Producer) -> None:
-    """Check a new batch of a known producer. No version of Produce returns PRODUCER_FENCED (KAFKA-10687)."""
+    """Check a new batch of a known producer. Produce never returns PRODUCER_FENCED (KAFKA-10687)."""
     label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
     if batch.producer_epoch < producer.epoch:
         raise RefusedBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{label}: expected epoch {producer.epoch} or later")
