@@ -302,7 +302,7 @@ def test_a_commit_of_an_ended_generation_is_rejected_and_the_member_joins(subtes
 
 
 def test_a_commit_during_a_rebalance_is_rejected_and_the_member_rejoins() -> None:
-    """The member commits once more before it joins; it joins although that commit is rejected, too."""
+    """The member commits again before it joins, and joins although the second commit is rejected, too."""
     harness, commit = committing()
     harness.respond_error(commit, E.REBALANCE_IN_PROGRESS)
     rejected, last_commit = harness.effects()

@@ -182,7 +182,7 @@ def test_a_cooperative_member_revokes_only_partitions_assigned_to_others_and_rej
     assert fetch is not None
     assert requested_partitions(fetch) == [P2]
     assert (harness.member.assigned, harness.member.positions) == ((P1, P2), {P1: 10})
-    assert harness.state() is MemberState.STOPPED  # the last commit before it rejoins
+    assert harness.state() is MemberState.STOPPED  # The last commit before the member rejoins.
 
 
 def test_a_cooperative_member_reports_revoked_and_added_partitions() -> None:

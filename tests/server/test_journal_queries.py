@@ -279,4 +279,4 @@ def test_a_report_shows_the_last_requests(filled: FakeCluster) -> None:
 
 def test_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ConfigError, match="journal='some': expected one of off, headers, full"):
-        FakeCluster(journal="some")  # type: ignore[arg-type]  # that it is wrong is the point
+        FakeCluster(journal="some")  # type: ignore[arg-type]  # wrong on purpose

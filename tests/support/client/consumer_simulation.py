@@ -147,7 +147,7 @@ class ConsumerSimulation(VirtualTime):
         self.apps[index] = None
 
     def stall(self, index: int) -> None:
-        """Let an application not poll for so long that it is removed from the group."""
+        """Stop the polls of an application for longer than `MAX_POLL_INTERVAL_MS`, so that its member expires."""
         if (app := self.apps[index]) is not None:
             app.stalled_until_ms = self.now_ms + MAX_POLL_INTERVAL_MS + 3_000
 

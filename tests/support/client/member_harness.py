@@ -88,7 +88,7 @@ class MemberHarness:
         self.member.answered(request, response, self.now_ms)
 
     def respond_error(self, request: GroupRequest, error: int) -> None:
-        """Respond with an error, in the field that the API has for it."""
+        """Respond with an error, in the error field of the API."""
         self.respond(request, error_response(request, error))
 
     def discovered(self) -> None:

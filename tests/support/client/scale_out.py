@@ -18,7 +18,7 @@ from tests.support.client.group_simulation import GroupSimulation
 MEMBERS, INSTANCES = 100, 40
 HEARTBEAT_INTERVAL_MS, JITTER = 3_000, 0.1
 EVERY_MS = 5_000.0
-"""Time between two starts: more than a rebalance takes, so that no two instances join in the same one."""
+"""Time between two starts: more than a rebalance takes, so that no two instances join in the same rebalance."""
 
 PARTITIONS = 280
 _STABLE_MS = 60_000.0
