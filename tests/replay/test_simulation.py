@@ -295,7 +295,7 @@ def test_fast_forwarded_heartbeats_give_the_same_events_and_state(
 
 
 def test_a_commit_at_the_end_of_the_replay_has_no_response() -> None:
-    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # The member's commits are due at full seconds.
+    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # After the pause, commits are due at full seconds.
     member = script("g", 0, *acts, heartbeat_interval_ms=250, commit_interval_ms=1_000)
     fast, slow = (
         play_in_memory([member], two_broker_settings(duration_s=14.0), is_fast=is_fast)[1] for is_fast in (True, False)
