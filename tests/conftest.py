@@ -1,4 +1,7 @@
-"""Settings of all tests: Hypothesis draws the same examples in each run, without deadlines; options of `make soak`."""
+"""pytest and Hypothesis settings of all tests, and the option of `make soak`.
+
+Hypothesis draws the same examples in each run, and has no deadlines.
+"""
 
 import gc
 import signal
@@ -16,7 +19,7 @@ settings.register_profile(
     deadline=None,
     # Hypothesis would fail a test for being slow on a busy machine.
     suppress_health_check=[HealthCheck.too_slow],
-    # Explanations of failures can take minutes.
+    # Hypothesis may spend minutes on the explanation of a failure.
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 settings.load_profile("fakebroker")
@@ -28,16 +31,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     soak_report.register(config)
-    # The plugin of schemathesis replaces it by one that leaves failing examples out of reports.
+    # The schemathesis plugin has replaced Hypothesis's printer with a printer that omits failing examples: restore it.
     setattr(hypothesis.core, "RepresentationPrinter", hypothesis.vendor.pretty.RepresentationPrinter)  # noqa: B010
-    # Processes that a shell starts in the background inherit that SIGINT is ignored; tests send it to child processes.
+    # A shell starts background processes with SIGINT ignored. Child processes inherit that, and tests send SIGINT to
+    # child processes.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # kafka-python calls these functions when it is imported.
+    # kafka-python calls `read_text` and `open_text` of importlib.resources when it is imported.
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
 def pytest_collection_finish() -> None:
-    """Leave the collected tests out of garbage collections, which some tests run to find what they leak."""
+    """Exclude the collected tests from garbage collection: some tests call `gc.collect()` to find leaks."""
     gc.collect()
     gc.freeze()

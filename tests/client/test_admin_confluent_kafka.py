@@ -1,4 +1,4 @@
-"""The admin client compared with that of confluent-kafka."""
+"""The admin client compared with the admin client of confluent-kafka."""
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition

@@ -16,7 +16,7 @@ APIS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 
 
 @in_trio_with_sockets
-async def test_an_old_coordinator_that_is_loading_gets_one_request_per_group_again() -> None:
+async def test_single_requests_to_an_old_coordinator_are_repeated_while_it_is_loading() -> None:
     """The requests of scenarios/transcripts/admin-old-cluster-while-loading.txt (KAFKA-13043)."""
     async with cluster_and_admin(2, as_version="2.8") as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
@@ -214,7 +214,7 @@ async def test_without_fall_back_a_broker_without_batches_is_an_error() -> None:
 @pytest.mark.parametrize(("release", "lookups", "fetches"), [(None, 1, 3), ("2.8", 10_000, 10_000)])
 @in_trio_with_sockets
 async def test_requests_for_ten_thousand_groups(release: str | None, lookups: int, fetches: int) -> None:
-    """The numbers in the client's README."""
+    """The numbers of requests are in the client's README, too."""
     journal: dict[str, Any] = {"journal": "headers", "journal_calls": 30_000}
     async with cluster_and_admin(3, as_version=release, **journal) as (cluster, admin):
         listed = await admin.list_group_offsets({f"group-{number}": [PARTITION] for number in range(10_000)})

@@ -33,7 +33,7 @@ def member(name: str, *topics: str, instance_id: str | None = None) -> Subscript
 
 @st.composite
 def groups(draw: st.DrawFn, *, equal: bool = False, claims: bool = True) -> list[Subscription]:
-    """Draw members; with `claims` they own any partitions, also nonexistent ones, or ones of an earlier generation."""
+    """Draw members. With `claims`, they report any partitions as owned, also nonexistent and formerly owned ones."""
     names = draw(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=6, unique=True))
     shared = draw(topic_lists)
     owned = st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(0, 8)), max_size=8, unique=True).map(tuple)
@@ -83,7 +83,7 @@ def test_round_robin_assigns_as_aiokafka_does(members: list[Subscription], count
 
 
 def test_round_robin_skips_members_without_a_subscription() -> None:
-    """The example of Kafka's RoundRobinAssignor."""
+    """The example in the documentation of Kafka's RoundRobinAssignor."""
     members = [member("c0", "t0"), member("c1", "t0", "t1"), member("c2", "t0", "t1", "t2")]
     assert assign_round_robin(members, {"t0": 1, "t1": 2, "t2": 3}) == {
         "c0": [("t0", 0)],
@@ -93,7 +93,7 @@ def test_round_robin_skips_members_without_a_subscription() -> None:
 
 
 def test_static_members_come_first_in_the_order_of_their_instance_ids() -> None:
-    """Whatever their member ids, which change with every restart (KIP-345)."""
+    """Member ids change with every restart, and do not affect the order of static members (KIP-345)."""
     members = [member("a", "t"), member("z", "t", instance_id="i1"), member("b", "t", instance_id="i2")]
     assert assign_range(members[1:], {"t": 3}) == {"z": [("t", 0), ("t", 1)], "b": [("t", 2)]}
     assert assign_round_robin(members[1:], {"t": 3}) == {"z": [("t", 0), ("t", 2)], "b": [("t", 1)]}
@@ -101,7 +101,7 @@ def test_static_members_come_first_in_the_order_of_their_instance_ids() -> None:
 
 
 def test_members_are_ordered_as_java_strings() -> None:
-    """By UTF-16 code units: U+1F680, a surrogate pair, precedes U+FF5E."""
+    """Java compares UTF-16 code units: U+1F680, a surrogate pair, precedes U+FF5E."""
     assert assign_range([member("\uff5e", "t"), member("\U0001f680", "t")], {"t": 1})["\U0001f680"] == [("t", 0)]
 
 
@@ -111,7 +111,7 @@ def test_members_are_ordered_as_java_strings() -> None:
 def test_assignments_are_valid_and_independent_of_the_order_of_members(
     members: list[Subscription], counts: dict[str, int], data: st.DataObject
 ) -> None:
-    """Valid: each member subscribes to its partitions, and no partition is assigned twice."""
+    """Valid assignments have partitions of subscribed topics only, and no partition twice."""
     topics = {each.member_id: each.topics for each in members}
     shuffled = data.draw(st.permutations(members))
     for name, assign in ASSIGNORS.items():
@@ -146,7 +146,7 @@ def test_sticky_balances_equal_subscriptions_within_one_partition(
 @soak
 @given(groups(), counts)
 @many_examples
-def test_sticky_leaves_no_member_with_two_partitions_fewer_that_it_could_own(
+def test_sticky_assigns_no_partition_to_a_member_with_two_more_than_another_subscriber(
     members: list[Subscription], counts: dict[str, int]
 ) -> None:
     assignments = assign_sticky(members, counts)

@@ -144,7 +144,7 @@ async def test_no_request_is_sent_if_one_of_several_cannot_be() -> None:
 
 @in_trio
 async def test_api_versions_is_repeated_in_a_version_that_the_broker_supports(subtests: pytest.Subtests) -> None:
-    """A broker that does not support the version responds in version 0; since 2.4 with its versions (KIP-511)."""
+    """If a broker lacks the version, it responds in version 0; since 2.4 the response has its versions (KIP-511)."""
     cases: dict[int, dict[int, tuple[int, int]]] = {3: {18: (0, 3)}, 0: {}}
     for expected_version, versions in cases.items():
         with subtests.test(versions=versions):

@@ -105,7 +105,7 @@ async def test_partitions_are_read_from_their_new_leader() -> None:
         for value in (b"a", b"b", b"c"):
             produce(cluster, P0, value)
             assert await read(reader, 1) == [value]
-            leader = cluster.cluster.topics.get("orders").partitions[0].leader_id  # type: ignore[union-attr]  # it is there
+            leader = cluster.cluster.topics.get("orders").partitions[0].leader_id  # type: ignore[union-attr]  # the topic exists
             cluster.restart_broker(leader)
 
 

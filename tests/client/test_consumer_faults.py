@@ -39,7 +39,7 @@ def test_a_consumer_recovers_from_each_error(api: str, subtests: pytest.Subtests
 
 
 def check_recovery_from_error(api: str, error: str) -> None:
-    """Let the first two requests return an error; polls may raise it."""
+    """Let the first two requests return an error, which polls may raise."""
     simulation = ConsumerSimulation(1, "range", 1, {"t": 2}, accepts_error=lambda _: True, commits_after_poll=True)
     simulation.produce()
     fault = simulation.cluster.faults.add(Fault(api=api, error=error, times=2), simulation.now_ms)
@@ -103,7 +103,7 @@ def new_cluster() -> FakeCluster:
 
 
 async def check_recovery(api: str, fault: dict[str, Any]) -> None:
-    # After these the request is not repeated, so that a second one would be long in coming.
+    # The request is not repeated after these faults: a second matching request would come late.
     times = 1 if {"delay_s", "twice", "throttle_time_ms"} & fault.keys() else 2
     async with new_cluster() as cluster, consumer(cluster, **SETTINGS) as reader:
         application = RetryingApplication(cluster, reader)
@@ -118,8 +118,8 @@ async def check_recovery(api: str, fault: dict[str, Any]) -> None:
 def combinations() -> Iterator[tuple[str, dict[str, Any]]]:
     for api in (*APIS, "ApiVersions"):
         for fault in FAULTS:
-            # A JoinGroup may be parked for longer than the rebalance timeout; for one without a response see
-            # test_member_rebalance.py.
+            # A consumer waits too long for the response to a JoinGroup, which may be parked for the rebalance timeout:
+            # test_member_rebalance.py tests this case.
             if api != "JoinGroup" or "silent" not in fault:
                 yield api, fault
 

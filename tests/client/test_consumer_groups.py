@@ -213,7 +213,7 @@ async def test_a_custom_assignor_is_used() -> None:
 
 
 class FailingAssignor(FirstMemberAssignor):
-    """Raises an exception, or returns a value that is no assignment."""
+    """Raises an exception, or returns a value that is not an assignment."""
 
     name = "failing"
 
@@ -279,7 +279,7 @@ async def test_reading_continues_while_the_coordinator_is_looked_up() -> None:
         callbacks = CallbackLog()
         reader.subscribe(["orders"], **callbacks.listeners())
         produce(cluster, P0, b"a")
-        assert await read(reader, 1) == [b"a"]  # The committed offset is known now.
+        assert await read(reader, 1) == [b"a"]  # The consumer knows the committed offset now, and need not fetch it.
         cluster.move_coordinator("g", None)
         await poll_until([reader], lambda: reader._core.member.state is MemberState.REDISCOVERING)
         produce(cluster, P0, b"b")

@@ -13,7 +13,7 @@ from tests.support.soak import examples, soak
 SIZE = 3
 EVENTS_MS = 20_000
 QUIET_MS = 60_000
-"""Without events a group is stable after this: more than a rebalance takes in which sessions have to expire first."""
+"""Time after the last event until the group is stable; longer than a rebalance that waits for expiring sessions."""
 
 EVENTS = {
     "start": ConsumerSimulation.start,
@@ -35,7 +35,7 @@ EVENTS = {
     events=st.lists(
         st.tuples(
             st.integers(0, EVENTS_MS),
-            st.sampled_from([*EVENTS, "start", "disconnect"]),  # these twice as often
+            st.sampled_from([*EVENTS, "start", "disconnect"]),  # These two are drawn twice as often.
             st.integers(0, SIZE - 1),
         ),
         max_size=12,

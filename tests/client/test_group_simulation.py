@@ -19,7 +19,7 @@ from tests.support.virtual_time import START_MS
 SIZE = 4
 EVENTS_MS = 12_000
 QUIET_MS = 40_000
-"""Without events a group is stable after this: more than a rebalance takes in which sessions have to expire first."""
+"""Time after the last event until the group is stable; longer than a rebalance that waits for expiring sessions."""
 
 EVENTS = {
     "start": GroupSimulation.start,
@@ -32,7 +32,7 @@ EVENTS = {
 EVENT_LISTS = st.lists(
     st.tuples(
         st.integers(0, EVENTS_MS),
-        st.sampled_from([*EVENTS, "start", "disconnect"]),  # these twice as often
+        st.sampled_from([*EVENTS, "start", "disconnect"]),  # These two are drawn twice as often.
         st.integers(0, SIZE - 1),
     ),
     max_size=12,
@@ -125,14 +125,14 @@ CALLS = (
     *["tick"] * 2,
     *["answered"] * 8,
 )
-"""Methods of a member; those that occur several times are drawn more often."""
+"""Methods of a member. A method that is listed several times is drawn more often."""
 
 
 @soak
 @given(st.data())
 @settings(max_examples=examples(40, soak=5_000))
 def test_no_sequence_of_calls_leads_to_an_undefined_transition(data: st.DataObject) -> None:
-    """Calls that no driver makes, too: any error for any request, late responses, two responses to one request."""
+    """Includes calls that no driver makes: any error for any request, late responses, two responses to one request."""
     assignor = data.draw(st.sampled_from(sorted(ASSIGNORS)))
     member = Member(MemberSettings(group_id="g", client_id="c", topics=("t",), assignor=assignor))
     sent: list[GroupRequest] = []

@@ -69,7 +69,7 @@ def test_the_leader_assigns_no_partitions_of_a_topic_that_does_not_exist() -> No
 
 
 def test_a_static_leader_that_returns_does_not_assign_but_watches_partition_counts() -> None:
-    """With `skip_assignment` in the response to JoinGroup (KIP-814)."""
+    """The JoinGroup response then has `skip_assignment` (KIP-814)."""
     harness = MemberHarness(instance_id="i", commit_interval_ms=0)
     join = harness.start_joining()
     assert join.group_instance_id == "i"
@@ -87,7 +87,7 @@ def test_a_static_leader_that_returns_does_not_assign_but_watches_partition_coun
 
 
 def test_a_static_leader_is_a_follower_if_the_response_names_its_former_member_id() -> None:
-    """JoinGroup versions 5 to 8 name it when the leader returns (KIP-814)."""
+    """JoinGroup responses of versions 5 to 8 have the former member id when the leader returns (KIP-814)."""
     harness = MemberHarness(instance_id="i")
     harness.respond(harness.start_joining(), join_response("i-new", "i-old"))
     assert harness.sent(SyncGroupRequest).assignments == []
@@ -127,7 +127,7 @@ def test_a_leader_of_a_group_of_another_type_fails(subtests: pytest.Subtests) ->
 
 
 def test_an_empty_assignment_is_fatal() -> None:
-    """A member receives it if the leader did not assign to it; Kafka's consumer fails, too."""
+    """A member receives an assignment of no bytes if the leader omitted the member; Kafka's consumer fails, too."""
     harness = MemberHarness()
     harness.respond(harness.follow(harness.start_joining()), SyncGroupResponse(assignment=b""))
     assert harness.only(Fatal).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL

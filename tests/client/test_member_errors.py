@@ -1,4 +1,4 @@
-"""How a group member reacts to each error in a response, and which of several errors counts."""
+"""How a group member reacts to each error in a response, and to which of several errors in one response."""
 
 from collections.abc import Callable
 
@@ -92,7 +92,7 @@ def fetching_offsets() -> tuple[MemberHarness, OffsetFetchRequest]:
 
 
 def test_requests_are_repeated_at_the_new_coordinator(subtests: pytest.Subtests) -> None:
-    """A SyncGroup is not: the member joins again."""
+    """Except for SyncGroup: after an error the member joins again."""
     moved = (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR)
     cases: dict[Callable[[], tuple[MemberHarness, GroupRequest]], tuple[ErrorCode, ...]] = {
         joining: moved,
@@ -111,7 +111,7 @@ def test_requests_are_repeated_at_the_new_coordinator(subtests: pytest.Subtests)
 
 
 def test_errors_that_rejoining_does_not_resolve_are_fatal(subtests: pytest.Subtests) -> None:
-    """For SyncGroup also COORDINATOR_LOAD_IN_PROGRESS, which Kafka's consumer handles in all other responses."""
+    """In SyncGroup, COORDINATOR_LOAD_IN_PROGRESS is fatal, too; Kafka's consumer handles it in all other responses."""
     not_allowed = (E.GROUP_AUTHORIZATION_FAILED, E.FENCED_INSTANCE_ID)
     invalid = (
         E.INCONSISTENT_GROUP_PROTOCOL,
@@ -302,7 +302,7 @@ def test_a_commit_of_an_ended_generation_is_rejected_and_the_member_joins(subtes
 
 
 def test_a_commit_during_a_rebalance_is_rejected_and_the_member_rejoins() -> None:
-    """The member commits once more before it joins; it joins although that commit is rejected, too."""
+    """The member commits again before it joins, and joins although the second commit is rejected, too."""
     harness, commit = committing()
     harness.respond_error(commit, E.REBALANCE_IN_PROGRESS)
     rejected, last_commit = harness.effects()
@@ -392,7 +392,7 @@ def test_errors_of_find_coordinator_that_cannot_be_retried_are_fatal(subtests: p
             assert_fatal(harness, error)
 
 
-# Which error of a response counts
+# Responses with several errors
 
 
 def test_errors_of_a_commit_that_concern_more_than_one_partition_take_precedence() -> None:

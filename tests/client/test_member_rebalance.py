@@ -65,7 +65,7 @@ def test_a_member_joins_after_the_rebalance_timeout_without_a_response_to_its_la
     assert harness.state() is MemberState.JOINING
 
 
-def test_a_member_joins_without_its_generation_if_the_last_commit_is_rejected_for_it() -> None:
+def test_a_member_loses_its_partitions_and_joins_if_its_last_commit_is_of_an_ended_generation() -> None:
     for error, member_id in ((ErrorCode.ILLEGAL_GENERATION, "m"), (ErrorCode.UNKNOWN_MEMBER_ID, "")):
         harness, commit = rebalancing()
         harness.respond_error(commit, error)
@@ -118,7 +118,7 @@ def test_a_follower_ignores_partition_counts() -> None:
 
 
 def test_the_coordinator_is_looked_up_if_join_group_takes_too_long() -> None:
-    """Longer than the rebalance timeout and five seconds, as in Kafka's consumer."""
+    """The limit is the rebalance timeout plus five seconds, as in Kafka's consumer."""
     harness = MemberHarness()
     harness.start_joining()
     harness.advance(REBALANCE_MS + 5_000 - 1)
@@ -149,7 +149,7 @@ def test_a_leader_that_loses_its_generation_while_it_waits_for_partition_counts_
 
 
 def test_the_sticky_subscription_contains_the_last_assignment() -> None:
-    """Even after the partitions were lost: the assignor compares generations."""
+    """Lost partitions are included, too: the assignor compares generations."""
     harness = MemberHarness(assignor="sticky", commit_interval_ms=0)
     assert decode_subscription(harness.start_joining().protocols[0].metadata, "sticky", "", None).owned_partitions == ()
     harness = MemberHarness(assignor="sticky", commit_interval_ms=0).enter(P0, P1)
@@ -182,7 +182,7 @@ def test_a_cooperative_member_revokes_only_partitions_assigned_to_others_and_rej
     assert fetch is not None
     assert requested_partitions(fetch) == [P2]
     assert (harness.member.assigned, harness.member.positions) == ((P1, P2), {P1: 10})
-    assert harness.state() is MemberState.STOPPED  # the last commit before it rejoins
+    assert harness.state() is MemberState.STOPPED  # The last commit before the member rejoins.
 
 
 def test_a_cooperative_member_reports_revoked_and_added_partitions() -> None:

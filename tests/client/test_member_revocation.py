@@ -151,7 +151,7 @@ def test_a_cooperative_member_revokes_partitions_of_topics_no_longer_subscribed_
 
 
 def test_a_member_that_expires_loses_its_partitions_without_a_commit() -> None:
-    """A static member does not send LeaveGroup then."""
+    """A static member does not send LeaveGroup when it expires."""
     for instance_id, requests in ((None, [LeaveGroupRequest]), ("i", [])):
         harness = MemberHarness(instance_id=instance_id).enter(P0)
         harness.member.expire(harness.now_ms)

@@ -66,7 +66,7 @@ def test_a_request_whose_layout_has_not_changed_is_not_copied() -> None:
     assert convert_request(heartbeat, 0) is heartbeat
 
 
-def test_several_groups_cannot_be_converted_to_a_version_for_one(subtests: pytest.Subtests) -> None:
+def test_several_groups_cannot_be_converted_to_a_version_for_one_group(subtests: pytest.Subtests) -> None:
     for request in (
         FindCoordinatorRequest(coordinator_keys=["g", "h"]),
         LeaveGroupRequest(group_id="g", members=LEAVE_GROUP.members * 2),

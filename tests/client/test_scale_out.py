@@ -1,4 +1,4 @@
-"""The cost of adding members one by one and in a batch, as the table in scenarios/proposals/batch-join.md shows it."""
+"""The cost of adding members one by one and in a batch, and its table in scenarios/proposals/batch-join.md."""
 
 from pathlib import Path
 

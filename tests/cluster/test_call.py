@@ -10,7 +10,7 @@ from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.message_versions import filled
 
 
-def test_calls_have_the_group_and_member_ids_of_all_requests_that_name_some(subtests: pytest.Subtests) -> None:
+def test_calls_have_the_group_and_member_ids_of_all_requests_that_contain_ids(subtests: pytest.Subtests) -> None:
     peer = ClusterHarness().peer()
     for api in APIS:
         for version in (api.versions.first, api.versions.last):
@@ -20,5 +20,5 @@ def test_calls_have_the_group_and_member_ids_of_all_requests_that_name_some(subt
                     request.key_type = 0  # Keys are group ids.
                 call = Call(peer, api, version, 1, "client", request, 0)
                 assert bool(call.group_ids) == ("group" in kinds_of(api))
-                if version == api.versions.last:  # Some first versions have no member id yet.
+                if version == api.versions.last:  # First versions may lack the field `member_id`.
                     assert bool(call.member_ids) == ("member_id" in kinds_of(api))

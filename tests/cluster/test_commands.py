@@ -55,7 +55,7 @@ def test_fake_cluster_has_the_same_methods() -> None:
             assert method.__doc__, name
             if name == "faults":
                 assert isinstance(method, property)
-            elif name != "seed_groups":  # That of `FakeCluster` also accepts tables.
+            elif name != "seed_groups":  # The method of `FakeCluster` also accepts tables.
                 assert parameters(method) == parameters(command), name
 
 

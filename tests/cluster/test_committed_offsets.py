@@ -71,7 +71,7 @@ def test_unknown_topics_and_partitions_have_their_own_errors(subtests: pytest.Su
                 assert commit(harness, version, offset_to_commit(5), offset_to_commit(0)) == [3, 0]
 
 
-def test_the_group_is_not_checked_if_no_known_partition_is_committed() -> None:
+def test_a_commit_without_known_partitions_does_not_check_the_group() -> None:
     harness = ClusterHarness()
     member: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 5}
     assert commit(harness, 9, offset_to_commit(0), topic="other", **member) == [3]
@@ -112,7 +112,7 @@ def test_timestamps_and_retention_times_of_old_versions() -> None:
 def fetch(
     harness: ClusterHarness, version: int, topics: list[tuple[str, list[int]]] | None, group_id: str = "g"
 ) -> Any:
-    """Fetch offsets of one group, None for all. Returns its result, which versions before 8 have at the top level."""
+    """Fetch offsets of a group, None for all. Returns the result of the group: before version 8, the whole response."""
     if version < 8:
         old = None if topics is None else [OffsetFetchRequestTopic(name=n, partition_indexes=i) for n, i in topics]
         return harness.ask(OffsetFetchRequest(group_id=group_id, topics=old), version)
@@ -166,7 +166,7 @@ def test_a_missing_group_has_no_offsets(subtests: pytest.Subtests) -> None:
                 assert fetch(harness, version, None, "missing").topics == []
 
 
-def test_null_topics_are_all_topics_and_an_empty_list_is_none(subtests: pytest.Subtests) -> None:
+def test_null_fetches_all_topics_and_an_empty_list_fetches_none(subtests: pytest.Subtests) -> None:
     harness = ClusterHarness(topics={"news": 2, "more": 1})
     commit(harness, 9, offset_to_commit(0, 1), offset_to_commit(1, 2))
     commit(harness, 9, offset_to_commit(0, 3), topic="more")

@@ -1,4 +1,4 @@
-"""Failovers of the group coordinator: what clients get before, during and after."""
+"""Failovers of the group coordinator: the responses that clients get before, during and after a failover."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.support.cluster.group_requests import join_request, sync_request
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_AVAILABLE = -ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""The result of `found_coordinator` if there is none."""
+"""The result of `found_coordinator` if there is no coordinator."""
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
 UNKNOWN_MEMBER_ID = ErrorCode.UNKNOWN_MEMBER_ID

@@ -12,7 +12,7 @@ from tests.support.cluster.cluster_harness import START_MS
 from tests.support.cluster.group_admin_harness import GroupAdminHarness
 
 OFFSETS_EXPIRY = (600.0, "offsets_expiry", None, ())
-"""The next check for expired offsets, as in `pending`; every offsets partition with groups has one."""
+"""The next check for expired offsets, as returned by `pending`. Every offsets partition with groups has a check."""
 
 
 def deadlines(groups: GroupAdminHarness) -> list[Deadline]:

@@ -56,7 +56,7 @@ def test_delete_by_id() -> None:
 
 
 def test_duplicates_and_ambiguous_topics_are_not_deleted(subtests: pytest.Subtests) -> None:
-    no_id, topic_id = ZERO_UUID, ClusterHarness({"news": 1}).topic().topic_id  # The ids of harnesses are the same.
+    no_id, topic_id = ZERO_UUID, ClusterHarness({"news": 1}).topic().topic_id  # Every harness generates the same ids.
     cases: dict[str, tuple[list[tuple[str | None, bytes]], list[tuple[str | None, bytes]]]] = {
         "name twice": ([("news", no_id), ("news", no_id)], [("news", no_id)]),
         "id twice": ([(None, topic_id), (None, topic_id)], [(None, topic_id)]),

@@ -40,7 +40,7 @@ def producers(partition: Any) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def test_producers_in_the_order_in_which_they_came() -> None:
+def test_producers_are_in_the_order_of_their_first_batches() -> None:
     harness = ClusterHarness({"news": 2})
     append(harness, 9, 0, 0, NOW, NOW + 5, NOW + 3)
     append(harness, 4, 2, 2**31 - 1, NOW + 1, NOW + 2)

@@ -29,7 +29,7 @@ def test_the_leader_of_the_groups_partition_is_returned(subtests: pytest.Subtest
                 assert (one.error_code, one.node_id, one.host, one.port) == (0, node_id, "localhost", 9000 + node_id)
 
 
-def test_no_keys_have_no_results() -> None:
+def test_a_request_without_keys_has_no_results() -> None:
     assert ClusterHarness().ask(FindCoordinatorRequest(coordinator_keys=[]), 4).coordinators == []
 
 

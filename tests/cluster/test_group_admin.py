@@ -218,7 +218,7 @@ def test_each_broker_lists_the_groups_that_it_coordinates(subtests: pytest.Subte
 
 
 def test_list_groups_fails_while_one_partition_is_loading(subtests: pytest.Subtests) -> None:
-    """Before 4.0, the response also has the groups that are loaded already."""
+    """Before 4.0, the response also contains the groups of partitions that are loaded already."""
     loaded = next(group_id for group_id in "abcd" if partition_for(group_id, 2) == 0)
     for release in RELEASES:
         for version in versions("ListGroups"):

@@ -62,7 +62,7 @@ def test_all_topics_include_the_offsets_topic_after_a_coordinator_was_found(subt
             }
 
 
-def test_an_empty_list_of_topics_is_none_from_version_1_on(subtests: pytest.Subtests) -> None:
+def test_an_empty_list_requests_no_topics_from_version_1_on(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS[1:]:
         with subtests.test(version=version):
             assert ClusterHarness().ask(request(), version).topics == []

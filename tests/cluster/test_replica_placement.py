@@ -65,7 +65,7 @@ def test_the_first_requested_replica_that_is_up_becomes_the_leader() -> None:
     assert result.error_message == "partition 0 on brokers [2], which are down: expected one that is up"
 
 
-def test_spread_when_all_brokers_are_up() -> None:
+def test_replicas_are_spread_when_all_brokers_are_up() -> None:
     assert spread(3, 2, [1, 2, 3], first=2) == [[3, 1], [1, 2], [2, 3]]
 
 

@@ -84,7 +84,7 @@ def test_same_origin_writes_and_writes_without_a_browser_are_accepted(subtests: 
             Guard("127.0.0.1").check("POST", BASE, {"host": HOST, **headers})
 
 
-def test_host_names_other_than_the_servers_are_rejected_on_loopback(subtests: pytest.Subtests) -> None:
+def test_unknown_host_names_are_rejected_on_loopback(subtests: pytest.Subtests) -> None:
     for host in (
         "evil.example:9644", "", "[", "192.168.0.1", f"{HOST}/x", f"{HOST}?", f"{HOST}#", f"x@{HOST}", f"{HOST}\\x",
     ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""The clusters of a control server: snapshots, names, listeners, turns between long views and brokers."""
+"""The clusters of a control server: snapshots, names, listeners, and long views that give way to the brokers."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Error responses (RFC 9457): status, field, value and what was expected."""
+"""Error responses (RFC 9457): status, field, value and expectation."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,7 @@
-"""The recipes in scenarios/control/README.md: each code block is run, and prints the text block below it."""
+"""The recipes in scenarios/control/README.md: each code block is run, and prints the text block below it.
+
+The first code block is control.mjs, which the JavaScript recipes import.
+"""
 
 import re
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def serve(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run `serve` with arguments with which it cannot start."""
+    """Run `serve` with arguments that prevent its start; return the ended process."""
     return subprocess.run(
         [sys.executable, "-m", "fakebroker", "serve", "--port", "0", *arguments],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Computations in steps: the steps that run without interruption, a piece, are bounded by time."""
+"""Computations in steps. Steps that run without interruption form a piece, whose duration is limited."""
 
 from itertools import count
 

@@ -110,7 +110,7 @@ async def test_a_stream_misses_no_changes_after_its_opening_comment() -> None:
         # The first changes are those after the version at which the feed was created.
         assert requests == [UpdateRequest("5.5", frozenset({"groups"}), [])]
 
-        # A stream that is opened while changes are being computed waits, because they lack its kinds of events.
+        # During a computation, a new stream waits, because the computed changes lack its kinds of events.
         nursery.start_soon(listen, "requests")
         await trio.testing.wait_all_tasks_blocked()
         assert not is_open["requests"].is_set()

@@ -1,4 +1,4 @@
-"""Committed offsets: what is stored, fetched and deleted. `test_requests_in_each_state` has the checks of members."""
+"""Committed offsets are stored, fetched and deleted. The checks of members are in `test_requests_in_each_state.py`."""
 
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.offsets import CommittedOffset

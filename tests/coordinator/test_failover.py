@@ -280,7 +280,7 @@ Send = Callable[[CoordinatorHarness, str], object]
 OUT_OF_BOUNDS = CoordinatorConfig().group_max_session_timeout_ms + 1
 INVALID = ErrorCode.INVALID_GROUP_ID
 REQUESTS: dict[str, tuple[Send, Callable[[ErrorCode], object]]] = {
-    # How to send the request, and its result with an error.
+    # Name: how to send the request, and its result with an error.
     "JoinGroup": (join, lambda error: JoinResult(error)),
     "JoinGroup of a new member": (lambda h, g: join(h, g, member_id=""), lambda error: JoinResult(error)),
     "SyncGroup": (sync, lambda error: SyncResult(error)),
@@ -324,7 +324,7 @@ def loading_again(harness: CoordinatorHarness) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[CoordinatorHarness], None], ErrorCode]] = {
-    # How the partition is changed, and the error that requests get then.
+    # Name: how the partition is changed, and the error of requests after the change.
     "resigned": (resigned, NOT_COORDINATOR),
     "loading": (loading, LOADING),
     "failed": (failed, NOT_COORDINATOR),

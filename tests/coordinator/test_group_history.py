@@ -1,4 +1,4 @@
-"""The history of a group: its changes with their causes, and the limits of what is kept."""
+"""The history of a group: its changes with their causes, and the limits of its length."""
 
 from itertools import pairwise
 

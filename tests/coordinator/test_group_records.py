@@ -35,7 +35,7 @@ def offset(value: int, timestamp_ms: int = NOW_MS) -> CommittedOffset:
 
 
 def written(harness: CoordinatorHarness, act: Callable[[], object]) -> list[tuple[Record, ...]]:
-    """Return the batches that an action appends, all of them to the partition of "g"."""
+    """Return the batches that an action appends; all must be in the partition of "g"."""
     before = len(harness.batches)
     act()
     batches = harness.batches[before:]
@@ -210,7 +210,7 @@ REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]
     ("offsets before the group", [COMMITTED, GroupRecord("g", group_value(3))], [("g", group_value(3), [1])]),
     ("offsets after the group", [GroupRecord("g", group_value(3)), COMMITTED], [("g", group_value(3), [1])]),
     ("a deleted group", [COMMITTED, GroupRecord("g", group_value(3)), DELETED, GroupRecord("g", None)], []),
-    ("a deleted group with an offset that was not", [COMMITTED, GroupRecord("g", None)], []),
+    ("a deleted group with an offset that was not deleted", [COMMITTED, GroupRecord("g", None)], []),
     ("a tombstone of a missing group", [GroupRecord("g", None)], []),
     (
         "a deleted group with new offsets",

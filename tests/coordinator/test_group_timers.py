@@ -39,7 +39,7 @@ def test_member_without_heartbeats_is_removed_when_its_session_expires() -> None
     assert harness.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_lost_leader_is_succeeded_by_the_member_added_first() -> None:
+def test_expired_leader_is_succeeded_by_the_member_added_first() -> None:
     harness = CoordinatorHarness()
     _, second, third = harness.create_stable_group(3)
     keep_alive(harness, SESSION_MS, third, second)

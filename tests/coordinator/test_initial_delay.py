@@ -6,7 +6,7 @@ from tests.support.subtests import subtest_for_each
 
 
 def completion_ms(harness: CoordinatorHarness, arrivals_ms: list[int], rebalance_ms: int) -> float:
-    """Join members at these times after the first; return when, after the first, the generation starts."""
+    """Join members at these times; return when the generation starts. Times are relative to the first join."""
     start_ms = harness.now_ms
     calls = []
     for arrival_ms in arrivals_ms:

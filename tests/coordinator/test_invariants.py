@@ -1,4 +1,7 @@
-"""Each invariant is reported if it is broken; only the transitions of the table are possible."""
+"""Each invariant is reported if it is broken, and only the transitions of the table are possible.
+
+A new rule in `fakebroker/coordinator/group/invariants.py` needs a case in `BROKEN`.
+"""
 
 from collections.abc import Callable
 from math import inf

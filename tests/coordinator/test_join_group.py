@@ -91,7 +91,7 @@ def test_not_coordinator_is_returned_without_the_member_id() -> None:
 def test_first_member_needs_a_protocol_type_and_a_protocol(options: dict[str, Any]) -> None:
     harness = CoordinatorHarness()
     assert harness.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert harness.state() == "Empty"  # The group is created even so.
+    assert harness.state() == "Empty"  # The group is created although the join is rejected.
 
 
 def test_protocol_type_of_an_empty_group_can_change() -> None:

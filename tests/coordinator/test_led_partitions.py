@@ -1,4 +1,4 @@
-"""The groups of a coordinator, and their end when it resigns."""
+"""The groups of the partitions that a coordinator leads, and the end of these groups when it resigns a partition."""
 
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.classic.states import GroupState

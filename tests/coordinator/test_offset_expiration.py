@@ -85,7 +85,7 @@ def pending() -> CoordinatorHarness:
 START = int(START_MS)
 NEVER = 0
 ROWS: list[tuple[str, Start, int, tuple[Record, ...]]] = [
-    # Description, setup, the number of the check (from the start) at which it expires, the records.
+    # Description, setup, the check at which the offset expires (1 is the first after the start), the records.
     ("simple group", simple(), 2, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
     ("commit with a timestamp", simple(commit_timestamp_ms=START - CHECK_MS), 1, (OFFSET_TOMBSTONE, GROUP_TOMBSTONE)),
     (

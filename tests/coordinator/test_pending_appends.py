@@ -1,4 +1,4 @@
-"""Appends that complete later: the request is answered then, and later operations wait in order."""
+"""Appends that complete later: the request is answered on completion, and later operations wait in order."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -159,7 +159,7 @@ def test_offsets_expire_when_their_tombstones_are_stored(error: ErrorCode) -> No
     assert (harness.committed(), harness.state()) == (1, "Empty")
     harness.complete_append(error)
     assert harness.state() == ("Empty" if error else "-")
-    if error:  # The next check finds them again.
+    if error:  # The next check finds the expired offsets again.
         harness.advance(600_000)
         harness.complete_append()
         assert harness.state() == "-"

@@ -1,4 +1,4 @@
-"""The protocol that members elect."""
+"""The protocol that the votes of the members select."""
 
 from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order, most_voted
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
@@ -16,7 +16,7 @@ def test_names_in_one_bucket_keep_their_order() -> None:
 
 
 def test_hash_map_grows_with_the_thirteenth_name() -> None:
-    # "A" hashes to 65 and "Q" to 81: one bucket of 16, two of 32.
+    # "A" hashes to 65 and "Q" to 81: the same bucket in a table of 16 buckets, different buckets in a table of 32.
     twelve = [chr(code) for code in range(ord("A"), ord("A") + 11)] + ["Q"]
     assert java_hash_map_order(twelve)[:3] == ["A", "Q", "B"]
     assert java_hash_map_order([*twelve, "L"])[:2] == ["A", "B"]

@@ -1,6 +1,6 @@
 """Arbitrary sequences of requests and manual controls of rebalances: the invariants of the group hold after each step.
 
-In the end all holds are released: then a rebalance in which all members take part completes.
+In the end all holds are released, and a rebalance in which all members take part completes.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def test_groups_recover_from_any_manual_control(
 
 
 def check_next_rebalance(harness: CoordinatorHarness) -> None:
-    """A new member gets its generation when all members have rejoined or the join timer has expired."""
+    """Check that a new member gets its generation when all members have rejoined or the join timer has expired."""
     call = harness.join()
     for member_id in list(harness.group().members):
         if call.is_parked and member_id not in harness.group().parked_joins:

@@ -337,7 +337,7 @@ def test_expire_ends_a_session() -> None:
     assert (harness.state(), list(harness.group().members)) == ("PreparingRebalance", [ids[1]])
 
 
-def test_expire_is_ignored_while_an_answer_is_pending() -> None:
+def test_expire_is_ignored_while_a_request_of_the_member_is_parked() -> None:
     harness = CoordinatorHarness()
     ids = harness.create_stable_group()
     call = harness.join(ids[0])

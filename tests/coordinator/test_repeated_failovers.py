@@ -1,6 +1,6 @@
 """Partitions that move between two coordinators hundreds of times, while clients send requests.
 
-Uses the clients and checks of `GroupStateMachine`, with random numbers instead of Hypothesis because one history is
+Uses the clients and checks of `GroupStateMachine`, with random numbers instead of Hypothesis, because a history here is
 much longer. The log of a partition is compacted before it is loaded.
 """
 

@@ -1,8 +1,9 @@
 """The answer to each request in each state of a group, as one table.
 
 A cell has the answer, then the state afterwards, and "+" if the session of the member was extended. Answers are OK,
-parked, or the number of the error. The state "-" means that there is no group. In the last column all members but the
-one that sends the request have joined in PreparingRebalance. In an empty cell there is no such member in that state.
+parked, or the number of the error. The state "-" means that there is no group. In the last column, the sender of the
+request is the only member that has not joined in PreparingRebalance. A cell is empty if a group in that state has no
+such member. A new request needs a row in `TABLE` and an entry in `REQUESTS`.
 """
 
 from collections.abc import Callable
@@ -221,13 +222,13 @@ def test_answer_and_state_afterwards(kind: str, subtests: pytest.Subtests) -> No
 
 
 def outcome(request: str, state: str) -> str:
-    """Send a request in a state and return what belongs into its cell."""
+    """Send a request in a state; return the contents of its cell."""
     sender, send = REQUESTS[request]
     harness, member_id = group_in_state(state, sender, "connect" if "connect" in request else "consumer")
     before_ms = session_deadline(harness, member_id)
     answer = send(harness, member_id, 1 if state == "-" else harness.group().generation_id)
     after = SHORT[harness.state()]
-    starts_generation = state == "PR last" and after == "CR"  # That extends all sessions.
+    starts_generation = state == "PR last" and after == "CR"  # A new generation extends all sessions.
     is_extended = session_deadline(harness, member_id) not in (None, before_ms) and before_ms is not None
     return f"{text(answer)} {after}{'+' if is_extended and not starts_generation else ''}"
 

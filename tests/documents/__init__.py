@@ -1,4 +1,4 @@
-"""Generated parts of documents: what generates them from the code, and tests that they are up to date.
+"""Generators of the generated parts of documents, and tests that documents are up to date.
 
-Start with `generated.py`, which lists them.
+Start with `generated.py`, which lists all generated parts.
 """

@@ -25,7 +25,7 @@ def releases() -> str:
 
 
 def _changes(old: Release, new: Release) -> Iterator[str]:
-    """Yield how the versions of a release differ from those of the one before."""
+    """Yield the differences between the versions of a release and of the previous release."""
     for api in APIS:
         before, after = (RELEASES[release].get(api.name) for release in (old, new))
         if after and before is None:

@@ -20,16 +20,16 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "scenarios/runs.md": {"summary": runs.summary, "events": runs.events},
     "fakebroker/client/README.md": {"states": member_states.diagram},
 }
-"""For each document the names of its generated parts, and what generates them."""
+"""By document: the names of its generated parts, and the functions that generate them."""
 
 MEASURED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "scenarios/proposals/batch-join.md": {"scale-out": scale_out.scale_out},
 }
-"""The same for parts that take seconds; tests of what they measure check them."""
+"""The same for parts that take seconds. `tests/client/test_scale_out.py` checks them instead of `test_generated.py`."""
 
 
 def generate(document: str) -> str:
-    """Return a document with its parts as they should be."""
+    """Return the text of a document with up-to-date generated parts."""
     parts = {**GENERATED, **MEASURED}[document]
     return fill((ROOT / document).read_text(), {name: part() for name, part in parts.items()})
 

@@ -9,7 +9,7 @@ def fill(text: str, parts: Mapping[str, str]) -> str:
     """Return a document with its generated parts, each between `<!-- name -->` and `<!-- /name -->`.
 
     Raises:
-        ValueError: The document does not have a part exactly once.
+        ValueError: A part is missing in the document, or is there more than once.
     """
     for name, content in parts.items():
         head, begin, rest = text.partition(f"<!-- {name} -->\n")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fakebroker.client.member.states import TRANSITIONS, MemberState
 
-# The names in the consumer rewrite design, whose "stopped consumption" consists of three states here.
+# The names in Kafka's consumer rewrite design. Its state "stopped consumption" is divided into three states here.
 NAMES = {
     MemberState.DOWN: "down",
     MemberState.DISCOVERING: "discovering",

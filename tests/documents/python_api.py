@@ -1,4 +1,7 @@
-"""`FakeCluster`, the pytest plugin and the command line, described from their docstrings and help texts."""
+"""`FakeCluster`, the pytest plugin and the command line, described from their docstrings and help texts.
+
+A new fixture or option of the plugin changes the number that `fixtures` or `options` asserts.
+"""
 
 import ast
 import inspect

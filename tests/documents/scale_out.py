@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from tests.documents.markdown import table
 from tests.support.client.scale_out import JOIN_MODES, Cost, JoinMode, measure
 
-HEADER = ("how the 40 join", "generations", "member-seconds without partitions, of the 100", "the 40 waited for theirs")
+HEADER = (
+    "joins of the 40 new instances",
+    "generations",
+    "member-seconds of the 100 without partitions",
+    "member-seconds of the 40 without partitions",
+)
 
 
 def scale_out() -> str:

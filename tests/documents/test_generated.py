@@ -22,7 +22,7 @@ def test_documents_are_up_to_date(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<!-- a -->\n", "<!-- a -->\n<!-- /a -->\n<!-- a -->\n<!-- /a -->\n"])
-def test_a_part_must_be_there_once(text: str) -> None:
+def test_a_part_must_appear_exactly_once(text: str) -> None:
     with pytest.raises(ValueError, match="expected one part between <!-- a --> and"):
         fill(text, {"a": "content"})
 
@@ -34,7 +34,7 @@ def test_every_public_name_of_fake_cluster_is_documented() -> None:
 
 
 def test_versions_in_the_release_notes_are_those_of_the_release() -> None:
-    """`JoinGroup 5` in the row of 2.3 means that 2.3 is the first release with that version."""
+    """`JoinGroup 5` in the row of release 2.3 means that 2.3 is the first release with JoinGroup version 5."""
     notes_of_all = (REFERENCE / "releases.md").read_text().partition("<!-- releases -->")[0]
     checked = 0
     for name, notes in re.findall(r"^\| ([0-9.]+) \| (.*) \|$", notes_of_all, re.MULTILINE):

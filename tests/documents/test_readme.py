@@ -29,7 +29,7 @@ def _anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_links_lead_somewhere(subtests: pytest.Subtests) -> None:
+def test_targets_of_links_exist(subtests: pytest.Subtests) -> None:
     for document in DOCUMENTS:
         for link in _links(document):
             with subtests.test(document=document, link=link):
@@ -45,7 +45,7 @@ def test_the_index_lists_every_document() -> None:
 
 
 def test_documents_for_users_name_no_inner_modules() -> None:
-    """What users import is exported from `fakebroker` or `fakebroker.control`."""
+    """Users import only from `fakebroker` and its direct subpackages, such as `fakebroker.control`."""
     for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
         assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document
 

@@ -16,7 +16,7 @@ from tests.support.message_versions import MESSAGE_VERSIONS, filled, message_sub
 
 
 def changed(field: Field, value: Any, version: int) -> Any:
-    """Return a value for a field that differs from its present one."""
+    """Return a value of a field that differs from the given value."""
     if isinstance(field.type, Primitive):
         others = {bool: not value, bytes: b"x" * 16, str: "x", type(None): "x", list: field.type.zero}
         other: Any = value ^ 1 if type(value) is int else others[type(value)]
@@ -42,7 +42,10 @@ def test_values_of_missing_fields_are_dropped_if_ignorable_and_errors_otherwise(
 
 
 def assert_dropped_or_refused(message: Message, version: int, field: Field, without: bytes) -> None:
-    """Check the encoding of a message with a value in a field that the version lacks; `without` is that without it."""
+    """Check the encoding of a message with a value in a field that the version lacks.
+
+    `without` is the encoding of the message without that value.
+    """
     if field.ignorable:
         assert encode(message, version) == without, field.name
         return

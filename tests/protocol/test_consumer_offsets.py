@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`: as bytes from Kafka's definitions, and the same as those of kafka-python."""
+"""Keys and values of `__consumer_offsets` have the bytes of Kafka's definitions and of kafka-python's codec."""
 
 import io
 

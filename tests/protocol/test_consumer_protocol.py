@@ -119,7 +119,7 @@ def test_an_assignment_of_aiokafka_is_decoded() -> None:
 
 
 def test_topics_and_partitions_are_encoded_in_order() -> None:
-    """A coordinator compares the metadata of a rejoin with the last one: an equal subscription needs equal bytes."""
+    """A coordinator compares the metadata of a member's joins as bytes: equal subscriptions need equal bytes."""
     one = encode_subscription(("b", "a"), [("b", 1), ("a", 0), ("b", 0)])
     assert one == encode_subscription(("a", "b"), [("a", 0), ("b", 0), ("b", 1)])
 
@@ -130,7 +130,7 @@ def test_topics_and_partitions_are_encoded_in_order() -> None:
 def test_the_user_data_of_sticky_has_the_previous_assignment(
     partitions: tuple[TopicPartition, ...], generation_id: int
 ) -> None:
-    """Kafka's `StickyAssignor` reads it from the user data only, which does not start with a version."""
+    """Kafka's `StickyAssignor` reads the previous assignment only from the user data, which has no version."""
     written = encode_subscription(["a"], generation_id=11, previous=(partitions, generation_id))
     read = decode_subscription(written, "sticky", "m", None)
     assert (read.owned_partitions, read.generation_id) == (tuple(sorted(partitions)), generation_id)

@@ -1,4 +1,4 @@
-"""Messages have the same bytes as those of kafka-python, which also has the versions removed in Kafka 4.0."""
+"""Messages have the same bytes as in kafka-python, which also has the versions removed in Kafka 4.0."""
 
 import pytest
 from kafka.protocol.api_message import ApiMessage
@@ -17,7 +17,7 @@ def test_declarations_have_the_same_defaults_and_nullable_and_ignorable_fields()
         versions = [version for version in cls.VERSIONS if (cls, version) not in PROPOSED_VERSIONS]
         differences += differing_declarations(cls, kafka_python_class(cls)._struct, versions, cls.__name__)
 
-    # kafka-python changes this one itself; Kafka's definition has no default.
+    # kafka-python adds this default to Kafka's definition, which has none.
     assert differences == ["ListOffsetsRequest.replica_id default"]
 
 
@@ -35,7 +35,7 @@ def assert_same_bytes(cls: type[Message], version: int, message: Message) -> Non
 
     assert ours.hex(" ") == theirs.hex(" ")
     assert decode(cls, theirs, version) == message
-    # Not with the methods of the class: ApiVersionsResponse decodes any error as version 0, as clients have to.
+    # The methods of `ApiMessage` are used: those of ApiVersionsResponse decode any error as version 0, as clients do.
     decoded = ApiMessage.decode.__func__(their_class, ours, version=version)
     assert ApiMessage.encode(decoded) == ours
 

@@ -1,4 +1,4 @@
-"""Messages have the same bytes as those of `kio`, a codec generated from Kafka's message definitions."""
+"""Messages have the same bytes as in `kio`, a codec generated from Kafka's message definitions."""
 
 import datetime
 import importlib

@@ -88,7 +88,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(raw: bytes) -> None:
 
 
 def test_messages_with_a_changed_byte_are_decoded_or_a_protocol_error(subtests: pytest.Subtests) -> None:
-    # In lengths, counts, tags and null markers these are null, too large, negative or unfinished.
+    # Changed lengths, counts, tags and null markers are null, too large, negative or unfinished.
     for cls, version in MESSAGE_VERSIONS:
         with message_subtest(subtests, cls, version):
             raw = encode(filled(cls, version), version)
@@ -212,7 +212,7 @@ def test_truncations_name_the_field_of_the_missing_byte() -> None:
         ("protocol_type", 16, range(16, 18)),
         ("protocol_type", 18, range(18, 19)),
         ("protocols", 19, range(19, 23)),
-        ("protocols", 23, range(23, 24)),  # The count announces one element, and no bytes are left.
+        ("protocols", 23, range(23, 24)),  # The count is 1, but no bytes are left.
         ("protocols.name", 23, range(24, 25)),
         ("protocols.name", 25, range(25, 26)),
         ("protocols.metadata", 26, range(26, 30)),

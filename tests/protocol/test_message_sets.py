@@ -42,7 +42,7 @@ DRAWN = settings(max_examples=examples(8, soak=500))
 BUILDERS = [KafkaPythonBuilder, AiokafkaBuilder]
 READERS = [KafkaPythonRecords, AiokafkaRecords]
 CODECS = [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4]
-# Neither library supports the LZ4 of magic 0 in all installations; a test below has its bytes.
+# Neither library supports LZ4 in magic 0 in all installations: a test below builds its frames.
 FORMATS = [(magic, codec) for magic in (0, 1) for codec in CODECS if (magic, codec) != (0, Compression.LZ4)]
 
 optional_bytes = st.none() | st.binary(max_size=20)

@@ -15,7 +15,7 @@ NAMES = [
     *(f"3.{minor}" for minor in range(10)),
     *("4.0", "4.1", "4.2"),
 ]
-# First versions above 0; KIP-896 removed those below.
+# First versions above 0; KIP-896 removed the versions below.
 FIRST_VERSIONS_OF_4_0 = {
     "Fetch": 4,
     "ListOffsets": 1,

@@ -1,4 +1,7 @@
-"""Messages and frames as bytes written by hand from Kafka's definitions, and from those of proposals."""
+"""Messages and frames as bytes written by hand from Kafka's definitions, and from the definitions of proposals.
+
+These are samples: `test_kafka_python.py` and `test_kio.py` compare every version with other codecs.
+"""
 
 import pytest
 

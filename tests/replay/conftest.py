@@ -27,7 +27,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def replays_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let replays in this process use the shared session. In a new one, a report takes 30 s of CPU time."""
+    """Let replays in this process use the shared session. In a new session, a report takes 30 s of CPU time."""
     monkeypatch.setattr("fakebroker.replay.runner.spark_session", lambda *_: nullcontext(spark))
 
 

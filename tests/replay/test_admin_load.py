@@ -37,10 +37,10 @@ def test_coordinators_are_looked_up_in_batches() -> None:
 def test_older_brokers_get_one_request_per_group() -> None:
     with FakeCluster(brokers=3, as_version="2.8") as cluster:
         events = play(cluster, Load(kind="find-coordinators", batch=4), Load(kind="fetch-offsets", batch=4))
-    assert {3, 7} <= {event.version for event in events}  # of FindCoordinator and OffsetFetch
+    assert {3, 7} <= {event.version for event in events}  # Versions of FindCoordinator and OffsetFetch.
     look_ups = [event for event in events if event.api == "FindCoordinator" and event.broker == 1]
     assert {event.lookups for event in look_ups[: len(GROUPS)]} == {1}
-    assert [event.group for event in events if event.api == "OffsetFetch"] != GROUPS  # by their brokers
+    assert [event.group for event in events if event.api == "OffsetFetch"] != GROUPS  # In the order of their brokers.
     assert sorted(event.group or "" for event in events if event.api == "OffsetFetch") == GROUPS
 
 

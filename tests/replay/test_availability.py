@@ -52,7 +52,7 @@ def start(at_s: float, node_id: int = 2) -> dict[str, Any]:
 
 
 class Silence(NamedTuple):
-    """A case: a group in which g-1 leaves after `HEALTHY`, and g-0 may get no responses.
+    """A test case: a group in which g-1 leaves after `HEALTHY`, and g-0 may get no more responses.
 
     Attributes:
         events: The events of g-0 after `HEALTHY`.
@@ -73,7 +73,7 @@ PAUSED = member("g-0", acts=(Act(0.0, "start"), Act(31_000.0, "pause", 20_000.0)
 ZOMBIE = member("g-0", acts=(Act(0.0, "start"), Act(31_000.0, "zombie", 9_000.0)))
 
 CASES: dict[str, Silence] = {
-    # The bound: session timeout + 5 s, from when the next heartbeat was due, at most 30 s
+    # The bound: the session timeout + 5 s, at most 30 s, since the time at which the next heartbeat was due.
     "a response just in time": Silence([beat(45.9), beats(46, 99), LEAVE]),
     "a response too late": Silence([beat(46.1), beats(47, 99), LEAVE], True),
     "a response in time with a long session timeout": Silence([beat(60.9), beats(61, 99), LEAVE], script=PATIENT),

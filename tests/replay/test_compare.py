@@ -55,7 +55,7 @@ def test_noise_is_estimated_from_repeats_of_the_first_run() -> None:
     before, second, third, near, far = with_unassigned_member_s(100, 110, 105, 160, 164)
     assert marked(compared(before, near, [second, third])) == []
     assert marked(compared(before, far, [second, third])) == ["unassigned_member_s"]
-    assert marked(compared(before, far, [second])) == []  # with one repeat, the prediction interval is very wide
+    assert marked(compared(before, far, [second])) == []  # With one repeat, the prediction interval is wide.
     assert marked(compared(before, near, [before])) == ["unassigned_member_s"]  # equal repeats: no noise
 
 

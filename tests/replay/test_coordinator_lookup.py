@@ -1,4 +1,4 @@
-"""Events of look-ups: whether the coordinator may know a member that looks it up."""
+"""Events of look-ups: `again` marks look-ups by members that the coordinator may know already."""
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.script.script import Act
@@ -7,6 +7,7 @@ from fakebroker.replay.workload.loads import Load
 from tests.support.replay.simulated_replays import play_in_memory, rows_of, script, two_broker_settings
 
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
+"""Two groups in offsets partition 0, which broker 1 leads at first."""
 
 
 def test_look_ups_of_known_members_are_marked() -> None:
@@ -16,7 +17,7 @@ def test_look_ups_of_known_members_are_marked() -> None:
         script(dynamic, 0, Act(0.0, "start"), Act(20_000.0, "leave")),
         script(static, 0, Act(0.0, "start"), instance_id="i"),
     ]
-    load = Load(kind="find-coordinators", batch=2, at_s=2.0, for_s=16.0, rate_per_s=50)  # one a second here
+    load = Load(kind="find-coordinators", batch=2, at_s=2.0, for_s=16.0, rate_per_s=50)  # 1/s in this partition.
     describe = Load(kind="describe-groups", at_s=4.0)
     settings = two_broker_settings(events=({"at_s": 10, "do": "restart_broker", "node_id": 1},), loads=(load, describe))
     _, rows = play_in_memory(members, settings)

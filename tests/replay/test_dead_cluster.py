@@ -60,7 +60,7 @@ def workload(directory: Path, name: str) -> Path:
 def test_a_replay_fails_if_the_cluster_dies_or_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], signal_number: signal.Signals
 ) -> None:
-    """It dies when all members have joined. No promise is broken, and no response has an error."""
+    """The cluster dies or hangs when all members have joined. No promise is broken, and no response has an error."""
     out, file = tmp_path / "out", workload(tmp_path, "small")
     monkeypatch.setattr(live_view, "_LINE_EVERY_S", 0.5)
     monkeypatch.setattr(target_cluster, "_READY_TIMEOUT_S", 5.0)

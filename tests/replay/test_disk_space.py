@@ -30,7 +30,7 @@ check = ["answered"]
 """
 
 CHECKS_BEFORE_FULL = 12
-"""Number of checks while events are written, after which the disk seems full."""
+"""Number of checks of the disk space while events are written; later checks find a nearly full disk."""
 
 
 @pytest.mark.slow

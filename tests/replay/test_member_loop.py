@@ -25,7 +25,7 @@ LANES = (None, 1)
 """A connection for each member, and one connection shared by all."""
 
 LEAVE_S = 60.0
-"""When members leave; tests skip to this time as soon as they have seen what they wait for."""
+"""Time at which members leave. A test skips to this time as soon as the condition that it waits for holds."""
 
 
 def script(group: str, member: str, *acts: Act, heartbeat_ms: int = 20, session_ms: int = 300_000) -> Script:
@@ -36,7 +36,7 @@ def script(group: str, member: str, *acts: Act, heartbeat_ms: int = 20, session_
 
 
 def scripts_of(groups: Iterable[str], members: int, step_ms: float = 0.0, heartbeat_ms: int = 20) -> list[Script]:
-    """Members that start one after the other and leave together."""
+    """Return the scripts of members that start one after the other and leave together."""
     leave = Act(LEAVE_S * 1000, "leave")
     return [
         script(group, f"{group}-{index}", Act(index * step_ms, "start"), leave, heartbeat_ms=heartbeat_ms)
@@ -172,11 +172,11 @@ def test_requests_to_a_cluster_that_stopped_are_recorded_as_lost_and_the_loop_en
     assert player.tallies[-1].errors == len(unanswered)
 
 
-def test_lanes_share_connections_and_rebalances_reuse_theirs() -> None:
+def test_members_of_a_lane_share_a_connection_and_rebalances_reuse_connections() -> None:
     groups = [f"group-{number}" for number in range(20)]
     scripts = scripts_of(groups, 3, step_ms=1_000, heartbeat_ms=100)
     player = LoopPlayer()
-    player.when(lambda: player.joined == 20, lambda: player.skip(1))  # to the second members
+    player.when(lambda: player.joined == 20, lambda: player.skip(1))  # To the start of the second members.
     player.when(lambda: player.joined == 40, lambda: player.skip(1))
     player.when(lambda: player.joined == 60, lambda: player.skip(LEAVE_S))
     with cluster_of(brokers=1) as cluster:
@@ -205,12 +205,12 @@ def test_all_groups_of_a_lane_may_rebalance_at_the_same_time() -> None:
 def test_a_closed_loop_sends_each_heartbeat_when_the_last_one_is_answered() -> None:
     scripts = [script(group, f"{group}-0", Act(0, "start"), heartbeat_ms=200) for group in GROUPS]
     player = LoopPlayer()
-    player.when(lambda: player.joined == 3, lambda: player.skip(1))  # to the first heartbeats
+    player.when(lambda: player.joined == 3, lambda: player.skip(1))  # To the first heartbeats.
     player.when(lambda: len(player.of("Heartbeat")) > 3 * 20, lambda: player.loop.stop())
     with cluster_of() as cluster:
         player.play(cluster.bootstrap_servers, scripts, LoopSettings(closed_loop=True))
     beats = player.of("Heartbeat")
-    assert beats[-1].scheduled_us - beats[0].scheduled_us < 200_000 * 20 / 2  # half of the time of an open loop
+    assert beats[-1].scheduled_us - beats[0].scheduled_us < 200_000 * 20 / 2  # Half of an open loop's time.
     assert {event.error for event in player.requests()} <= {0, 79, None}  # None: pending at the end
 
 

@@ -155,7 +155,7 @@ def test_the_time_without_an_assignment(spark: SparkSession) -> None:
 
 
 def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark: SparkSession) -> None:
-    """Not part of it: a returning static member, a repeated SyncGroup, and the group's next life at generation 1."""
+    """Later events do not extend it: a returning static member, a repeated SyncGroup, generation 1 of a new group."""
 
     def joined(at_ms: int, name: str, member: str, synced_ms: int) -> list[Event]:
         return [
@@ -164,7 +164,7 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
         ]
 
     events = [
-        Event(1_000, 1_000, 1_000, "JoinGroup", 10, 1, "static", error=0),  # of a tool that adds members
+        Event(1_000, 1_000, 1_000, "JoinGroup", 10, 1, "static", error=0),  # From a tool that adds members.
         *joined(1_000, "static", "static-0", 1_040),
         *joined(1_010, "static", "static-1", 1_050),
         *joined(30_000, "static", "static-1", 30_010),

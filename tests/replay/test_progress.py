@@ -1,4 +1,4 @@
-"""Live numbers of a replay: their way from the tasks over UDP, and how they are shown."""
+"""Live numbers of a replay: tasks send them over UDP, and the driver shows them."""
 
 import io
 import socket

@@ -1,4 +1,4 @@
-"""Each promise, on events written by hand: minimal violations, and similar events that are none."""
+"""Each promise, on events written by hand: minimal violations, and similar events without a violation."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

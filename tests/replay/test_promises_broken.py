@@ -1,4 +1,4 @@
-"""The promises on the events of scripted members: a correct coordinator keeps all, each broken one breaks one of them.
+"""The promises on events of scripted members: a correct coordinator keeps all, each broken coordinator breaks one.
 
 Each run is a group of its own, so that all are checked by one run of the queries.
 """

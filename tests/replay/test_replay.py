@@ -276,7 +276,7 @@ def test_a_report_is_recomputed(
 
     monkeypatch.setattr("fakebroker.replay.rebuild.summarize", summarize)
     monkeypatch.setattr("fakebroker.replay.rebuild.spark_session", lambda *_: nullcontext())
-    monkeypatch.setattr("fakebroker.replay.run_directory.page", lambda _: "the page")  # test_report.py renders one
+    monkeypatch.setattr("fakebroker.replay.run_directory.page", lambda _: "the page")  # test_report.py renders a page.
     for name in ("events.parquet", "members.parquet"):
         (tmp_path / name).mkdir()
     path = tmp_path / "head.json"

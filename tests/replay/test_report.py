@@ -96,7 +96,7 @@ def test_text_on_the_page_is_escaped(html: str) -> None:
 
 
 def test_charts_use_the_colors_of_the_page(html: str) -> None:
-    """As CSS variables, which have other values in the dark scheme."""
+    """Charts use CSS variables, which have other values in the dark scheme."""
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
     assert len(drawings) == 8
     assert not {color for drawing in drawings for color in re.findall(r"#[0-9a-f]{6}\b", drawing)}
@@ -107,7 +107,7 @@ STYLE = (Path(fakebroker.replay.report.__file__).parent / "templates" / "style.c
 
 
 def test_colors_of_charts_have_enough_contrast(subtests: pytest.Subtests) -> None:
-    """By the formula of WCAG 2.1."""
+    """Contrast is computed by the formula of WCAG 2.1."""
     schemes = STYLE.split("@media (prefers-color-scheme: dark)")
     for name, scheme in zip(("light", "dark"), schemes, strict=True):
         with subtests.test(scheme=name):

@@ -128,7 +128,8 @@ def test_faults_drop_and_throttle_connections() -> None:
     assert next(row["api"] for row in dropped if row["sent_us"] > lost["until_us"]) == "FindCoordinator"
 
     throttled = play_with(throttle_time_ms=3_500)
-    assert max(row["latency_us"] for row in rows_of(throttled, "OffsetCommit")) == 3_499_500  # sent 1 ms after it
+    # The commit is sent 1 ms after the heartbeat, and waits until the connection is no longer muted.
+    assert max(row["latency_us"] for row in rows_of(throttled, "OffsetCommit")) == 3_499_500
     assert not any(row["lost"] for row in throttled)
 
 
@@ -294,7 +295,7 @@ def test_fast_forwarded_heartbeats_give_the_same_events_and_state(
 
 
 def test_a_commit_at_the_end_of_the_replay_has_no_response() -> None:
-    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # so that its commits are due at full seconds
+    acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # After the pause, commits are due at full seconds.
     member = script("g", 0, *acts, heartbeat_interval_ms=250, commit_interval_ms=1_000)
     fast, slow = (
         play_in_memory([member], two_broker_settings(duration_s=14.0), is_fast=is_fast)[1] for is_fast in (True, False)

@@ -66,7 +66,7 @@ def test_output_of_finished_tasks_is_kept_when_another_task_fails(spark: SparkSe
 
 
 def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_directory, "page", lambda summary: "")  # it takes seconds to draw
+    monkeypatch.setattr(run_directory, "page", lambda summary: "")  # The page takes seconds to draw.
     (tmp_path / "summary.json").symlink_to("/dev/full")
     with pytest.raises(FakebrokerError) as caught:
         write_results(tmp_path, summary_of(summary_document(1)))

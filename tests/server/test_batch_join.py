@@ -30,7 +30,7 @@ def cluster() -> Iterator[FakeCluster]:
 
 
 def batch(*members: tuple[str, bool], group_id: str = "g") -> JoinGroupRequest:
-    """Return a JoinGroup for several instances; each is an instance id, and whether it joins or is only expected."""
+    """Return a JoinGroup for several instances: for each, its id and whether it joins (else it is expected)."""
     return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=10_000,
@@ -129,7 +129,7 @@ def test_a_failover_while_instances_are_expected(cluster: FakeCluster) -> None:
         wire.socket.close()
 
 
-def test_a_batch_of_one_connection_works_if_the_leader_syncs_first(cluster: FakeCluster) -> None:
+def test_members_of_a_batch_can_share_a_connection_if_the_leader_syncs_first(cluster: FakeCluster) -> None:
     with WireClient(cluster.coordinator_of("g")) as wire:
         answer = wire.ask(batch(("x", True), ("y", True)), JoinGroupResponse, 10)
         ids = [each.member.member_id for each in answer.member_join_response_list]

@@ -1,4 +1,7 @@
-"""Clocks of the brokers: manual, scaled, trio's; waits of clients use real time with all of them."""
+"""Clocks of the brokers: real, manual, scaled and trio's.
+
+Waits for clients (Fetch, incomplete requests) are in trio's time: real time, unless a test uses a trio `MockClock`.
+"""
 
 import re
 import struct
@@ -204,7 +207,7 @@ def test_scaled_is_public() -> None:
 def in_mock_time(test: Any, **how: float) -> trio.testing.MockClock:
     """Run an async test with a `MockClock`.
 
-    With sockets, `autojump_threshold` must be above 0: the clock jumps when nothing has happened for so many seconds.
+    With sockets, `autojump_threshold` must be above 0: the clock jumps after this many seconds without activity.
     """
     clock = trio.testing.MockClock(**how)
     trio.run(test, clock, clock=clock)

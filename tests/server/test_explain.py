@@ -23,7 +23,7 @@ from tests.support.groups_over_tcp import join_request
 from tests.support.wire_client import WireClient
 
 
-class Scene:
+class ExplainedGroup:
     """The group "g" of a cluster of two or more brokers, and clients named by their client ids."""
 
     def __init__(self, delay_ms: int = 0, brokers: int = 2) -> None:
@@ -81,37 +81,37 @@ class Scene:
 
 
 def test_no_group() -> None:
-    scene = Scene()
-    assert scene.explanation == (
+    group = ExplainedGroup()
+    assert group.explanation == (
         "g is Dead: there is no such group. No member has joined it, and no offset was committed."
     )  # fmt: skip
-    scene.commit()
-    scene.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
-    scene.harness.advance(2_500)
-    assert scene.explanation == "g is Dead: there is no such group. It was removed 2.5 s ago: DeleteGroups."
+    group.commit()
+    group.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+    group.harness.advance(2_500)
+    assert group.explanation == "g is Dead: there is no such group. It was removed 2.5 s ago: DeleteGroups."
 
 
 def test_empty() -> None:
-    scene = Scene()
-    scene.commit()
-    scene.harness.advance(1_500)
-    assert scene.explanation == (
+    group = ExplainedGroup()
+    group.commit()
+    group.harness.advance(1_500)
+    assert group.explanation == (
         "g has been in Empty for 1.5 s: first OffsetCommit. It has never had members and has 1 committed offset."
     )
-    scene.stable("a")
-    scene.leave("a")
-    assert scene.explanation == (
+    group.stable("a")
+    group.leave("a")
+    assert group.explanation == (
         "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members and has 1 committed offset."
     )
-    scene.join("b", version=4)
-    assert scene.explanation.endswith("b was assigned its member id, and must join with it within 10.0 s.")
+    group.join("b", version=4)
+    assert group.explanation.endswith("b was assigned its member id, and must join with it within 10.0 s.")
 
 
 def test_the_initial_delay() -> None:
-    scene = Scene(delay_ms=3_000)
-    scene.join("a")
-    scene.harness.advance(1_000)
-    assert scene.explanation == (
+    group = ExplainedGroup(delay_ms=3_000)
+    group.join("a")
+    group.harness.advance(1_000)
+    assert group.explanation == (
         "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined this "
         "rebalance. The group was empty, so it waits for more members for 2.0 s, and up to 57.0 s longer if new "
         "members keep joining."
@@ -119,22 +119,22 @@ def test_the_initial_delay() -> None:
 
 
 def test_a_rebalance_waits_for_members() -> None:
-    scene = Scene(delay_ms=1_000)
-    scene.stable("a", "b")
-    scene.join("static", 5, group_instance_id="s", session_timeout_ms=30_000)
-    scene.ids["static"] = scene.ids["s"]
-    scene.join("a")
-    scene.join("b")
+    group = ExplainedGroup(delay_ms=1_000)
+    group.stable("a", "b")
+    group.join("static", 5, group_instance_id="s", session_timeout_ms=30_000)
+    group.ids["static"] = group.ids["s"]
+    group.join("a")
+    group.join("b")
     for name in ("a", "b", "static"):
-        scene.sync(name, 2)
-    scene.harness.advance(4_000)
-    scene.heartbeat("a", 2)
-    scene.harness.advance(500)
-    scene.join("c")
-    scene.join("d", version=4)
-    scene.join("b")
-    scene.harness.advance(100)
-    assert scene.explanation == (
+        group.sync(name, 2)
+    group.harness.advance(4_000)
+    group.heartbeat("a", 2)
+    group.harness.advance(500)
+    group.join("c")
+    group.join("d", version=4)
+    group.join("b")
+    group.harness.advance(100)
+    assert group.explanation == (
         "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined this "
         "rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it is removed in 9.4 s unless "
         "it sends a request. Waiting for s (static, last request 4.6 s ago), which has not rejoined; the join phase "
@@ -144,23 +144,23 @@ def test_a_rebalance_waits_for_members() -> None:
 
 
 def test_of_many_members_only_some_are_named() -> None:
-    scene = Scene(delay_ms=1_000)
+    group = ExplainedGroup(delay_ms=1_000)
     names = [f"m{number}" for number in range(12)]
-    scene.stable(*names)
-    scene.join("m0")
-    assert scene.explanation.count("Waiting for m") == 8
-    assert scene.explanation.endswith("Waiting for 3 more members.")
+    group.stable(*names)
+    group.join("m0")
+    assert group.explanation.count("Waiting for m") == 8
+    assert group.explanation.endswith("Waiting for 3 more members.")
 
 
 def test_completing() -> None:
-    scene = Scene(delay_ms=1_000)
-    scene.join("a")
-    scene.join("b")
-    scene.harness.advance(1_000)
-    scene.harness.advance(1_000)
-    scene.harness.advance(250)
-    scene.heartbeat("a")
-    assert scene.explanation == (
+    group = ExplainedGroup(delay_ms=1_000)
+    group.join("a")
+    group.join("b")
+    group.harness.advance(1_000)
+    group.harness.advance(1_000)
+    group.harness.advance(250)
+    group.heartbeat("a")
+    assert group.explanation == (
         "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the SyncGroup of "
         "the leader a (last request 0.0 s ago), which has the assignment. Waiting for the SyncGroup of b. Members that "
         "do not send a SyncGroup within 59.8 s are removed."
@@ -168,33 +168,33 @@ def test_completing() -> None:
 
 
 def test_stable() -> None:
-    scene = Scene(delay_ms=1_000)
-    scene.join("a")
-    scene.join("b")
-    scene.harness.advance(1_000)
-    scene.harness.advance(1_000)
-    scene.sync("a")
-    assert scene.explanation == (
+    group = ExplainedGroup(delay_ms=1_000)
+    group.join("a")
+    group.join("b")
+    group.harness.advance(1_000)
+    group.harness.advance(1_000)
+    group.sync("a")
+    assert group.explanation == (
         "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members. "
         "The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s are "
         "removed."
     )
-    scene.sync("b")
-    assert scene.explanation.endswith("The leader is a.")
+    group.sync("b")
+    assert group.explanation.endswith("The leader is a.")
 
 
 def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
-    scene = Scene(brokers=3)
-    scene.stable("a")
-    controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
-    controller.set_leader(partition, 2, scene.harness.now_ms, Failover(zombie=True))
-    scene.leave("a")  # at the zombie
-    assert scene.explanation == (
+    group = ExplainedGroup(brokers=3)
+    group.stable("a")
+    controller, partition = group.harness.cluster.controller, group.harness.cluster.offsets_partition_of("g")
+    controller.set_leader(partition, 2, group.harness.now_ms, Failover(zombie=True))
+    group.leave("a")  # at the zombie
+    assert group.explanation == (
         "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member. "
         "The leader is a. Broker 1 also acts as its coordinator: it is a zombie."
     )
-    controller.set_leader(partition, 3, scene.harness.now_ms, Failover(zombie=True))
-    assert scene.explanation.endswith("The leader is a. Brokers 1, 2 also act as its coordinator: they are zombies.")
+    controller.set_leader(partition, 3, group.harness.now_ms, Failover(zombie=True))
+    assert group.explanation.endswith("The leader is a. Brokers 1, 2 also act as its coordinator: they are zombies.")
 
 
 @pytest.mark.parametrize(
@@ -218,24 +218,24 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
     ],
 )
 def test_loading(failover: Failover, explanation: str) -> None:
-    scene = Scene()
-    scene.stable("a")
-    controller, partition = scene.harness.cluster.controller, scene.harness.cluster.offsets_partition_of("g")
-    controller.set_leader(partition, 2, scene.harness.now_ms, failover)
-    scene.harness.advance(1_000)
-    assert scene.explanation == explanation
+    group = ExplainedGroup()
+    group.stable("a")
+    controller, partition = group.harness.cluster.controller, group.harness.cluster.offsets_partition_of("g")
+    controller.set_leader(partition, 2, group.harness.now_ms, failover)
+    group.harness.advance(1_000)
+    assert group.explanation == explanation
 
 
 def test_no_coordinator() -> None:
-    scene = Scene()
-    cluster = scene.harness.cluster
-    cluster.controller.set_leader(cluster.offsets_partition_of("g"), NO_LEADER, scene.harness.now_ms, Failover())
-    assert scene.explanation == (
+    group = ExplainedGroup()
+    cluster = group.harness.cluster
+    cluster.controller.set_leader(cluster.offsets_partition_of("g"), NO_LEADER, group.harness.now_ms, Failover())
+    assert group.explanation == (
         "g has no coordinator: __consumer_offsets-0 has no leader. Its replicas are on brokers 1, 2. "
         "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
     )
-    cluster.controller.stop_broker(cluster.brokers[2], scene.harness.now_ms, Failover(), elect=False)
-    assert "on brokers 1, 2; down: 2. Find" in scene.explanation
+    cluster.controller.stop_broker(cluster.brokers[2], group.harness.now_ms, Failover(), elect=False)
+    assert "on brokers 1, 2; down: 2. Find" in group.explanation
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})

@@ -137,7 +137,7 @@ def test_two_zombies_in_a_row(fake_cluster: FakeCluster, is_removed: bool) -> No
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
-def test_a_broker_stopped_without_election_is_the_next_to_lead(fake_cluster: FakeCluster) -> None:
+def test_a_broker_stopped_without_election_leads_when_it_starts_again(fake_cluster: FakeCluster) -> None:
     stable_group(fake_cluster, "g")
     home = fake_cluster.coordinator_of("g").node_id
     fake_cluster.stop_broker(home, elect=False)
@@ -169,7 +169,7 @@ def test_invalid_changes_are_rejected(fake_cluster: FakeCluster) -> None:
             "expected a topic that is not internal, one of orders",
         ),
         (lambda: fake_cluster.clock.advance(1), "clock='real': expected 'manual'"),
-        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # The value is wrong on purpose.
+        (lambda: FakeCluster(clock="slow"), "clock='slow': expected one of real, manual"),  # type: ignore[arg-type]  # Wrong on purpose.
     ]
     for call, sentence in cases:
         with pytest.raises(ConfigError, match=sentence):

@@ -27,7 +27,7 @@ def beat(wire: WireClient) -> str:
 
 
 def waits_ms(cluster: FakeCluster) -> list[float]:
-    """Return how long after the first heartbeat each one was handled."""
+    """Return the times at which heartbeats were received, in milliseconds after the first heartbeat."""
     received = [call.received_ms for call in cluster.requests("Heartbeat")]
     return [each - received[0] for each in received]
 

@@ -59,7 +59,7 @@ def test_faults_are_reported_and_exported(mode: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["full", "headers"])
-def test_an_exported_journal_is_the_same(mode: Any, tmp_path: Path) -> None:
+def test_an_imported_journal_equals_the_exported_one(mode: Any, tmp_path: Path) -> None:
     file = tmp_path / "journal.jsonl"
     with FakeCluster(brokers=2, journal=mode, journal_calls=4) as cluster:
         with WireClient(cluster.coordinator_of("g"), "a") as wire:

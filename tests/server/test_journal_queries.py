@@ -26,7 +26,7 @@ def names(calls: list[Any]) -> list[str]:
 
 @pytest.fixture
 def filled() -> Any:
-    """A cluster with a manual clock and the requests of two clients: a is a member of group g, b of none."""
+    """A cluster with a manual clock and requests of two clients: a is a member of group g, b is not a member."""
     with (
         FakeCluster(brokers=1, clock="manual", seed=1) as cluster,
         WireClient(cluster.brokers[0], "a") as a,
@@ -121,7 +121,7 @@ def test_responses_at_the_same_time_keep_their_order() -> None:
     with FakeCluster(brokers=1, clock="manual") as cluster:
         with WireClient(cluster.brokers[0], "a") as a, WireClient(cluster.brokers[0], "b") as b:
             first = a.ask(join_request("g"), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID).member_id
-            b.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)  # parked until the first one rejoins
+            b.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)  # Parked until the first member rejoins.
             until_requests(cluster, 2)
             assert names(cluster.responses()) == ["JoinGroup"]
             leave = LeaveGroupRequest(group_id="g", member_id=first)
@@ -279,4 +279,4 @@ def test_a_report_shows_the_last_requests(filled: FakeCluster) -> None:
 
 def test_an_unknown_mode_is_rejected() -> None:
     with pytest.raises(ConfigError, match="journal='some': expected one of off, headers, full"):
-        FakeCluster(journal="some")  # type: ignore[arg-type]  # that it is wrong is the point
+        FakeCluster(journal="some")  # type: ignore[arg-type]  # wrong on purpose

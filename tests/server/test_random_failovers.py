@@ -30,7 +30,7 @@ from tests.support.wire_client import WireClient
 
 CALLS_PER_SEED = 200
 SEEDS_WITH_ALL_SITUATIONS = 5
-"""The first seeds reach all rare situations, which shows that the calls are varied enough; of the others not all do."""
+"""Each of these first seeds reaches all rare situations, which shows that calls are varied; later seeds need not."""
 GROUP_IDS = ["c", "a", "b"]
 """One group for each partition of __consumer_offsets, in the order of the partitions."""
 
@@ -109,7 +109,7 @@ class State:
         ends: The log end offsets.
         errors: The error of each broker for requests about the partition's group; NONE if it serves the group.
         offsets: The committed offset that each broker returns, for brokers that serve the group.
-        zombies: The zombies that `explain` names.
+        zombies: The zombies that `explain` names; `_ZOMBIES` matches its text.
     """
 
     up: dict[int, bool]
@@ -176,9 +176,9 @@ class Expected:
     """The expected result of the calls so far. Lists have one entry for each partition of __consumer_offsets.
 
     Attributes:
-        last_leaders: The present or last leaders of the partitions.
-        awaits: Whether the partition has no leader by request, and gets one only if its last leader starts.
-        committed: The offset that the coordinator acknowledged last; empty if an option may have lost it since.
+        last_leaders: The current leaders of the partitions, or else their last leaders.
+        awaits: Whether a call left the partition without a leader; only the start of its last leader ends that.
+        committed: The offsets that the coordinator may have. Empty if a failover option may have lost the last commit.
     """
 
     last_leaders: list[int]
@@ -294,7 +294,7 @@ class RandomFailovers:
             expected.last_leaders[index] = leader_id
 
     def check(self) -> None:
-        """Compare the cluster with what is expected."""
+        """Compare the cluster with the expected state."""
         state, expected = self.state, self.expected
         state.check()
         for index, leader_id in enumerate(state.leaders):
@@ -354,7 +354,7 @@ class RandomFailovers:
         self.cluster.advance(10)  # FindCoordinator no longer returns former coordinators.
         errors = State.of(self.cluster).errors
         for index, group_id in enumerate(GROUP_IDS):
-            if NONE not in errors[index].values():  # The group was moved to no broker, or its load failed.
+            if NONE not in errors[index].values():  # The group has no coordinator, or its load failed.
                 self.cluster.move_coordinator(group_id, to=self.random.choice(list(self.state.up)))
         self.state = State.of(self.cluster)
         self.state.check()

@@ -85,7 +85,7 @@ def test_requests_after_a_parked_one_are_handled_when_it_completes(fake_cluster:
     broker = fake_cluster.brokers[0]
     with WireClient(broker) as one, WireClient(broker) as two:
         first = one.ask(join_request("g"), JoinGroupResponse, 3)
-        two.send(join_request("g"), 3)  # parked until the first one rejoins
+        two.send(join_request("g"), 3)  # Parked until the first member rejoins.
         for _ in range(300):
             two.send(heartbeat_request())
         until(lambda: len(fake_cluster.requests("JoinGroup")) == 2, fake_cluster)
@@ -156,7 +156,7 @@ def test_a_client_that_does_not_read_its_responses_is_closed(
     broker = fake_cluster.brokers[0]
     with WireClient(broker) as slow, WireClient(broker) as other:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        # The connection is closed between two requests, or while one is sent.
+        # The connection is closed between two requests, or while a request is sent.
         with suppress(OSError):
             for _ in range(200):
                 slow.send(fetch, LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest])

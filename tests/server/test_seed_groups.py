@@ -1,4 +1,4 @@
-"""Seeded groups: what clients and tests see of them, invalid seeds, seeds from tables, seeding in steps."""
+"""Seeded groups as clients and tests see them, invalid seeds, seeds from tables, seeding in steps."""
 
 import sys
 from collections.abc import Iterator
@@ -181,7 +181,7 @@ def test_lag_is_relative_to_the_end_of_the_log(fake_cluster: FakeCluster) -> Non
     assert answer.topics[0].partitions[0].offset == 10
 
 
-# Many
+# Many groups
 
 
 def test_many_groups_are_one_batch_per_partition(fake_cluster: FakeCluster) -> None:

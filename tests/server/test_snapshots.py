@@ -1,4 +1,4 @@
-"""Snapshots and resets: what `restore` brings back, and what `reset` removes."""
+"""Snapshots and resets: the state that `restore` restores, and the state that `reset` removes."""
 
 import pytest
 
@@ -145,7 +145,7 @@ def test_stopped_brokers_are_restored(fake_cluster: FakeCluster) -> None:
     assert brokers_in_metadata(fake_cluster, 1) == [1, 2, 3, 4]
 
 
-def test_a_broker_added_since_is_removed(fake_cluster: FakeCluster) -> None:
+def test_a_broker_added_after_the_snapshot_is_removed(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     added = fake_cluster.add_broker()
     fake_cluster.stop_broker(added.node_id)
@@ -163,7 +163,7 @@ def test_releases_are_restored(fake_cluster: FakeCluster) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 1}, config={"group.initial.rebalance.delay.ms": 600_000})
-def test_parked_requests_are_answered(fake_cluster: FakeCluster) -> None:
+def test_a_restore_answers_parked_requests(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     fetch = FetchRequest(
         max_wait_ms=600_000,
@@ -187,7 +187,7 @@ def test_parked_requests_are_answered(fake_cluster: FakeCluster) -> None:
     assert fake_cluster.group("g").state == "Dead"
 
 
-def test_holds_faults_and_loads_end(fake_cluster: FakeCluster) -> None:
+def test_a_restore_ends_holds_faults_and_loads(fake_cluster: FakeCluster) -> None:
     snapshot = fake_cluster.snapshot()
     fake_cluster.hold("g", "PreparingRebalance")
     fake_cluster.fail("JoinGroup", error="UNKNOWN_SERVER_ERROR")
@@ -228,7 +228,7 @@ def test_a_snapshot_of_another_cluster_is_rejected(fake_cluster: FakeCluster) ->
         fake_cluster.restore(other)
 
 
-def test_a_cluster_that_is_not_running() -> None:
+def test_a_cluster_can_be_restored_and_reset_before_it_starts() -> None:
     cluster = FakeCluster(topics={"orders": 1}, seed=1)
     cluster.seed_group("g", members=1, topics=["orders"])
     snapshot = cluster.snapshot()
@@ -251,7 +251,7 @@ def test_a_thousand_groups_are_restored(fake_cluster: FakeCluster) -> None:
 
 
 def one_test(cluster: FakeCluster) -> tuple[GroupView, bytes, list[str]]:
-    """Do what a test may do; return ids and other values that must be equal after each reset."""
+    """Use the cluster as a test may do; return ids and other values that must be equal after each reset."""
     cluster.seed_group("seeded", members=1, topics=["orders"])
     stable_group(cluster, "g")
     with WireClient(cluster.brokers[0]) as wire:

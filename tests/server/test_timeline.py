@@ -44,7 +44,7 @@ def leave(broker: BrokerView, member_id: str) -> None:
 
 
 def make_history(cluster: FakeCluster) -> None:
-    """Join, join of another member, expired session, move of the coordinator, leave, delete."""
+    """Change the group "g": two joins, an expired session, a move of the coordinator, a LeaveGroup, a deletion."""
     member_id = stable_group(cluster, "g")
     cluster.clock.advance(12.5)
     with WireClient(cluster.coordinator_of("g"), "late") as wire:
@@ -67,7 +67,7 @@ def test_a_timeline_as_text(fake_cluster: FakeCluster) -> None:
     timeline = fake_cluster.timeline("g")
     text = re.sub(r"since [\d-]+ [\d:.]+", "since TIME", str(timeline))
     assert text == GOLDEN
-    # The group has been deleted, its history has not.
+    # The group has been deleted, but its history is kept.
     assert fake_cluster.group("g").state == "Dead"
     assert fake_cluster.group("g").timeline() == timeline
 

@@ -40,7 +40,7 @@ def test_wait_for_a_state(fake_cluster: FakeCluster, start: Start) -> None:
     member_id = stable_group(fake_cluster, "g")
     group = waiting.result()
     assert (group.state, group.leader_id) == ("Stable", member_id)
-    # The condition holds already.
+    # The conditions hold already.
     assert fake_cluster.wait_for_state("g", "Stable", timeout_s=0) == group
     assert fake_cluster.wait_for_state("other", "Dead", members=0, timeout_s=0).members == ()
 

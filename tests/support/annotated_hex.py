@@ -1,6 +1,6 @@
-"""Bytes as tests write them by hand: hexadecimal numbers with comments."""
+"""Notation for bytes in tests: hexadecimal numbers with comments."""
 
 
 def annotated_hex(text: str) -> bytes:
-    """Return the bytes of lines of hexadecimal numbers; comments start with `#`."""
+    """Parse lines of hexadecimal numbers; a comment starts with `#`."""
     return bytes.fromhex(" ".join(line.partition("#")[0] for line in text.splitlines()))

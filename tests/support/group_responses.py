@@ -1,4 +1,7 @@
-"""Builders of responses to a group member's requests, and what such requests contain. Newest versions, group "g"."""
+"""Builders of responses to a group member's requests, and readers of such requests.
+
+Messages have the fields of their newest versions; the group is "g".
+"""
 
 from collections.abc import Mapping
 
@@ -68,7 +71,7 @@ def offset_fetch_response(offsets: Mapping[TopicPartition, int], error: int = 0)
 
 
 def error_response(request: GroupRequest, error: int) -> GroupResponse:
-    """Build a response with an error, in the field that its API has for it."""
+    """Build the response to a request with an error, in the error field of the API."""
     match request:
         case JoinGroupRequest():
             return JoinGroupResponse(error_code=error, protocol_name=None, leader="", member_id="given", members=[])

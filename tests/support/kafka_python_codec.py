@@ -1,4 +1,4 @@
-"""kafka-python's codec, to compare with: its classes, conversion of messages, and differing declarations.
+"""kafka-python's codec for comparisons: its classes, conversion of our messages, and differences of declarations.
 
 Also the classes for keys and values of `__consumer_offsets`: kafka-python lacks them, so they are built by its codec
 from Kafka's definitions.
@@ -21,7 +21,7 @@ from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import UUID, Primitive
 
 _BIT_FIELDS = ("authorized_operations", "cluster_authorized_operations", "topic_authorized_operations")
-"""Integers that kafka-python represents as sets of bits; in most messages it names all `authorized_operations`."""
+"""Integers that kafka-python represents as sets of bits. In most messages their name is `authorized_operations`."""
 
 
 def kafka_python_class(cls: type[Message]) -> Any:
@@ -31,7 +31,7 @@ def kafka_python_class(cls: type[Message]) -> Any:
 
 
 def kafka_python_object(schema: Any, value: Struct, version: int) -> Any:
-    """Return a message as kafka-python's object. Fields are matched by name; one that only one side has is an error."""
+    """Return a message as kafka-python's object. Fields are matched by name; a field that only one side has fails."""
     names = {name for name, field in schema.fields.items() if field.for_version_q(version)}
     values: dict[str, Any] = {}
     for field in value.FIELDS:
@@ -64,7 +64,7 @@ def _field_value(field: Any, is_uuid: bool, value: Any, version: int) -> Any:
 def differing_declarations(ours: type[Struct], schema: Any, versions: list[int], path: str) -> list[str]:
     """Return the fields whose default, nullable versions or ignorability differ from kafka-python's schema.
 
-    Ignorability is compared for fields that one of the versions lacks. Fields of proposals are skipped.
+    Ignorability is compared only for fields that at least one of the versions lacks. Fields of proposals are skipped.
     """
     differences = []
     for field in ours.FIELDS:

@@ -77,7 +77,7 @@ def _numbered(kind: Primitive, number: int) -> Any:
         return b"bytes %d" % number
     if kind is UUID:
         return number.to_bytes(16, "big")
-    return f"text {number}" if kind is STRING else type(kind.zero)(number)  # type: ignore[call-arg]  # a kind of number
+    return f"text {number}" if kind is STRING else type(kind.zero)(number)  # type: ignore[call-arg]  # `zero` is a number
 
 
 def structs(value: Struct, version: int) -> list[Struct]:

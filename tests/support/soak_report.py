@@ -1,7 +1,8 @@
 """A pytest plugin: the option `--soak-report FILE`, and the current seed in the reports of failed tests.
 
-A case is a test id; or, if there are more, a seed of a loop over `tests.support.soak.cases` or a Hypothesis example.
-Processes of pytest-xdist send the counts with their test reports; the main process writes the file.
+The cases of a test id are its Hypothesis examples, or else the seeds of its loop over `tests.support.soak.cases`, or
+else the number that it requested from `examples`. A test id with none of these is one case.
+Worker processes of pytest-xdist send the counts with their test reports; the main process writes the file.
 """
 
 import os
@@ -67,11 +68,11 @@ def _count(item: pytest.Item) -> int:
 
 @dataclass
 class FunctionResult:
-    """All ids of one test function.
+    """The results of all test ids of one test function.
 
     Attributes:
         cases: Number of cases that were run.
-        seconds: Setup, calls and teardown; the sum over processes that ran at the same time.
+        seconds: Duration of setup, calls and teardown, summed over processes that ran at the same time.
         failed: The ids that failed.
         skipped: Number of ids that were skipped.
     """
@@ -90,7 +91,7 @@ class FunctionResult:
 
 
 class SoakReport:
-    """Collects the reports of tests, also those of other processes, and writes the file at the end of the run.
+    """Collects the reports of tests in all processes, and writes the file at the end of the run.
 
     Args:
         path: The file to write.
@@ -106,7 +107,7 @@ class SoakReport:
         function = self._functions.setdefault(report.nodeid.partition("[")[0], FunctionResult())
         is_subtest = isinstance(report, pytest.SubtestReport)
         if report.failed:
-            # A test with failed subtests fails as well: its report says only how many of them failed.
+            # A test with failed subtests fails, too. Its report is omitted, because it has only their number.
             if report.nodeid not in function.failed or is_subtest:
                 self._failures.append(_failure(report))
             function.failed.add(report.nodeid)

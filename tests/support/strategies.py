@@ -43,7 +43,7 @@ _PRIMITIVES: dict[Primitive, st.SearchStrategy[Any]] = {
     FLOAT64: st.floats(allow_nan=False),
     BOOLEAN: st.booleans(),
     UUID: st.sampled_from([bytes(16), bytes(range(16))]) | st.binary(min_size=16, max_size=16),
-    # The lengths of the longest take two bytes as varints.
+    # The lengths of the longest values take two bytes as varints.
     STRING: st.text(max_size=5) | st.sampled_from(["", "grüße-群組", "x" * 126, "x" * 127, "é" * 100]),
     BYTES: st.binary(max_size=5) | st.just(bytes(128)),
     RECORDS: st.binary(max_size=5) | st.just(bytes(128)),
@@ -84,7 +84,7 @@ def check_drawn_messages(
         subtests: pytest's fixture.
         cls: The request or response.
         check: Called with class, version and message; fails by raising.
-        among: The versions to check; those of other messages are skipped.
+        among: The versions to check; versions of other messages are skipped.
         unknown_tags: Whether flexible versions have tagged fields that are not declared.
         sample: The number of messages per version in `make test`. The first one is always the smallest possible.
         soak: The number of messages per version in `make soak`.
@@ -125,12 +125,12 @@ def _values(field: Field, version: int, unknown_tags: bool) -> st.SearchStrategy
         values = st.lists(values, max_size=2)
     if version in field.nullable:
         values = st.none() | values
-    # Tagged fields with their default are not encoded, so that the default has to be drawn, too.
+    # A tagged field with its default is not encoded, so the default must be drawn, too.
     return st.builds(field.default_value) | values if field.tag is not None else values
 
 
 def _primitives(field: Field, kind: Primitive) -> st.SearchStrategy[Any]:
-    """Values of a primitive; only known error codes and moderate times, for `kio` converts them to its own types."""
+    """Values of a primitive. Error codes and times are limited to those that `kio` can convert to its own types."""
     if field.name.endswith("error_code"):
         return _ERROR_CODES
     return _TIMES_MS if kind is INT64 and field.name.endswith("_time_ms") else _PRIMITIVES[kind]

@@ -18,10 +18,10 @@ def subtest_for_each(
 ) -> Callable[[Test], Test]:
     """Run a test once for each case, as a subtest. Every failing case is reported with its arguments.
 
-    For cases that are cheap and tell one story. Several decorators on one test run it for the product of their cases.
+    For cheap cases of one behavior. Several decorators on one test run it for the product of their cases.
 
     Args:
-        names: The parameter of the test that a case sets, or several.
+        names: Name of the test's parameter that a case sets, or several names.
         cases: The value of each case, or a tuple of values if `names` is a sequence.
         ids: Descriptions of the cases, which are reported instead of the arguments.
     """

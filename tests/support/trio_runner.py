@@ -1,4 +1,4 @@
-"""Decorators that run an async test in a trio run of its own, with the clock of their choice."""
+"""Decorators that run an async test in its own trio run, in virtual or in real time."""
 
 import functools
 from collections.abc import Awaitable, Callable
@@ -9,9 +9,6 @@ import trio.testing
 
 AsyncTest = Callable[..., Awaitable[None]]
 
-_HANG_S = 5.0
-"""Real seconds without progress after which a test is considered to hang."""
-
 
 def in_trio(test: AsyncTest) -> Callable[..., None]:
     """Run a test with a clock that jumps to the next deadline when all tasks wait. Not for tests that use sockets."""
@@ -21,11 +18,6 @@ def in_trio(test: AsyncTest) -> Callable[..., None]:
 def in_trio_with_sockets(test: AsyncTest) -> Callable[..., None]:
     """Run a test in real time. A clock that jumps would not wait for data on sockets."""
     return _run_with_clock(test, lambda: None)
-
-
-def in_trio_on_own_time(test: AsyncTest) -> Callable[..., None]:
-    """Run a test with a clock that the test moves. If the test hangs, the clock jumps, so that timeouts expire."""
-    return _run_with_clock(test, lambda: trio.testing.MockClock(autojump_threshold=_HANG_S))
 
 
 def _run_with_clock(test: AsyncTest, new_clock: Callable[[], trio.abc.Clock | None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""Virtual time for tests: scheduled calls, deadlines, and connections with delays between them."""
+"""Virtual time for tests: scheduled calls, deadlines, and connections with delays. Single-threaded."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -45,10 +45,10 @@ class VirtualTime:
         self.call_at(self.now_ms + delay_ms, call)
 
     def call_at_deadline(self, part: object, deadline_ms: float | None, call: Callable[[], None]) -> None:
-        """Schedule a call at the deadline of a part, unless one is scheduled for that part at the time or earlier.
+        """Schedule a call at the deadline of a part, unless a call for that part is scheduled at that time or earlier.
 
-        A deadline that is moved to a later time leaves the call where it is: the part has nothing to do then, and
-        passes its new deadline to this method.
+        A part is any object with deadlines, such as a member. If its deadline moves to a later time, the
+        scheduled call is still made: the part finds no expired timer, and the caller passes the new deadline here.
         """
         if deadline_ms is not None and deadline_ms < self._deadlines_ms.get(part, inf):
             self._deadlines_ms[part] = deadline_ms
@@ -60,7 +60,7 @@ class VirtualTime:
             call()
 
     def after_call(self) -> None:
-        """Called after each scheduled call; subclasses check here what must hold at all times."""
+        """Called after each scheduled call. Subclasses check invariants here."""
 
     def run(self, duration_ms: float) -> None:
         """Make the calls that are scheduled for the next `duration_ms`."""
@@ -94,10 +94,10 @@ class SimulatedConnection(Generic[Q, R]):
     Args:
         time: The simulation.
         handle: The broker. Receives each request and a function to call with its response, at once or later.
-        delays_ms: How long a message may take; drawn for each.
+        delays_ms: The possible delays of a message; one is drawn for each message.
 
     Attributes:
-        is_closed: Whether `close` was called. Nothing arrives at the client then.
+        is_closed: Whether `close` was called. No response arrives at the client after that.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SimulatedConnection(Generic[Q, R]):
     ) -> None:
         self.is_closed = False
         self._time, self._handle, self._delays_ms = time, handle, delays_ms
-        self._unanswered: list[_Exchange[Q, R]] = []  # As the client sees it.
+        self._unanswered: list[_Exchange[Q, R]] = []  # The response has not arrived.
         self._under_way: deque[_Exchange[Q, R]] = deque()
         self._waiting: deque[_Exchange[Q, R]] = deque()
         self._is_processing = False
@@ -124,11 +124,12 @@ class SimulatedConnection(Generic[Q, R]):
         self._last_request_ms = self._schedule(self._last_request_ms, partial(self._arrive, exchange))
 
     def close(self, *, arrive_at_once: bool = False) -> None:
-        """Close the connection at the client. A random number of requests under way, from the first, still arrives.
+        """Close the connection at the client. Of the requests under way, a random number of the oldest still arrive.
 
         Args:
-            arrive_at_once: They arrive now, and the broker drops what it has not begun to process. Otherwise they
-                arrive when they would have: perhaps after those of the client's next connection.
+            arrive_at_once: Whether these requests arrive now; the broker then drops requests that it has not begun to
+                process. Otherwise they arrive at their scheduled times, perhaps after requests of the client's next
+                connection.
         """
         self.is_closed = True
         self._unanswered.clear()
@@ -140,7 +141,7 @@ class SimulatedConnection(Generic[Q, R]):
             self._waiting.clear()
 
     def _schedule(self, last_ms: float, call: Callable[[], None]) -> float:
-        """Schedule the arrival of a message, not before `last_ms`; return when."""
+        """Schedule the arrival of a message, not before `last_ms`; return its time."""
         arrival_ms = max(self._time.now_ms + self._time.random.choice(self._delays_ms), last_ms)
         self._time.call_at(arrival_ms, call)
         return arrival_ms

@@ -51,7 +51,7 @@ class WireClient:
         self.socket.sendall(request_frame(request, version, self._next_correlation_id, self.client_id))
 
     def receive(self) -> Message:
-        """Return the next response, which must be that to the oldest pending request."""
+        """Return the next response, which must belong to the oldest pending request."""
         correlation_id, response, version = self._pending.pop(0)
         received_id, message = read_response(response, version, self.receive_frame())
         assert received_id == correlation_id
@@ -86,7 +86,7 @@ class WireClient:
 
 
 def until(holds: Callable[[], bool], cluster: FakeCluster) -> None:
-    """Poll until a predicate holds. Each poll runs a function in the cluster's thread, so that it makes progress."""
+    """Poll until a predicate holds. Each poll waits for one call in the cluster's thread instead of sleeping."""
     deadline = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < deadline, cluster.report()

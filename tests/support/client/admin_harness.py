@@ -23,7 +23,7 @@ async def cluster_and_admin(
         admin: Further arguments of `Admin`.
         cluster: Further arguments of `FakeCluster`.
     """
-    # The plain context manager: the async one runs a nursery, which would wrap a test's exceptions in groups.
+    # Not the async context manager: its nursery would wrap a test's exceptions in groups.
     with FakeCluster(brokers, topics=topics or {"orders": 4}, seed=1, **cluster) as fake:
         settings: dict[str, Any] = {"client_id": CLIENT_ID, "retry_backoff_ms": 1, "retry_backoff_max_ms": 5} | (
             admin or {}

@@ -13,7 +13,7 @@ from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import TopicPartition
 
 DEADLINE_S = 10.0
-"""Longer than anything that a test waits for takes on a busy machine."""
+"""Maximum wait of a test; long enough for a busy machine."""
 
 _SETTINGS: dict[str, Any] = {
     "group_id": "g",
@@ -73,7 +73,7 @@ async def poll_until(
 
 
 async def read(consumer: Consumer, count: int) -> list[bytes | None]:
-    """Poll until the consumer has returned so many records, and return their values."""
+    """Poll until the consumer has returned at least `count` records, and return their values."""
     records: list[ConsumerRecord] = []
     await poll_until([consumer], lambda: len(records) >= count, records)
     return [record.value for record in records]

@@ -39,7 +39,7 @@ _DELAYS_MS = (0.0, 1.0, 5.0, 200.0)
 
 @dataclass(eq=False)
 class Application:
-    """An application that polls a consumer, and has processed the records of a poll when it polls again.
+    """An application that polls a consumer, and processes the records of a poll before the next poll.
 
     Attributes:
         batch: The records of the last poll.
@@ -59,7 +59,7 @@ class Application:
 
 
 def is_sync_while_loading(error: ConsumerError) -> bool:
-    """Whether the coordinator of a SyncGroup was loading. With brokers since Kafka 4.0 that is fatal in Kafka, too."""
+    """Whether SyncGroup failed because the coordinator was loading: fatal in Kafka, too, with brokers since 4.0."""
     return isinstance(error, GroupFailed) and error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
@@ -74,7 +74,7 @@ class ConsumerSimulation(VirtualTime):
         size: The highest number of consumers.
         topics: Partition counts by topic.
         accepts_error: Whether a poll may raise an error; the application polls again then.
-        commits_after_poll: The applications process the records of each poll at once, and commit.
+        commits_after_poll: Whether the applications process the records of each poll at once, and commit.
 
     Attributes:
         processed: The offsets of each partition whose records an application has processed.
@@ -147,7 +147,7 @@ class ConsumerSimulation(VirtualTime):
         self.apps[index] = None
 
     def stall(self, index: int) -> None:
-        """Let an application not poll for so long that it is removed from the group."""
+        """Stop the polls of an application for longer than `MAX_POLL_INTERVAL_MS`, so that its member expires."""
         if (app := self.apps[index]) is not None:
             app.stalled_until_ms = self.now_ms + MAX_POLL_INTERVAL_MS + 3_000
 
@@ -267,7 +267,7 @@ class ConsumerSimulation(VirtualTime):
         app.batch = []
 
     def _run_callbacks(self, app: Application) -> bool:
-        """Run the rebalance callbacks; the one for revoked partitions commits. Return whether all are done."""
+        """Run the rebalance callbacks; the callback for revoked partitions commits. Return whether all are done."""
         if app.commit is not None:
             if app.commit.error is None:
                 return False

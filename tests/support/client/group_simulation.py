@@ -27,7 +27,7 @@ REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
 
 
 class GroupSimulation(VirtualTime):
-    """The group "g". Each member has one connection, which is new after each look-up of the coordinator.
+    """The members and the coordinator of the group "g". A member has one connection, replaced after each look-up.
 
     After each step the coordinator's invariants are checked, and that no partition has two owners among the members
     that the group knows. Offsets that a member fetches must not be older than the commits that were acknowledged.
@@ -37,12 +37,12 @@ class GroupSimulation(VirtualTime):
         partition_counts: The topics.
         config: The coordinator's settings.
         seed: The seed of delays and losses.
-        delays_ms: How long a message may take.
-        failed_lookups: The share of look-ups of the coordinator that fail.
+        delays_ms: The possible delays of a message; one is drawn for each message.
+        failed_lookups: The share of coordinator look-ups that fail, from 0 to 1.
 
     Attributes:
         acknowledged: The highest offset of each partition whose commit was acknowledged to a member.
-        moved_until_ms: Until then the coordinator answers NOT_COORDINATOR.
+        moved_until_ms: The coordinator answers NOT_COORDINATOR until this time.
     """
 
     def __init__(
@@ -168,8 +168,8 @@ class GroupSimulation(VirtualTime):
         connection.send(request, on_response)
 
     def _close_connection(self, member: Member) -> None:
-        # The requests under way arrive at once: a commit that arrives after those of the next connection would
-        # legitimately overwrite an acknowledged one.
+        # The requests under way arrive at once. A commit that arrived after the commits of the next connection would
+        # overwrite an acknowledged commit, which Kafka allows and `_check_offsets` does not.
         if connection := self._connections.pop(member, None):
             connection.close(arrive_at_once=True)
 

@@ -53,7 +53,7 @@ class MemberHarness:
         self.now_ms = START_MS
 
     def state(self) -> MemberState:
-        """Return the state; a method because type checkers take a property's value for unchanged."""
+        """Return the state. This is a method because type checkers assume that a property keeps its value."""
         return self.member.state
 
     def effects(self) -> list[Effect]:
@@ -88,13 +88,13 @@ class MemberHarness:
         self.member.answered(request, response, self.now_ms)
 
     def respond_error(self, request: GroupRequest, error: int) -> None:
-        """Respond with an error, in the field that the API has for it."""
+        """Respond with an error, in the error field of the API."""
         self.respond(request, error_response(request, error))
 
     def discovered(self) -> None:
         self.member.discovered(self.now_ms)
 
-    # Steps into a group; each continues from the state in which the one before ends.
+    # Steps into a group; each step starts in the state in which the previous step ends.
 
     def start_joining(self) -> JoinGroupRequest:
         """Start the member, find its coordinator, and return its JoinGroup."""

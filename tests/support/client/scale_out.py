@@ -1,6 +1,7 @@
-"""What it costs a group of 100 members to grow by 40 instances that start one after the other, in virtual time.
+"""Measures, in virtual time, what it costs to add 40 instances to a group of 100 members, one after the other.
 
-Members and the coordinator are those of the package. Messages take no time.
+Members and the coordinator are those of the package. Messages take no time. `tests/documents/scale_out.py` writes the
+results to scenarios/proposals/batch-join.md.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from tests.support.client.group_simulation import GroupSimulation
 MEMBERS, INSTANCES = 100, 40
 HEARTBEAT_INTERVAL_MS, JITTER = 3_000, 0.1
 EVERY_MS = 5_000.0
-"""Time between two starts: more than a rebalance takes, so that no two instances join in the same one."""
+"""Time between two starts: more than a rebalance takes, so that no two instances join in the same rebalance."""
 
 PARTITIONS = 280
 _STABLE_MS = 60_000.0
@@ -30,10 +31,10 @@ JOIN_MODES: tuple[JoinMode, ...] = ("single joins", "static single joins", "batc
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What it costs to add the instances.
+    """The cost of adding the instances.
 
     Attributes:
-        generations: The generations that the group passes.
+        generations: The number of new generations of the group.
         unassigned_s: The time without partitions of the first 100 members, in seconds, summed over members.
         waited_s: The time without partitions of the 40 instances, from their start, in seconds, summed over instances.
     """
@@ -44,10 +45,10 @@ class Cost:
 
 
 class ScaleOut(GroupSimulation):
-    """A simulation that measures the time each member is up without partitions.
+    """A simulation that measures how long each member runs without partitions.
 
     Attributes:
-        unassigned_s: That time in seconds, by client id.
+        unassigned_s: Time without partitions in seconds, by client id.
     """
 
     def __init__(self, mode: JoinMode) -> None:
@@ -63,7 +64,7 @@ class ScaleOut(GroupSimulation):
         return group.generation_id
 
     def after_call(self) -> None:
-        """Check nothing: smaller groups do, and 140 members at each step take too long."""
+        """Skip the checks, which simulations of smaller groups make: with 140 members they take too long."""
 
     def after_member_call(self, member: Member) -> None:
         client_id = member.settings.client_id
@@ -80,7 +81,7 @@ class ScaleOut(GroupSimulation):
 
 
 def measure(mode: JoinMode) -> Cost:
-    """Let the group grow in one of the modes, and return what it costs."""
+    """Let the group grow in one of the modes, and return the cost."""
     simulation = ScaleOut(mode)
     simulation.start_every(range(MEMBERS), 10.0)
     simulation.run(_STABLE_MS)
@@ -97,7 +98,7 @@ def measure(mode: JoinMode) -> Cost:
 
 
 def _settings(mode: JoinMode, index: int) -> MemberSettings:
-    """Heartbeat intervals differ from member to member, evenly distributed over the jitter."""
+    """Return the settings of a member. Heartbeat intervals of members are evenly distributed over the jitter."""
     share = 2 * ((index * 61) % (MEMBERS + INSTANCES)) / (MEMBERS + INSTANCES) - 1
     return MemberSettings(
         group_id="g",

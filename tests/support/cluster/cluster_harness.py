@@ -1,6 +1,6 @@
 """`ClusterHarness`: a cluster that handles single messages, without sockets and frames.
 
-Each request and response is encoded and decoded in its version, so that fields which the version lacks are missing.
+Each request and response is encoded and decoded in its version, so values of fields that the version lacks are lost.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 START_MS = 1_700_000_000_000.0
 NOT_REQUESTED = -(2**31)
-"""Kafka's value of fields for authorized operations that a request does not include."""
+"""Kafka's value of the response field `authorized_operations` if the request did not ask for operations."""
 
 
 def versions(api_name: str) -> range:

@@ -1,4 +1,4 @@
-"""Short calls for tests of replicas and leaders: views of partitions, stops and starts of brokers, new topics."""
+"""Helpers for tests of replicas and leaders: views of partitions, stops and starts of brokers, new topics."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def start_broker(harness: ClusterHarness, node_id: int) -> None:
 
 
 def metadata_of_partition(harness: ClusterHarness, broker: int = 1) -> Any:
-    """Return what Metadata reports of the only partition of "news"."""
+    """Return the only partition of "news" in a Metadata response."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name="news")])
     (partition,) = harness.ask(request, 12, broker=broker).topics[0].partitions
     return partition

@@ -46,7 +46,7 @@ class BlockingDispatcher(Dispatcher):
 
 
 class ImmediateDispatcher(BlockingDispatcher):
-    """Replies at once, but not in the same turn of the loop (`is_brief`)."""
+    """Replies without waiting, but as a request that can be canceled (`is_brief` is False)."""
 
     async def handle(self, request: Request) -> Reply:
         return Reply(200, "text/plain", b"done")

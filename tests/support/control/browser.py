@@ -20,7 +20,7 @@ HTTP_ERROR = "Failed to load resource: the server responded with a status of"
 
 _ARGUMENTS = [
     "--no-sandbox",  # The sandbox does not work for root, the user of containers.
-    # No requests to other servers than the page's.
+    # Prevent Chromium's own requests to servers other than the page's.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",

@@ -24,11 +24,11 @@ def require_programs(*programs: str) -> None:
 
 
 def node_modules() -> Path:
-    """Return the folder `node_modules`, after installing what package-lock.json lists if it has changed."""
+    """Return the folder `node_modules`; install the packages first if package-lock.json has changed."""
     require_programs("node", "npm")
     modules, lock = FOLDER / "node_modules", FOLDER / "package-lock.json"
     stamp = modules / ".installed"
-    # Of several test processes one installs, and the others wait.
+    # One of several test processes installs the packages; the others wait for the lock.
     with lock.open() as mutex:
         fcntl.flock(mutex, fcntl.LOCK_EX)
         if not stamp.exists() or stamp.read_text() != lock.read_text():

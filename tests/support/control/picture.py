@@ -1,6 +1,7 @@
 """Makes the picture of the page, scenarios/control/page.png: `python -m tests.support.control.picture [FILE]`.
 
-A cluster with eight groups, one of them rebalancing, in a window of 1280 x 760 pixels with the light theme.
+The page shows a cluster with eight groups, one of them rebalancing. The window has 1280 x 760 pixels and the
+light theme.
 """
 
 import re

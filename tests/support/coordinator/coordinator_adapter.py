@@ -1,4 +1,4 @@
-"""Protocol requests of group members to a pure `Coordinator`: a broker's handlers, for tests without a broker."""
+"""Handles protocol requests of group members with a pure `Coordinator`, as a broker's handlers do."""
 
 from collections.abc import Callable
 
@@ -26,7 +26,7 @@ Respond = Callable[[GroupResponse], None]
 
 
 class CoordinatorAdapter:
-    """Handles protocol requests with a coordinator, whose tokens are the functions that receive the responses."""
+    """Handles protocol requests with a coordinator. A request's token is the function that receives the response."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator

@@ -64,10 +64,10 @@ def result_of(request: Callable[[*Ts, Callable[[T], None]], None], *arguments: *
 
 @dataclass(eq=False)
 class SentRequest:
-    """A JoinGroup, batch JoinGroup or SyncGroup that was sent. It is its own token.
+    """A JoinGroup, batch JoinGroup or SyncGroup that was sent. This object is the token of the request.
 
     Attributes:
-        result: None until it is answered.
+        result: None until the request is answered.
     """
 
     result: JoinResult | SyncResult | BatchResult | None = None
@@ -116,7 +116,7 @@ class SentRequest:
 class CoordinatorHarness:
     """One coordinator that leads every offsets partition, and its log. Methods default to the group "g".
 
-    Requests are sent at `now_ms`; after each the invariants of all groups are checked.
+    Requests are sent at `now_ms`. After each request the invariants of all groups are checked.
 
     Args:
         history: Records the changes of groups, if given. The coordinators are brokers 1, 2, ... in order of creation.
@@ -153,7 +153,7 @@ class CoordinatorHarness:
             self.coordinator.lead(partition, self.now_ms)
 
     def new_coordinator(self) -> Coordinator:
-        """Return another coordinator that appends to the same log; it does not lead a partition."""
+        """Return another coordinator that appends to the same log and leads no partition."""
         broker_id, history = next(self._broker_ids), self.history
         return Coordinator(
             self.config,
@@ -184,7 +184,7 @@ class CoordinatorHarness:
         done(self.append_error)
 
     def postpone_appends(self, *, delays: Random | None = None) -> None:
-        """Let later appends complete in `complete_append` only; or, with `delays`, up to 40 ms later in `advance`."""
+        """Let later appends complete only in `complete_append`; or, with `delays`, in `advance` within 40 ms."""
         self._are_appends_postponed = True
         self._append_delays = delays
 
@@ -201,7 +201,7 @@ class CoordinatorHarness:
         self.settle()
 
     def complete_appends(self) -> None:
-        """Complete all pending appends, and those that follow from them."""
+        """Complete all pending appends, and the appends that these cause."""
         while self.pending_appends:
             self.complete_append()
 
@@ -211,7 +211,7 @@ class CoordinatorHarness:
 
     @property
     def last_group_record(self) -> GroupRecord:
-        """The last record of the log, which has to be that of a group."""
+        """The last record of the log, which must be a group record."""
         record = self.batches[-1][1][-1]
         assert isinstance(record, GroupRecord)
         return record
@@ -249,7 +249,7 @@ class CoordinatorHarness:
     def settle(self) -> None:
         """End a step: set the results of answered requests and check the invariants of every group.
 
-        Needed after calls to `coordinator` only; the methods of the harness include it.
+        Call this after a direct call of `coordinator`; the methods of the harness that send requests call it.
         """
         self._distribute_answers()
         for group in self.coordinator.groups():
@@ -296,7 +296,7 @@ class CoordinatorHarness:
                 self.complete_append()
             elif self.now_ms >= end_ms:
                 break
-        while self._append_times_ms:  # An operation has the time of its request, whenever its append completes.
+        while self._append_times_ms:  # The late completion has no effect: an operation uses the time of its request.
             self._append_times_ms.popleft()
             self.complete_append()
 
@@ -316,7 +316,7 @@ class CoordinatorHarness:
     # Requests
 
     def join(self, member_id: str = "", **options: Any) -> SentRequest:
-        """Send a JoinGroup. By default a new member need not join twice (`two_step`), as in version 3."""
+        """Send a JoinGroup. Without `two_step`, a new member joins with one request, as in version 3."""
         sent = SentRequest()
         request = JoinGroup(
             member_id=member_id,
@@ -336,7 +336,7 @@ class CoordinatorHarness:
         return sent
 
     def request_member_id(self, **options: Any) -> str:
-        """Send the first JoinGroup of a dynamic member; return the id to join with, which is pending then (KIP-394)."""
+        """Send the first JoinGroup of a dynamic member; return the member id, which is pending then (KIP-394)."""
         sent = self.join(two_step=True, **options)
         assert sent.error is ErrorCode.MEMBER_ID_REQUIRED
         return sent.joined.member_id
@@ -432,7 +432,7 @@ class CoordinatorHarness:
         """Send an OffsetDelete."""
         return result_of(self.coordinator.delete_offsets, group_id, partitions)
 
-    # Requests whose appends may be postponed: each returns a list that its result is added to
+    # Requests whose appends may be postponed. Each method returns a list to which the result is added.
 
     def start_leave(self, *members: tuple[str, str | None], group_id: str = "g") -> list[Any]:
         """Send a LeaveGroup."""
@@ -464,7 +464,7 @@ class CoordinatorHarness:
     # Manual control of rebalances
 
     def hold(self, state: GroupState, group_id: str = "g") -> None:
-        """Hold a group, which need not exist, in a state."""
+        """Hold a group in a state; the group need not exist."""
         controls.hold(self.coordinator, group_id, self.controls.setdefault(group_id, GroupControls()), state)
         self.settle()
 
@@ -530,7 +530,7 @@ class CoordinatorHarness:
         assert group.state.value == "Stable"
 
     def create_stable_group(self, size: int = 2, static: Sequence[str] = (), **options: Any) -> list[str]:
-        """Create a Stable group; as `create_completing_group`, then all members have synced."""
+        """Create a Stable group: as `create_completing_group`, and then all members sync."""
         member_ids = self.create_completing_group(size, static, **options)
         self.sync_all(member_ids, options.get("group_id", "g"))
         return member_ids

@@ -42,7 +42,7 @@ LOST_MEMBER_ERRORS = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 @dataclass(eq=False)
 class SimulatedClient:
-    """One client: its identity, the options of its joins, and what it has to send next."""
+    """One client: its identity, the options of its joins, and its next request."""
 
     group_id: str
     instance_id: str | None
@@ -64,8 +64,8 @@ class PendingRequest:
     """A request that has not been answered.
 
     Attributes:
-        may_stay_unanswered: Whether Kafka drops the request: another one of the member has superseded it, or the member
-            has left.
+        may_stay_unanswered: Whether Kafka drops the request, because a later request of the member has superseded it or
+            because the member has left.
     """
 
     client: SimulatedClient
@@ -91,7 +91,7 @@ class Generation:
 
 
 class GroupStateMachine(RuleBasedStateMachine):
-    """Groups with up to 8 clients; see the module."""
+    """The groups `GROUP_IDS` with up to 8 clients; the docstring of the module describes rules and checks."""
 
     @initialize(
         max_size=st.sampled_from([2**31 - 1, 2**31 - 1, 2]),
@@ -307,7 +307,7 @@ class GroupStateMachine(RuleBasedStateMachine):
             self.receive_answers()
 
     def check_loaded_groups(self, former: list[Group], survivors: SurvivingState, loaded: list[Group]) -> None:
-        """Check that everything that was stored is loaded, and keep the answers of its generations for later checks."""
+        """Check that everything that was stored is loaded; keep the loaded groups' `generations` for later checks."""
         check_loaded(loaded, survivors, self.harness.now_ms)
         by_id = {group.group_id: group for group in former}
         for group in loaded:
@@ -378,7 +378,9 @@ class GroupStateMachine(RuleBasedStateMachine):
 
     def receive_batches(self, parked: list[object]) -> None:
         for clients, sent in self.batches:
-            assert (sent.result is None) == (sent in parked), "a batch is answered exactly if no member is parked"
+            assert (sent.result is None) == (sent in parked), (
+                "a batch is parked if and only if one of its members is parked"
+            )
             if sent.result is not None:
                 results = sent.batch.results
                 assert len({each.generation_id for each in results if not each.error}) <= 1, "more than one rebalance"

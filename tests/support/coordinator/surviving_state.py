@@ -1,7 +1,7 @@
 """The state of groups that has to survive a failover, computed from the groups without their records.
 
 A group survives as it was when it was last Stable or Empty. If its first generation was never synced, it survives as an
-empty group, or before KIP-848 not at all. Offsets survive as they are.
+empty group; before KIP-848, it is lost. All committed offsets survive.
 """
 
 from collections.abc import Iterable
@@ -52,7 +52,7 @@ def offsets(group: Group) -> Offsets:
 
 @dataclass
 class SurvivingState:
-    """The state that would survive now, by group id. A group that survives has an entry in each dictionary."""
+    """The state that would survive a failover now, by group id. A surviving group has an entry in each dictionary."""
 
     memberships: dict[str, Membership] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class SurvivingState:
 
 
 def check_loaded(groups: Iterable[Group], survivors: SurvivingState, now_ms: float) -> None:
-    """Check that the groups that have just been loaded are those that had to survive."""
+    """Check that the groups that have just been loaded are the groups that had to survive."""
     loaded = {group.group_id: group for group in groups}
     assert set(loaded) == set(survivors.memberships)
     for group_id, group in loaded.items():
@@ -88,7 +88,7 @@ def check_loaded(groups: Iterable[Group], survivors: SurvivingState, now_ms: flo
 
 
 def check_fresh(group: Group, now_ms: float) -> None:
-    """Check what a failover loses: no request waits, sessions have restarted, and only the chosen protocol is known."""
+    """Check that no request waits, that sessions have restarted, and that members support only the chosen protocol."""
     is_too_large = len(group.members) > group.config.group_max_size
     assert group.state is (EMPTY if not group.members else PREPARING_REBALANCE if is_too_large else STABLE)
     assert not any(
@@ -114,8 +114,8 @@ def check_log(harness: CoordinatorHarness, survivors_at: dict[int, SurvivingStat
 
     Args:
         harness: The harness with the log.
-        survivors_at: The state after each step, by the length of the log. If a part of the log was lost, it starts
-            after that.
+        survivors_at: The state after each step, by the number of records in the log. If a part of the log was lost, the
+            first entry is the state after the loss.
     """
     log = [(partition, record) for partition, batch in harness.batches for record in batch]
     before: SurvivingState | None = None
@@ -143,7 +143,7 @@ def _load(harness: CoordinatorHarness, log: list[tuple[int, Record]]) -> list[Gr
 
 
 def _check_between(groups: list[Group], before: SurvivingState, later: SurvivingState) -> None:
-    """Check groups of a log that is cut within a step: their state is that before or after the step.
+    """Check groups of a log that is cut within a step: they have their state before the step or after the step.
 
     A group may also have become empty before it was deleted, and a new group has no generation.
     """

@@ -141,14 +141,14 @@ class AioConsumer:
         try:
             await self.inner.stop()
         except asyncio.CancelledError:
-            # It cancels requests that it awaits, is canceled by them, and leaves its connections open.
+            # aiokafka cancels requests that it awaits, which cancels `stop` itself: the connections are left open.
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             await self.inner._client.close()
 
 
 class AioAdmin:
-    """An admin client, whose object of aiokafka returns responses unchanged."""
+    """An admin client. The methods of `inner`, the object of aiokafka, return unchanged responses."""
 
     def __init__(self, servers: str) -> None:
         self._thread = LoopThread()

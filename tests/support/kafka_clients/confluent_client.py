@@ -130,7 +130,7 @@ class ConfluentAdmin:
         return {name: len(topic.partitions) for name, topic in topics.items() if not name.startswith("__")}
 
     def close(self) -> None:
-        # It has no method `close`; its destructor closes it.
+        # `AdminClient` has no method `close`; its destructor closes the connections.
         del self.inner
 
 

@@ -80,13 +80,13 @@ PHASES: dict[str, Callable[[HandlingStep], bool]] = {
 class CoordinatorDeath:
     """Stops the coordinator of a group in a phase, in the cluster's thread: no other request is handled in between.
 
-    The new coordinator loads the log immediately. For phase 5 only one JoinGroup is answered when all members have
-    joined, as if the broker stopped while it writes the responses.
+    The new coordinator loads the log immediately. In phase 5, all members have joined and only one JoinGroup response
+    is sent, as if the broker stopped while it wrote the responses.
 
     Args:
         cluster: The cluster.
         group_id: The group.
-        phase: Whether the coordinator stops at a step.
+        phase: One of `PHASES`; returns whether the coordinator stops at a step.
         monkeypatch: Restores the cluster after the test.
 
     Attributes:

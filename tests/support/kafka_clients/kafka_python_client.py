@@ -48,7 +48,7 @@ _net_close = NetworkSelector.close
 
 
 def _close_with_sockets(net: NetworkSelector) -> None:
-    """Close, with all sockets: kafka-python leaves a socket open that is closed while data is written to it."""
+    """Close all sockets, too: kafka-python leaves a socket open if the connection is closed during a write."""
     net.stop()
     sockets = [key.fileobj for key in net._selector.get_map().values()]
     _net_close(net)
@@ -89,8 +89,8 @@ class PythonConsumer:
 
     def subscribe(self, topic: str) -> None:
         self._call(self.inner.subscribe, [topic])
-        # Fetch the partitions before the first join: a leader that learns of them later rejoins, and if its poll ends
-        # meanwhile, it assumes that it has joined, and never fetches.
+        # Fetch the partition counts before the first join. A leader that gets them later rejoins; if its poll ends
+        # during that join, kafka-python assumes that the consumer has joined, and never fetches.
         self._call(self.inner.partitions_for_topic, topic)
 
     def subscribe_pattern(self, pattern: str) -> None:
@@ -122,7 +122,7 @@ class PythonConsumer:
 
     def seek(self, place: Place, offset: int) -> None:
         self._call(self.inner.seek, TopicPartition(*place), offset)
-        self._polling = None  # Its records may be from before the seek.
+        self._polling = None  # The records of that poll may be from before the seek.
 
     def offset_for_time(self, place: Place, timestamp_ms: int) -> int | None:
         (found,) = self._call(self.inner.offsets_for_times, {TopicPartition(*place): timestamp_ms}).values()

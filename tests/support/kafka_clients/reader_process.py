@@ -25,7 +25,7 @@ class Reader:
         self._output = output
 
     def values(self) -> list[bytes]:
-        """Return the values that it has read, at least those before its last commit."""
+        """Return the values that the process has read: at least all values before its last commit."""
         whole_lines, _, _ = self._output.read_text().rpartition("\n")
         return [bytes.fromhex(line) for line in whole_lines.splitlines()]
 

@@ -1,4 +1,7 @@
-"""Group coordinators with a bug each, which breaks one promise and keeps the others."""
+"""Group coordinators, each with a bug that breaks one promise and no other.
+
+A new class also needs an entry in `BROKEN` of `tests/replay/test_promises_broken.py`.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -56,7 +59,7 @@ class LosesCommits(Coordinator):
         if group is None or group.check_commit(generation_id, member_id, instance_id) or self.commits % 3 == 1:
             super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
             return
-        self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # a commit extends the session, too
+        self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # A commit extends the session, too.
         done([ErrorCode.NONE] * len(offsets))
 
 

@@ -1,4 +1,4 @@
-"""A TCP listener that is no complete broker, for tests of clients."""
+"""A TCP listener with a handler of its own instead of a broker, for tests of clients."""
 
 import socket
 import threading
@@ -35,7 +35,7 @@ def listener(serve: Callable[[socket.socket], None]) -> Iterator[str]:
 
 
 def answer_api_versions(peer: socket.socket) -> None:
-    """Answer a first request as a broker does, and read the second one."""
+    """Answer the first request, an ApiVersions, as a broker does. Read the second request without an answer."""
     request = peer.recv(4096)
     supported = [
         ApiVersion(api_key=api.key, min_version=api.versions.first, max_version=api.versions.last) for api in APIS

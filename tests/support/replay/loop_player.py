@@ -1,4 +1,4 @@
-"""A member loop for tests: plays scripts and loads over TCP and keeps what it records."""
+"""A member loop for tests: plays scripts and loads over TCP and keeps the recorded events."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ LoadAndGroups = tuple[Load, Mapping[str, Sequence[str]]]
 class LoopPlayer:
     """Plays one `MemberLoop`.
 
-    With `when` and `skip` a test waits for conditions instead of times: actions of its scripts are a minute apart, and
-    it skips to the next one as soon as a condition is met.
+    With `when` and `skip`, a test waits for conditions instead of times: the actions of its scripts are a minute apart,
+    and the test skips to the next action as soon as a condition is met.
 
     Attributes:
         loop: The loop that is played.

@@ -21,7 +21,8 @@ def event(api: str, at_s: float, **more: Any) -> Event:
     Args:
         api: The API, or the action of a script.
         at_s: Time, in seconds from the start.
-        more: Fields of `Event` to override; `done_s` is the time of the response, `until_s` is `until_us` in seconds.
+        more: Fields of `Event` to override. `done_s` (time of the response) and `until_s` (for `until_us`) are seconds
+            from the start, too.
     """
     at_us = START_US + round(at_s * SECOND)
     done_us = START_US + round(more.pop("done_s", at_s + 0.001) * SECOND)
@@ -108,7 +109,7 @@ HEALTHY = [
 
 
 def member(name: str, **more: Any) -> Script:
-    """Return a script; promises depend on its settings, not on its actions."""
+    """Return the script of a member. It only starts: promises depend on the settings of scripts, not on actions."""
     script = Script(
         "all", "g", name, None, ("orders",), "range", 10_000, 20_000, 1_000, 5_000, 0.0, (Act(0.0, "start"),)
     )
@@ -119,7 +120,7 @@ MEMBERS = [member("g-0"), member("g-1"), member("g-2")]
 
 
 def event_of(group: str, each: Event, broker_offset: int = 0) -> Event:
-    """Return an event as one of another group, so that several cases can be checked at once.
+    """Return a copy of an event for another group, so that several cases can be checked at once.
 
     Args:
         group: Group id; also the prefix of the member's name.
@@ -132,12 +133,12 @@ def event_of(group: str, each: Event, broker_offset: int = 0) -> Event:
 
 
 def script_of(group: str, script: Script) -> Script:
-    """Return the script of a member as one of another group, with the name that `event_of` gives the member."""
+    """Return a copy of a script for another group, with the name that `event_of` gives to the member."""
     return script._replace(group=group, member=f"{group}/{script.member}")
 
 
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
-    """Return events as a data frame, by way of Arrow batches as in a replay."""
+    """Return events as a data frame, converted from Arrow batches as in a replay."""
     if not events:
         return spark.createDataFrame([], EVENTS_DDL)  # Spark does not accept Arrow tables without batches
     recorder = EventRecorder()

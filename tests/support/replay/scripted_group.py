@@ -1,8 +1,8 @@
 """Scripted members and two brokers in virtual time, and the events that the members record.
 
 One broker at a time coordinates the group "g", from a log that both share; the other one answers NOT_COORDINATOR.
-Coordinators are looked up at broker 1. Coordinators that break a promise can take the place of the package's, which
-`fakebroker.replay.simulation` does not offer.
+Coordinators are looked up at broker 1. Unlike `fakebroker.replay.simulation`, the class of the coordinators can be
+replaced by one that breaks a promise.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,21 +34,22 @@ def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float],
 
     Args:
         name: The member's name.
-        acts: When, in seconds, what, and for how many seconds. The member starts at once unless the first act does.
+        acts: Time in seconds, action, and optionally a duration in seconds. If the first action is not "start", the
+            member starts at once.
         more: Other fields of the script.
     """
-    deeds = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
-    if not deeds or deeds[0].deed != "start":
-        deeds = (Act(0.0, "start"), *deeds)
+    script_acts = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
+    if not script_acts or script_acts[0].deed != "start":
+        script_acts = (Act(0.0, "start"), *script_acts)
     plain = Script(
-        "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, deeds
+        "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, script_acts
     )
     return plain._replace(**more)
 
 
 @dataclass(eq=False)
 class _Client:
-    """A member, and its connection to the coordinator that it found last."""
+    """A member, and its connection to the coordinator according to its last look-up."""
 
     member: ScriptedMember
     connection: SimulatedConnection[GroupRequest, GroupResponse] | None = None
@@ -123,7 +124,7 @@ class ScriptedGroup(VirtualTime):
     # Members
 
     def _follow(self, client: _Client) -> None:
-        """Carry out what a member wants after a call, and schedule its next deadline."""
+        """Perform the effects that a member requested in a call, and schedule its next deadline."""
         member = client.member
         if member.take_disconnect():
             client.disconnect()

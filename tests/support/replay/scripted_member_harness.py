@@ -1,4 +1,4 @@
-"""A scripted member without a driver, whose broker answers each request after a millisecond."""
+"""A scripted member without a driver. The broker answers each request after 1 ms."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ class ScriptedMemberHarness:
     """A scripted member that leads the group "g" and owns `PARTITIONS`, with committed offset 40.
 
     Args:
-        acts: Its script.
+        acts: The actions of its script.
         closed_loop: As in `ScriptedMember`.
         changes: Other fields of the script.
 
     Attributes:
-        errors: Errors in the responses to the next requests of a type.
+        errors: By type of request, the errors in the responses to the next requests.
         mute: Types of requests that get no response.
         disconnects: How often the member has closed its connection.
     """
@@ -54,7 +54,7 @@ class ScriptedMemberHarness:
         self.now_ms = max(self.now_ms, START_MS + until_ms)
 
     def follow(self) -> None:
-        """Do what the member requests, as a driver does."""
+        """Perform the effects that the member requests, as a driver does."""
         while self.scripted.has_work:
             self.disconnects += self.scripted.take_disconnect()
             if self.scripted.take_discovery() is not None:

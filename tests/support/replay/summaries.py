@@ -1,4 +1,7 @@
-"""Contents of `summary.json` for tests: a steady minute in which a broker is stopped. Does not need a replay."""
+"""Contents of `summary.json` for tests, without a replay: a minute of a steady load in which a broker is stopped.
+
+A new key of `fakebroker/replay/run_summary.py` is added here, too.
+"""
 
 import random
 from typing import Any

@@ -1,7 +1,8 @@
 """Workload files for tests: minimal, with all keys, and invalid ones with their errors. Does not depend on the reader.
 
-`INVALID` has the text of a file and its error, by the part of the file with the mistake. An error that ends in a space
-is only the beginning of it: a long list of choices follows.
+`INVALID` maps texts of files to their errors, grouped by the part of the file with the mistake. An error that ends in
+a space is only the beginning of the message: a long list of choices follows. A new key of the format goes into
+`ALL_KEYS`.
 """
 
 WITHOUT_GROUPS = "duration_s = 100\ntopics = { orders = 1 }\n"

@@ -61,7 +61,7 @@ _AFTER = {
     ErrorCode.REBALANCE_IN_PROGRESS: "join",
     ErrorCode.ILLEGAL_GENERATION: "join",
 }
-"""The next request of a client after this answer to its sync or heartbeat."""
+"""The next request of a client that follows the protocol, by the answer to its sync or heartbeat."""
 
 _STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
 
@@ -122,7 +122,7 @@ class Members:
         return self._members.setdefault(name, TranscriptMember(name))
 
     def label(self, member_id: str, instance_id: str | None = None) -> str:
-        """Return the name of a member id: the member that got it, and its instance id. `A#2` is the second id of A.
+        """Return the name of a member id: the member that got the id, and the instance id. `A#2` is the second id of A.
 
         The id that is reserved for an expected instance is named `@instance`.
         """

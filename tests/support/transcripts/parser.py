@@ -1,4 +1,4 @@
-"""The parser of transcripts: from the lines of a file to steps. Does not depend on what the steps do.
+"""The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class TranscriptError(Exception):
-    """A transcript cannot be parsed or run; the message has file, line, the value and what was expected."""
+    """A transcript cannot be parsed or run; the message has file, line, value and expectation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Transcript:
     """A transcript.
 
     Attributes:
-        lines: Steps, and as text the lines that are copied: the head, comments, empty lines.
+        lines: Steps, and the lines that are copied (head, comments, empty lines) as text.
         brokers: The number of brokers.
         topics: Partition counts of topics.
         config: Broker settings, by Kafka's names.
@@ -65,8 +65,8 @@ class _Grammar:
     """The arguments of a verb.
 
     Attributes:
-        options: Names of `name=value`.
-        flags: Names without value.
+        options: Names of the arguments `name=value`.
+        flags: Names of the arguments without a value.
         word: Pattern of the arguments without a name; "" if there are none.
         word_form: Description of these arguments, for errors.
         needs: Options that are required.
@@ -284,7 +284,7 @@ def expand_range(text: str) -> list[str]:
 
 
 def expand_step(step: Step) -> list[Step]:
-    """Expand the step of a range of members into one step for each, with `*` in options for the member's number."""
+    """Expand the step of a range of members into one step for each member; `*` in options is the member's number."""
     names = expand_range(step.actor or "")
     if len(names) == 1 and names[0] == step.actor:
         return [step]

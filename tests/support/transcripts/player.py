@@ -81,7 +81,7 @@ class _Player:
         sent = self._send(step) if step.actor else None
         outcome = "parked" if sent else self._change(step)
         answered = self._receive(step, sent)
-        # All answers are received before one is described: a description uses the names of other members.
+        # All answers are received before the first is described, because a description has names of other members.
         for each, response in answered:
             if response is not None:
                 self._members.receive(each.member, response)
@@ -98,7 +98,7 @@ class _Player:
     # Members that follow the protocol without steps
 
     def _run_clients(self, step: Step) -> str:
-        """Run the members of a group until they are idle; for `come`, after each member that joins."""
+        """Run the members of a group until they are idle; for `come`, also after the join of each member."""
         group_id = step.options.get("group", "g")
         before = self._target.group(group_id).generation_id
         for each in expand_step(step) if step.actor else ():

@@ -19,7 +19,7 @@ from tests.support.transcripts.parser import Transcript
 from tests.support.wire_client import WireClient, until
 
 _DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
-"""No initial delay, as most transcripts do not need it. One offsets partition, so that broker 1 is the first
+"""No initial delay, because most transcripts do not test it. One offsets partition, so that broker 1 is the first
 coordinator of every group."""
 
 
@@ -122,7 +122,7 @@ class CoreTarget:
 
 
 class TcpRequest:
-    """A request over TCP that has arrived. Whether it is answered is known from the journal of the cluster."""
+    """A request over TCP that has arrived. The journal of the cluster shows whether it is answered."""
 
     def __init__(
         self, cluster: FakeCluster, broker: BrokerView, client_id: str, request: Message, version: int
