@@ -18,13 +18,13 @@ from schemathesis.specs.openapi.checks import (
 
 from fakebroker.control.routes.openapi import document
 from tests.support.control.control_server import ControlHarness, controlled_cluster
-from tests.support.soak import examples
+from tests.support.soak import examples, soak
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, soak]
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 SETTINGS = hypothesis.settings(
-    max_examples=examples(15, soak=300),
+    max_examples=examples(5, soak=15),
     deadline=None,
     derandomize=True,
     suppress_health_check=list(hypothesis.HealthCheck),

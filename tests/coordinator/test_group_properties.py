@@ -13,10 +13,10 @@ def run_histories(count: int, steps: int) -> None:
 
 
 def test_answers_and_log_are_consistent_in_short_histories() -> None:
-    run_histories(100, steps=40)
+    run_histories(50, steps=40)
 
 
 @soak
 @pytest.mark.slow
 def test_answers_and_log_are_consistent_in_long_histories() -> None:
-    run_histories(examples(300, soak=2_000), steps=50)
+    run_histories(examples(150, soak=2_000), steps=50)
