@@ -118,8 +118,8 @@ class CoordinatorHarness:
     """One coordinator that leads every offsets partition, and its log. There are no groups at first.
 
     Methods use the group "g" by default. Requests are sent at `now_ms`, which is `START_MS` at first and changes only
-    in `advance` and `advance_in_one_tick`. Member ids end in uuid1, uuid2 and so on. After each request the invariants of
-    all groups are checked.
+    in `advance` and `advance_in_one_tick`. Member ids end in uuid1, uuid2 and so on. After each request the invariants
+    of all groups are checked.
 
     Args:
         history: Records the changes of groups, if given. The coordinators are brokers 1, 2, ... in order of creation.
@@ -322,7 +322,7 @@ class CoordinatorHarness:
         """Send a JoinGroup of the newest version and return it, parked or answered.
 
         Without `two_step`, a new member joins with one request, as in version 3. With `skip=False`, a static leader
-        that returns gets no `skip_assignment`, as before version 9. Other options: `instance_id` (makes the member static),
+        that returns gets no `skip_assignment`, as before version 9. Other options: `instance_id` (for a static member),
         `client_id`, `client_host`, `session_ms`, `rebalance_ms`, `protocol_type`, `protocols` and `group_id`.
         """
         sent = SentRequest()
