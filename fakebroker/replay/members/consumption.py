@@ -41,7 +41,7 @@ class Consumption:
     def advance_commit(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
         """Update the positions and the offsets in a commit. Call it before `revoke` of the same partitions.
 
-        A commit on revocation contains partitions that no longer have a position.
+        The commit of a leaving member contains partitions whose positions the member has already removed.
         """
         self.advance(positions, now_ms)
         for topic in commit.topics:

@@ -123,7 +123,8 @@ class CoordinatorHarness:
 
     Args:
         history: Records the changes of groups, if given. The coordinators are brokers 1, 2, ... in order of creation.
-        config: Fields of `CoordinatorConfig`. Batch joins (KAFKA-8397) are enabled.
+        config: Fields of `CoordinatorConfig`. The defaults are Kafka's newest, such as an initial rebalance delay of
+            `DELAY_MS`, but batch joins (KAFKA-8397) are enabled.
 
     Attributes:
         coordinator: The current coordinator; `fail_over` replaces it.
