@@ -1,4 +1,8 @@
-"""Requests without a normal end: clients that disconnect, send nothing or read nothing, and servers that stop."""
+"""Requests without a normal end: clients that disconnect, send nothing or read nothing, and servers that stop.
+
+`in_trio` uses a clock that jumps to the next deadline, so timeouts are exact and take no time. Tests with sockets need
+`in_trio_with_sockets`.
+"""
 
 import json
 import socket
@@ -135,13 +139,13 @@ def raw_connection(control: ControlHarness) -> socket.socket:
 
 
 @pytest.mark.parametrize("ends_first", ["control", "cluster"])
-def test_a_client_that_does_not_read_does_not_delay_the_end(ends_first: str) -> None:
+def test_a_client_that_does_not_read_does_not_delay_the_shutdown(ends_first: str) -> None:
     with FakeCluster(1) as cluster:
         server = ControlServer(cluster).__enter__()
         client = raw_connection(ControlHarness(cluster, server))
         client.setblocking(False)
         with suppress(BlockingIOError):
-            while True:  # Until the server stops reading, because it cannot send.
+            while True:  # Until the server cannot send its responses, and so stops reading.
                 client.sendall(REQUEST * 100)
         if ends_first == "control":
             server.__exit__(None, None, None)
@@ -163,7 +167,7 @@ def test_a_client_that_pauses_gets_all_responses() -> None:
                 assert responses.read(len(whole)) == whole
 
 
-def test_a_connection_is_closed_after_the_response_on_request(subtests: pytest.Subtests) -> None:
+def test_connection_close_closes_the_connection_after_the_response(subtests: pytest.Subtests) -> None:
     with controlled_cluster(1) as control:
         for path in ("/healthz", "/metrics", f"{BASE}/journal.jsonl", f"{BASE}/groups", f"{BASE}/clock"):
             for version in ("1.0", "1.1"):

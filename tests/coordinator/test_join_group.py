@@ -55,7 +55,7 @@ def test_new_dynamic_member_gets_member_id_required() -> None:
 
 
 @subtest_for_each("member_id", ["", "x"])
-def test_rejections_without_a_group_return_the_member_id(member_id: str) -> None:
+def test_rejected_joins_return_the_member_id_and_create_no_group(member_id: str) -> None:
     harness = CoordinatorHarness()
     call = harness.join(member_id, group_id="")
     assert call.result == JoinResult(ErrorCode.INVALID_GROUP_ID, member_id=member_id)
@@ -171,7 +171,7 @@ def test_pending_id_survives_a_rebalance() -> None:
     assert harness.group().state.value == "PreparingRebalance"
 
 
-def test_pending_id_that_has_joined_gets_the_timeout_of_a_new_member() -> None:
+def test_a_join_with_a_pending_id_outlives_the_session_timeout() -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=60_000)
     call = harness.join(harness.request_member_id())
     harness.advance(SESSION_MS)
@@ -221,7 +221,7 @@ def test_member_of_a_full_group_can_rejoin() -> None:
     assert harness.join(first, protocols=CHANGED).is_parked
 
 
-def test_static_member_without_its_id_needs_another_place() -> None:
+def test_static_member_without_its_id_cannot_rejoin_a_full_group() -> None:
     harness = CoordinatorHarness(group_max_size=2)
     harness.create_stable_group(1, static=("i",))
     assert harness.join(instance_id="i").result == JoinResult(ErrorCode.GROUP_MAX_SIZE_REACHED)

@@ -44,7 +44,7 @@ def test_the_index_lists_every_document() -> None:
     assert [str(path.relative_to(ROOT)) for path in DOCUMENTS if path not in {*linked, README}] == []
 
 
-def test_documents_for_users_name_no_inner_modules() -> None:
+def test_user_documents_do_not_mention_private_modules() -> None:
     """Users import only from `fakebroker` and its direct subpackages, such as `fakebroker.control`."""
     for document in [README, *(ROOT / "scenarios").rglob("*.md"), *(ROOT / "fakebroker" / "client").rglob("*.md")]:
         assert re.findall(r"fakebroker\.[a-z_]+\.[a-z_]+", document.read_text()) == [], document

@@ -74,7 +74,7 @@ def test_kafka_python_elects_the_preferred_leader(fake_cluster: FakeCluster, sta
 
 def test_kafka_python_elects_another_leader(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
-    # It now knows the controller, and does not request it from the stopped broker.
+    # This call makes the client look up the controller now. Later it might ask broker 3, which is stopped then.
     admin.elect_leaders(PREFERRED, {"orders": [2]})
     fake_cluster.stop_broker(3, elect=False)
     assert leader_and_replicas(other)[0] is None

@@ -33,6 +33,6 @@ def replays_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def frequent_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let member loops report every few milliseconds: they end at the first report after their last member."""
+    """Let member loops report every few milliseconds. A loop ends at the first report after its last member is done."""
     monkeypatch.setattr("fakebroker.replay.members.member_loop._REPORT_EVERY_MS", 5.0)
     monkeypatch.setattr("fakebroker.replay.members.member_loop._REPORT_EVERY_MS_PER_MEMBER", 0.05)

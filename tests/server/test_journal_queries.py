@@ -166,7 +166,7 @@ def test_a_wrong_order_is_shown(filled: FakeCluster) -> None:
     )
 
 
-def test_a_wrong_order_shows_requests_without_the_step(filled: FakeCluster) -> None:
+def test_a_wrong_order_shows_requests_that_match_no_step(filled: FakeCluster) -> None:
     with pytest.raises(AssertionError) as caught:
         filled.assert_order("SyncGroup", ("Heartbeat", {"client_id": "c"}), error="NONE")
     assert "no Heartbeat with error='NONE', client_id='c' after #2, step 2 of: SyncGroup, Heartbeat with" in str(

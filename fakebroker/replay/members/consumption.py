@@ -6,12 +6,13 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.topic_partition import TopicPartition
 
 Positions = dict[TopicPartition, int]
-"""The next offset to consume of each partition, as `Member.positions` in `fakebroker.client`."""
+"""The next offset to consume, by partition. The dict is `Member.positions` of `fakebroker.client`, updated in place."""
 
 
 class Consumption:
     """Advances positions with time. No records are fetched; positions are computed when a commit needs them.
 
+    `ScriptedMember` calls `advance` before each use of the member's positions, because nothing updates them in between.
     All `now_ms` are milliseconds since the Unix epoch.
 
     Args:
@@ -38,7 +39,10 @@ class Consumption:
                 positions[partition] = position + int((now_ms - since_ms) * self._per_ms)
 
     def advance_commit(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
-        """Update positions, and also the offsets in a commit, whose partitions may have no position any more."""
+        """Update the positions and the offsets in a commit. Call it before `revoke` of the same partitions.
+
+        The commit of a leaving member contains partitions whose positions the member has already removed.
+        """
         self.advance(positions, now_ms)
         for topic in commit.topics:
             for partition in topic.partitions:

@@ -1,4 +1,4 @@
-"""A group member that follows a script, as a state machine: it requests what to send and records events.
+"""A state machine of a group member that follows a script. It returns the requests to send, and records events.
 
 Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The `Member` of
 `fakebroker.client`, called the client's member here, decides what to send and when. The scripted member sends
@@ -75,6 +75,8 @@ class ScriptedMember:
     After each call the driver (`MemberDriver`) calls `take_disconnect`, `take_discovery`, `take_metadata` and
     `take_request`, does what they return, and reads `next_deadline` again.
 
+    Only `_execute_effects` performs the effects of `member`. Call it after each call of `member` that may add effects.
+
     Args:
         script: The script.
         start_ms: When the replay starts, in milliseconds since the Unix epoch.
@@ -138,7 +140,7 @@ class ScriptedMember:
         self._mode = Mode.NORMAL
         self._acts_done = 0
         self._has_coordinator = False  # Whether to disconnect when `member` loses its coordinator.
-        self._restarts_on_resume = False  # It left at the poll limit, and rejoins when it polls again.
+        self._restarts_on_resume = False  # The member left at the poll limit and rejoins when it polls.
         self._queue: list[Send] = []
         self._own_queue: list[Send] = []  # Requests in place of the client's member, sent first.
         self._in_flight: Send | None = None
@@ -154,12 +156,12 @@ class ScriptedMember:
 
     @property
     def is_joined(self) -> bool:
-        """Whether it is a member of its group now."""
+        """Whether the scripted member is a member of its group now."""
         return self.member.state is MemberState.PART_OF_GROUP
 
     @property
     def is_rejoining(self) -> bool:
-        """Whether the coordinator may already know the member, which had a coordinator or is static (KIP-345)."""
+        """Whether the coordinator may know the member: it had found one before, or the member is static (KIP-345)."""
         return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
 
     @property
@@ -169,7 +171,7 @@ class ScriptedMember:
 
     @property
     def idle_until(self) -> float:
-        """When the member next does something other than heartbeats, if these succeed; -inf if it is doing so now."""
+        """When anything but a heartbeat is due, if all heartbeats succeed; -inf if the member is not idle now."""
         return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
@@ -183,7 +185,7 @@ class ScriptedMember:
         return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
 
     def commit_while_idle(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
-        """Return the commit that is due; None if the member does something else, except heartbeats, by `until_ms`."""
+        """Return the commit due at `due_ms`; None if anything but heartbeats and commits is due by `until_ms`."""
         if self._next_timer_ms <= until_ms:
             return None
         if self._consumption is not None:
@@ -532,7 +534,7 @@ class ScriptedMember:
         return wanted
 
     def take_discovery(self) -> float | None:
-        """Return when a requested look-up of the coordinator was due, once per look-up; else None."""
+        """Take the requested look-up of the coordinator. Return when it was due; None if there is none now."""
         scheduled_ms = self._discovery_ms
         if scheduled_ms is None or not self._is_responsive:
             return None
@@ -540,7 +542,7 @@ class ScriptedMember:
         return scheduled_ms
 
     def take_metadata(self) -> tuple[tuple[str, ...], float] | None:
-        """Return topics whose partition counts the leader needs, and when that look-up was due, once; else None."""
+        """Take the look-up of partition counts. Return topics and when it was due; None if there is none now."""
         wanted = self._topics
         if wanted is None or not self._is_responsive:
             return None

@@ -1,8 +1,9 @@
 """Spark SQL queries for the numbers of a replay, on its events and scripts.
 
 Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation: the number of rows returned
-does not depend on the number of events. numbers.py converts these rows. states.py
-creates the views `generations`, `member_states` and `group_states`.
+does not depend on the number of events. numbers.py converts these rows and reads their columns by name. states.py
+creates the views `generations`, `member_states` and `group_states`. A slice is the index of a time slice: `:slice_us`
+is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
 from typing import Any
@@ -31,7 +32,8 @@ _BOUNDS = """
         max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
     from events"""
 
-# Numbers of requests by API, slice, error and latency. The requests folded into a row are evenly spaced in time.
+# Numbers of requests by API, slice, error and latency. A row of folded heartbeats stands for `count` requests, evenly
+# spaced from `sent_us` to `until_us`.
 _TALLY = f"""
     with spread as (
         select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
@@ -73,7 +75,10 @@ _REBALANCES = f"""
         round(max(length_us) / 1000, 3) max_ms,
         element_at(array('length', 'slice', 'all'), int(grouping_id())) part
     from sorted group by grouping sets ((), (from_ms), (slice)) order by from_ms, slice"""
-"""Rebalances in total (`part` is "all"), by duration ("length": intervals from 1, 2, 5, 10 ... ms) and by slice."""
+"""Rebalances in total, by duration and by slice; `part` is "all", "length" or "slice".
+
+Durations are grouped into intervals that begin at 1, 2, 5, 10 ... ms (`from_ms`).
+"""
 
 _ERRORS = "select error, api, slice, sum(n) n from tally where error != 0 group by all order by error, api"
 
@@ -89,7 +94,7 @@ _REQUESTS = f"""
     select totals.*, p50_ms, p99_ms
     from totals left join ({counted("waits", "scope", "(scope, key)")}) on broker is null and api is null
     order by broker, api"""
-"""Requests by broker, by API, and in total; only the total has the quantiles of the delay until sending."""
+"""Requests by broker, by API, and in total. Only the total has quantiles: of the delay until a request was sent."""
 
 _POPULATIONS = """
     with sizes as (select population, count(*) members, count(distinct group) groups from members group by 1),
@@ -157,6 +162,7 @@ def compute_numbers(spark: SparkSession, events: DataFrame, members: DataFrame, 
 def _run_queries(
     spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int, few: bool
 ) -> Numbers:
+    """Run all queries. `few` is whether there are few events; see `computed_once`."""
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
     spark.sql("select * from events where kind = 'request'").createOrReplaceTempView("requests")

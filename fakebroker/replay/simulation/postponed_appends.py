@@ -17,9 +17,12 @@ _Key = tuple[str, str, int]
 class PostponedAppends:
     """The records that are not appended to a compacted log yet.
 
-    The window of the newest records, which compaction does not touch, is kept as it is. Of older records only the last
-    one of each key is kept. The log end offset counts only the kept records; this is possible because these logs are
-    never read by offset.
+    The newest records, which are the window of compaction, are all kept. Of older records only the last one of each key
+    is kept, and `log_end_offset` decreases when a record replaces an older one. So it is not a real offset until the
+    postponed records are appended. This has no effect, because a simulation reads these logs only from the start.
+
+    `add` must be the only writer of the log. The window must not be smaller than that of `Compactor`: a truncation
+    within that window must restore earlier records.
 
     Attributes:
         log: The log.
@@ -35,7 +38,7 @@ class PostponedAppends:
         self._window_count = 0
 
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float) -> None:
-        """Append records as one batch when the log is next read."""
+        """Append records as one batch when the log is next read or truncated."""
         self._window.append((written, leader_epoch, now_ms))
         self._window_count += len(written)
         self.log.log_end_offset += len(written)

@@ -1,7 +1,9 @@
 """Spark tasks that simulate scripts (`--transport memory`).
 
-A task simulates its offsets partitions one after the other, so it has only the members of one partition in memory at
-a time, and returns events while it runs.
+A task simulates its offsets partitions one after the other, so only the members of one partition are in memory at a
+time. It returns events while it runs. Its progress reports contain the sum over its partitions so far.
+
+The outcome of an event is None if it was done, `OVER` if the simulation ended before, else an error message.
 """
 
 import time
@@ -37,7 +39,7 @@ _TASKS_PER_CORE = 8
 
 
 Outcomes = Accumulator[dict[int, Outcome]]
-"""Outcomes of events in the simulations that they affect, by index in the plan's events."""
+"""Outcomes by index in the plan's events. Each simulation adds the events that affect its offsets partition."""
 
 
 class _MergedOutcomes(AccumulatorParam[dict[int, Outcome]]):
@@ -98,7 +100,7 @@ def timeline_of(
     """Return the timeline for `summary.json`.
 
     Args:
-        events: The events of the workload; rehearsed before.
+        events: The events of the workload, already validated by `rehearse`.
         outcomes: Outcomes in the simulations, by index in `events`.
         is_complete: Whether all simulations ran to their end.
     """
@@ -109,7 +111,7 @@ def timeline_of(
 
 
 def _default(event: Mapping[str, Any], is_complete: bool) -> Outcome:
-    """Return the outcome of an event that affects no offsets partition of the replay."""
+    """Return the outcome of an event for which no simulation has returned one."""
     if not is_complete:
         return OVER
     return f"group_id={event['group_id']!r}: expected a group of the replay" if event["do"] in GROUP_EVENTS else None
@@ -129,7 +131,7 @@ def _simulator(
                     outcomes.add(simulation.outcomes)
                 if stop_requested:
                     return
-                # Its members have left by now: count them as joined, and with their full time.
+                # Its members have left at its end. Reports still count them as joined, and with their full time.
                 lived_ms = len(scripts) * round(settings.duration_s * 1000)
                 before = _sum(before, replace(simulation.tally(), joined=len(scripts), lived_ms=lived_ms))
 
@@ -148,7 +150,7 @@ def _sum(before: Tally, now: Tally) -> Tally:
 
 
 def _run(simulation: Simulation, before: Tally, sender: Sender) -> Generator[pa.RecordBatch, None, bool]:
-    """Run a simulation: yield its events, and send the sum of its tally and the tally of earlier simulations.
+    """Run a simulation: yield its events, and report the sum of its tally and `before`, that of earlier simulations.
 
     Returns:
         Whether the driver has requested the task to end early.

@@ -21,7 +21,7 @@ MOST_EVENTS = 20
 """Maximum number of events listed with each violation."""
 
 AROUND_US = 2_000_000
-"""Time before and after a violation from which events are listed, in microseconds."""
+"""Events this long before and after a violation are listed, in microseconds."""
 
 _DETAILS = f"""
     with listed as (
@@ -51,10 +51,10 @@ def check_promises(
 
     Args:
         spark: The session.
-        events: Rows as in `events.Event`; read several times.
+        events: Rows as in `events.Event`. Cache them: they are read several times.
         members: Rows as in `script.Script`.
-        partitions: Partition counts by topic. Leave out topics whose count changed during the replay: their
-            assignments are not checked.
+        partitions: Partition counts by topic. Leave out a topic whose count changed during the replay. Assignments of
+            a missing topic are not checked.
         wanted: Names of the promises to check; all if not given.
 
     Returns:

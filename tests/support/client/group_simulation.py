@@ -27,14 +27,17 @@ REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
 
 
 class GroupSimulation(VirtualTime):
-    """The members and the coordinator of the group "g". A member has one connection, replaced after each look-up.
+    """The members of the group "g" and one coordinator, which leads every offsets partition.
+
+    A member has one connection, replaced after each look-up. Nothing happens until `start`; then `run` advances the
+    virtual time, which is `START_MS` at first.
 
     After each step the coordinator's invariants are checked, and that no partition has two owners among the members
     that the group knows. Offsets that a member fetches must not be older than the commits that were acknowledged.
 
     Args:
         settings: The settings of each member. Members are down until `start`.
-        partition_counts: The topics.
+        partition_counts: Partition counts by topic.
         config: The coordinator's settings.
         seed: The seed of delays and losses.
         delays_ms: The possible delays of a message; one is drawn for each message.

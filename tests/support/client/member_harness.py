@@ -33,7 +33,10 @@ R = TypeVar("R", bound=GroupRequest)
 
 
 class MemberHarness:
-    """A member of the group "g" that subscribes to the topic "t".
+    """A member of the group "g" that subscribes to the topic "t"; it is not started.
+
+    The clock `now_ms` is `START_MS` at first and changes only in `advance`. The test writes all responses; there is no
+    coordinator. `start_joining`, `follow` and `assign` are steps into the group, and `enter` takes all of them.
 
     Args:
         settings: Settings of the member other than the defaults here.

@@ -54,12 +54,15 @@ def batch(
 
 
 class ClusterHarness:
-    """A cluster and its clients. Ids are counted from 1; time changes only in `advance`.
+    """A cluster of brokers 1 to n and its clients, without groups. Ids are counted from 1.
+
+    Time changes only in `advance`. Each request has its own connection, unless a `peer` is given. By default requests
+    are sent to broker 1. The caller chooses the version of each request.
 
     Args:
         topics: Partition counts by topic; by default "news" with one partition.
         brokers: Number of brokers.
-        config: Settings by Kafka's names. `offsets.topic.num.partitions` is 2 by default.
+        config: Settings by Kafka's names. The defaults are Kafka's, but `offsets.topic.num.partitions` is 2.
         as_version: The release of Kafka that all brokers emulate; the newest behavior if None.
         proposals: Names of proposals that the brokers support.
 

@@ -19,11 +19,15 @@ from tests.support.cluster.group_requests import (
 
 
 class FailoverHarness:
-    """A cluster of brokers 1 to 3 with the group "g" of one member. Its coordinator is broker 1 at first.
+    """A cluster of brokers 1 to 3 with the group "g" of one dynamic member, which has joined generation 1.
+
+    Broker 1 is the first coordinator. There is one partition of __consumer_offsets, and the topic "news" with one
+    partition. The clock is that of `ClusterHarness`.
 
     Args:
         offset: The offset that the member has committed for news-0; None if it has not committed.
-        synced: Whether the member has synced, so that its generation is in the log.
+        synced: Whether the member has synced, so that its generation is in the log. Otherwise the group is in
+            CompletingRebalance, and the member has not committed.
     """
 
     def __init__(self, *, offset: int | None = 7, synced: bool = True) -> None:
@@ -81,7 +85,7 @@ class FailoverHarness:
     # Changes of the cluster
 
     def move_coordinator(self, to: int, **options: Any) -> None:
-        """Move the coordinator to a broker, with options of `Failover`."""
+        """Move the coordinator to a broker, with options of `Failover`, and process the timers that are due."""
         self.cluster.controller.set_leader(self.partition, to, self.now_ms, Failover(**options))
         self.cluster.tick(self.now_ms)
 

@@ -27,10 +27,11 @@ NONE = ErrorCode.NONE
 
 
 class GroupAdminHarness:
-    """A cluster of two brokers with the topics news (2 partitions) and sport (1 partition).
+    """A cluster of two brokers with the topics news (2 partitions) and sport (1 partition), and no groups.
 
-    Broker 1 coordinates all groups, unless there is more than one partition of __consumer_offsets. A group's first
-    member gets a generation immediately. Methods use the group "g" by default.
+    There is one partition of __consumer_offsets by default; then broker 1 coordinates all groups. A group's first
+    member gets a generation immediately. Methods use the group "g" by default, and send requests to broker 1. The clock
+    is that of `ClusterHarness`.
 
     Args:
         release: The release that the brokers emulate.
@@ -60,6 +61,7 @@ class GroupAdminHarness:
         return response.member_id if response else None
 
     def sync(self, member_id: str, group_id: str = "g", generation_id: int = 1) -> None:
+        """Send the SyncGroup of a leader, which assigns `b"mine"` to itself."""
         assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"mine")]
         request = SyncGroupRequest(
             group_id=group_id, generation_id=generation_id, member_id=member_id, assignments=assignments
@@ -96,11 +98,13 @@ class GroupAdminHarness:
     # Administration
 
     def describe(self, *group_ids: str, version: int = 6, broker: int = 1, operations: bool = False) -> list[Any]:
+        """Send a DescribeGroups. Returns the groups of the response."""
         request = DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=operations)
         groups: list[Any] = self.cluster_harness.ask(request, version, broker=broker).groups
         return groups
 
     def list_groups(self, version: int = 5, broker: int = 1, **filters: Any) -> Any:
+        """Send a ListGroups. Returns the response."""
         return self.cluster_harness.ask(ListGroupsRequest(**filters), version, broker=broker)
 
     def listed(self, **filters: Any) -> list[str]:

@@ -13,6 +13,10 @@ from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataReque
 from tests.support.cluster.cluster_harness import ClusterHarness
 
 TWO_REPLICAS: dict[str, object] = {"default.replication.factor": 2}
+"""Give the topics of `ClusterHarness` two replicas per partition, of brokers 1 to n.
+
+Partition i has replicas on brokers i + 1 (the preferred leader) and i + 2, counted modulo n: broker 1 follows broker n.
+"""
 
 
 def leaders(harness: ClusterHarness, topic: str = "news") -> list[int]:

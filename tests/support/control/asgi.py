@@ -13,10 +13,12 @@ END_OF_BODY: ASGIReceiveEvent = {"type": "http.request", "body": b"", "more_body
 
 
 class BlockingDispatcher(Dispatcher):
-    """Never replies; the body of "/stream" has one part and no end.
+    """Never replies, except to "/stream": the body of that reply has one part and no end.
+
+    `is_brief` is False, so `App` cancels a request when the client disconnects or the server stops.
 
     Attributes:
-        has_started: A request was received, or the part was sent.
+        has_started: A request was received; for "/stream", the part was sent.
         has_ended: The request was cancelled.
     """
 

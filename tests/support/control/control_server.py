@@ -30,7 +30,11 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ControlHarness:
-    """A cluster, its control server, and requests to it. Each request has a new connection."""
+    """A cluster, its control server, and requests to it. Each request has a new connection.
+
+    Does not start or stop anything; see `controlled_cluster`. The server's name of the cluster is "default". The clock
+    is real time, unless the cluster has a manual clock. No token is sent, unless it is in `headers`.
+    """
 
     cluster: FakeCluster
     server: ControlServer
@@ -74,7 +78,7 @@ class ControlHarness:
 def controlled_cluster(
     *arguments: Any, token: str | None = None, host: str = "127.0.0.1", **options: Any
 ) -> Iterator[ControlHarness]:
-    """Start a FakeCluster with these arguments and a control server at an address."""
+    """Start a FakeCluster with the other arguments, and a control server on a free port of `host`."""
     with FakeCluster(*arguments, **options) as cluster, ControlServer(cluster, host, token=token) as server:
         yield ControlHarness(cluster, server)
 

@@ -74,6 +74,7 @@ class SentRequest:
 
     @property
     def is_parked(self) -> bool:
+        """Whether the request is not answered yet."""
         return self.result is None
 
     @property
@@ -114,13 +115,16 @@ class SentRequest:
 
 
 class CoordinatorHarness:
-    """One coordinator that leads every offsets partition, and its log. Methods default to the group "g".
+    """One coordinator that leads every offsets partition, and its log. There are no groups at first.
 
-    Requests are sent at `now_ms`. After each request the invariants of all groups are checked.
+    Methods use the group "g" by default. Requests are sent at `now_ms`, which is `START_MS` at first and changes only
+    in `advance` and `advance_in_one_tick`. Member ids end in uuid1, uuid2 and so on. After each request the invariants
+    of all groups are checked.
 
     Args:
         history: Records the changes of groups, if given. The coordinators are brokers 1, 2, ... in order of creation.
-        config: Fields of `CoordinatorConfig`. Batch joins (KAFKA-8397) are enabled.
+        config: Fields of `CoordinatorConfig`. The defaults are Kafka's newest, such as an initial rebalance delay of
+            `DELAY_MS`, but batch joins (KAFKA-8397) are enabled.
 
     Attributes:
         coordinator: The current coordinator; `fail_over` replaces it.
@@ -316,7 +320,12 @@ class CoordinatorHarness:
     # Requests
 
     def join(self, member_id: str = "", **options: Any) -> SentRequest:
-        """Send a JoinGroup. Without `two_step`, a new member joins with one request, as in version 3."""
+        """Send a JoinGroup of the newest version and return it, parked or answered.
+
+        Without `two_step`, a new member joins with one request, as in version 3. With `skip=False`, a static leader
+        that returns gets no `skip_assignment`, as before version 9. Other options: `instance_id` (for a static member),
+        `client_id`, `client_host`, `session_ms`, `rebalance_ms`, `protocol_type`, `protocols` and `group_id`.
+        """
         sent = SentRequest()
         request = JoinGroup(
             member_id=member_id,
@@ -342,7 +351,7 @@ class CoordinatorHarness:
         return sent.joined.member_id
 
     def join_batch(self, *members: BatchMember, **options: Any) -> SentRequest:
-        """Send a JoinGroup for many members (KAFKA-8397)."""
+        """Send a JoinGroup for many members (KAFKA-8397) and return it, parked or answered."""
         sent = SentRequest()
         request = BatchJoin(
             client_id=options.pop("client_id", "batcher"),
@@ -366,7 +375,7 @@ class CoordinatorHarness:
     def sync(
         self, member_id: str, generation_id: int, assignments: Iterable[tuple[str, bytes]] = (), **options: Any
     ) -> SentRequest:
-        """Send a SyncGroup."""
+        """Send a SyncGroup and return it, parked or answered."""
         sent = SentRequest()
         request = SyncGroup(
             generation_id=generation_id,
@@ -384,7 +393,7 @@ class CoordinatorHarness:
     def heartbeat(
         self, member_id: str, generation_id: int, instance_id: str | None = None, group_id: str = "g"
     ) -> ErrorCode:
-        """Send a Heartbeat."""
+        """Send a Heartbeat; return its error."""
         error = self.coordinator.heartbeat(group_id, generation_id, member_id, instance_id, self.now_ms)
         self.settle()
         return error
@@ -407,7 +416,7 @@ class CoordinatorHarness:
         partition: int = 0,
         **fields: Any,
     ) -> ErrorCode:
-        """Commit one offset."""
+        """Commit one offset; by default not as a member. Return its error."""
         offsets = [OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)]
         errors = result_of(
             self.coordinator.commit_offsets, group_id, generation_id, member_id, instance_id, offsets, self.now_ms
@@ -423,13 +432,13 @@ class CoordinatorHarness:
         return None if committed is None else committed.offset
 
     def delete_group(self, group_id: str = "g") -> ErrorCode:
-        """Send a DeleteGroups."""
+        """Send a DeleteGroups; return the error of the group."""
         error = result_of(self.coordinator.delete_group, group_id, self.now_ms)
         self.settle()
         return error
 
     def delete_offsets(self, *partitions: tuple[str, int], group_id: str = "g") -> tuple[ErrorCode, list[ErrorCode]]:
-        """Send an OffsetDelete."""
+        """Send an OffsetDelete; return the error of the group, and the error of each partition."""
         return result_of(self.coordinator.delete_offsets, group_id, partitions)
 
     # Requests whose appends may be postponed. Each method returns a list to which the result is added.
@@ -530,7 +539,7 @@ class CoordinatorHarness:
         assert group.state.value == "Stable"
 
     def create_stable_group(self, size: int = 2, static: Sequence[str] = (), **options: Any) -> list[str]:
-        """Create a Stable group: as `create_completing_group`, and then all members sync."""
+        """Create a Stable group: as `create_completing_group`, and then all members sync. Return the member ids."""
         member_ids = self.create_completing_group(size, static, **options)
         self.sync_all(member_ids, options.get("group_id", "g"))
         return member_ids

@@ -14,7 +14,10 @@ _TIMEOUT_S = 20.0
 
 @contextmanager
 def listener(serve: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Listen on a port; `serve` gets each connection in turn. Yields the address."""
+    """Listen on a free port, and yield the address. A thread calls `serve` for each connection, one after the other.
+
+    The connection is closed when `serve` returns. The thread ends with the context, once the last `serve` has returned.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def accept() -> None:
@@ -29,9 +32,11 @@ def listener(serve: Callable[[socket.socket], None]) -> Iterator[str]:
 
         thread = threading.Thread(target=accept)
         thread.start()
-        yield f"127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def answer_api_versions(peer: socket.socket) -> None:

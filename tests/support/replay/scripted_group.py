@@ -61,7 +61,11 @@ class _Client:
 
 
 class ScriptedGroup(VirtualTime):
-    """Members that follow their scripts.
+    """Members that follow their scripts, and brokers 1 and 2. Broker 1 is the first coordinator.
+
+    Nothing happens until `run`. Times in scripts are relative to the virtual time at first, `START_MS`. The topics are
+    those in `PARTITIONS`. The initial rebalance delay is 1 s, and there is one offsets partition. In the events, all
+    requests of members have version 9.
 
     Args:
         scripts: Their scripts.

@@ -1,6 +1,8 @@
 """The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
-`scenarios/transcripts/README.md` describes the format.
+`scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
+members.py its request in `Members` and its version in `NEWEST`. A new step of the cluster needs an entry in
+`CLUSTER_VERBS` and a case in `_Player._change` (player.py). Both need a line in that README.
 """
 
 import json
@@ -25,7 +27,7 @@ class Step:
         verb: The kind of step, a key of `MEMBER_VERBS` or `CLUSTER_VERBS`.
         words: Arguments without a name: partitions, assignments, members.
         options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
-        version: The version of the request; None for the newest with topic names.
+        version: The version of the request; None for the version in `NEWEST` (members.py).
     """
 
     place: str
@@ -42,13 +44,13 @@ class Transcript:
     """A transcript.
 
     Attributes:
-        lines: Steps, and the lines that are copied (head, comments, empty lines) as text.
+        lines: Steps; and the lines that are copied (head, comments, empty lines), as text.
         brokers: The number of brokers.
         topics: Partition counts of topics.
         config: Broker settings, by Kafka's names.
         as_version: The release of Kafka that the brokers emulate; None for the newest.
         proposals: Experimental protocol extensions of the brokers.
-        is_core_only: Whether the transcript takes too long to be run over TCP.
+        is_core_only: Whether the transcript is not run over TCP, because that takes too long (`target=core`).
     """
 
     lines: tuple[Step | str, ...]
@@ -284,7 +286,7 @@ def expand_range(text: str) -> list[str]:
 
 
 def expand_step(step: Step) -> list[Step]:
-    """Expand the step of a range of members into one step for each member; `*` in options is the member's number."""
+    """Expand the step of a range of members into one step for each member. In options, `*` becomes its number."""
     names = expand_range(step.actor or "")
     if len(names) == 1 and names[0] == step.actor:
         return [step]
