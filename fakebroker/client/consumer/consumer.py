@@ -128,7 +128,7 @@ class Consumer:
             topics: Names, or a compiled pattern that must match whole names of existing or future topics. A pattern
                 does not match Kafka's internal topics.
             on_assigned: Called with the newly assigned partitions after each rebalance, even if there are none.
-            on_revoked: Called with partitions before they are revoked; commits in it are accepted.
+            on_revoked: Called with partitions before they are revoked; commits within the call are accepted.
             on_lost: Called with partitions lost because the consumer was removed from the group; other members may own
                 them already.
 

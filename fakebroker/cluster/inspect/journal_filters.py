@@ -35,7 +35,7 @@ class StepFilters(Filters, total=False):
 
 
 Step = str | tuple[str, StepFilters]
-"""One step of `assert_order`: the name of an API, or a pair of it and filters."""
+"""One step of `assert_order`: the name of an API, or a pair of a name and filters."""
 
 _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "client_id": lambda call, client_id: call.client_id == client_id,

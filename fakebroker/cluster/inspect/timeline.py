@@ -31,7 +31,7 @@ class Timeline:
     Attributes:
         group_id: The group.
         moments: Changes of its state and of its members, oldest first.
-        taken_ms: The time of this value, by the brokers' clock, in milliseconds since the Unix epoch.
+        taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
     """
 
     group_id: str
@@ -65,7 +65,7 @@ class Timeline:
         return self.text()
 
     def svg(self, width: float | None = None, max_rows: int | None = None) -> str:
-        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; zombies are omitted.
+        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; see `without_zombies`.
 
         Args:
             width: The width in pixels; by default as much as the moments need.
@@ -78,7 +78,11 @@ class Timeline:
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
-    """Return the moments of a group at its coordinator, without those at a zombie coordinator."""
+    """Return the moments of a group without those of zombies.
+
+    A zombie is a former coordinator that still answers after another broker has taken the group over. The first moment
+    at a new coordinator begins with Dead. Later moments at other brokers come from zombies.
+    """
     served: list[Moment] = []
     coordinator_id: int | None = None
     for moment in moments:
