@@ -112,7 +112,7 @@ CALLS: list[ClusterCase] = [
     (lambda c: c.count(error="NOT_CORDINATOR"), "error", "NOT_CORDINATOR", "did you mean 'NOT_COORDINATOR'?"),
     (lambda c: c.count(grp="g"), "grp", "g", "one of client_id, group, member, broker, connection, error, since; did"),  # type: ignore[call-arg]  # wrong on purpose
     (lambda c: c.assert_order(), "steps", (), "one or more"),
-    (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of one and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of a name and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.hold("g", "Stable"), "state", "Stable", "one of PreparingRebalance, CompletingRebalance"),
     (lambda c: c.force_rebalance("g"), "group_id", "g", "an existing group; its coordinator has none"),
     (lambda c: c.evict("seeded", "x"), "member", "x", ""),

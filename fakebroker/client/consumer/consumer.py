@@ -359,7 +359,10 @@ class Consumer:
         return (trio.current_time() + self._epoch_s) * 1000
 
     def _call(self, method: Callable[..., T], *arguments: Any) -> T:
-        """Call a method of the core with the current time, and carry out what it requests."""
+        """Call a method of the core with the current time, then send its requests and wake waiting tasks.
+
+        All methods of the core that need the time are called with this method.
+        """
         if self._nursery is None:
             raise trio.ClosedResourceError("the consumer is not open: use it in `async with`")
         try:

@@ -64,7 +64,7 @@ class Fetcher:
 
     Attributes:
         paused: Partitions that are neither fetched nor returned.
-        needs_metadata: A leader is unknown or has changed.
+        needs_metadata: Set when a leader is unknown or may have changed; the caller resets it.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:

@@ -123,7 +123,7 @@ class Member:
         self._leave_group("the consumer is being closed", now_ms, remove_static=remove_static)
 
     def expire(self, now_ms: float) -> None:
-        """Leave because the application has not polled for too long: no commit, partitions are lost (KIP-62)."""
+        """Leave without a commit, because the application has not polled for too long. Partitions are lost (KIP-62)."""
         self._revoke(self.assigned, now_ms, lost=True)
         self._leave_group("the application has not polled for the rebalance timeout", now_ms)
 
@@ -558,7 +558,7 @@ class Member:
     def _on_session_error(
         self, response: GroupResponse, reaction: Reaction, error: ErrorCode, sent_as: Identity, now_ms: float
     ) -> None:
-        """Handle the error of a heartbeat or commit. For a request of an earlier generation, only report it."""
+        """Handle the error of a heartbeat or commit. For a request of an earlier generation, emit at most `CommitRejected`."""
         if isinstance(response, OffsetCommitResponse):
             self.effects.append(CommitRejected(error, now_ms))
         if sent_as != self.identity or self.state is MemberState.JOINING:  # the response to JoinGroup decides then

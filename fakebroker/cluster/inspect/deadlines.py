@@ -49,7 +49,7 @@ class Deadline:
             expected: Joins stop waiting for expected instances; or, if no join waits, an instance is no longer expected
                 (KAFKA-8397).
             offsets_expiry: A coordinator checks for expired offsets and groups.
-            late_answer: The next delayed response is sent: one for delayed SyncGroups, and one for faults.
+            late_answer: A delayed response is sent: the next one to a SyncGroup, or the next one that a fault delays.
         node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late answers.
         group_id: The group, if it affects one group.
         member_ids: The members that the deadline waits for or removes; none if all members have joined.

@@ -120,7 +120,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _arrow(before: str, after: str, mark: str = "") -> str:
-    """Draw an arrow between two states. Each state has a column, which shows its initial, or `mark` for the new one."""
+    """Draw an arrow between the columns of two states, with their initials at its ends; `mark` replaces the second."""
     start, end = 2 * _LANES.index(before), 2 * _LANES.index(after)
     lanes = [" "] * (2 * len(_LANES) - 1)
     for between in range(min(start, end) + 1, max(start, end)):
@@ -141,7 +141,7 @@ def names_in(moments: Iterable[Moment]) -> dict[str, str]:
 
 
 def short_names(member_ids: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each member id: without its UUID, or with as much of it as makes the names unique."""
+    """Return a short name for each member id: with as little of its UUID as necessary to make all names unique."""
     ids = list(dict.fromkeys(member_ids))
     for length in _NAME_LENGTHS:
         names = {member_id: _short(member_id, length) for member_id in ids}
