@@ -558,7 +558,7 @@ class Member:
     def _on_session_error(
         self, response: GroupResponse, reaction: Reaction, error: ErrorCode, sent_as: Identity, now_ms: float
     ) -> None:
-        """Handle the error of a heartbeat or commit. For a request of an earlier generation, emit at most `CommitRejected`."""
+        """Handle the error of a heartbeat or commit. One of an earlier generation emits at most `CommitRejected`."""
         if isinstance(response, OffsetCommitResponse):
             self.effects.append(CommitRejected(error, now_ms))
         if sent_as != self.identity or self.state is MemberState.JOINING:  # the response to JoinGroup decides then
