@@ -9,7 +9,7 @@ from fakebroker.errors import ConfigError
 TopicPartition = tuple[str, int]
 """A partition: topic name and partition index."""
 
-LEGAL_NAME = "1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-', not '.' or '..'"
+LEGAL_NAME = "a name of 1 to 249 characters (a-z, A-Z, 0-9, '.', '_', '-') other than '.' and '..'"
 """The names that `is_legal_name` accepts, for error messages."""
 
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
@@ -23,13 +23,16 @@ def is_legal_name(name: object) -> bool:
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def name_fault(name: str) -> str | None:
-    """Return the error of an invalid topic name, or None if it is valid."""
+def name_error(name: str) -> str | None:
+    """Return an error message if a topic name is invalid, else None."""
     return None if is_legal_name(name) else f"topic name {name!r}: expected {LEGAL_NAME}"
 
 
 def unify_collision_chars(name: str) -> str:
-    """Replace dots by underscores, as names of metrics do: topics with the same result collide (Kafka's `Topic`)."""
+    """Replace dots by underscores, as Kafka does in the names of metrics.
+
+    Kafka rejects a new topic with the same result as another one, because both would have the same metrics.
+    """
     return name.replace(".", "_")
 
 
@@ -59,11 +62,14 @@ def parse_partition(value: object, field: str = "partition", *, where: str = "")
     match = _PARTITION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ConfigError.of(field, value, "a topic and a number, such as 'orders-0'", where=where)
-    return match[1], int(match[2])
+    topic, index = match[1], int(match[2])
+    if index > MAX_INT32:
+        raise ConfigError.of(field, value, f"a partition number from 0 to {MAX_INT32}", where=where)
+    return topic, index
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partition indexes by topic, both in the given order."""
+    """Group partition indexes by topic. Topics, and the indexes of each topic, keep the given order."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)

@@ -63,7 +63,7 @@ CONSTRUCTION: list[Case] = [
     (lambda: release("4"), "as_version", "4", one_of(VERSIONS)),
     (lambda: FakeCluster(1, api_versions={"Fetch": (99, 99)}), "api_versions.Fetch", (99, 99), "versions in 4-18"),
     (lambda: FakeCluster(1, proposals=["batch"]), "proposals[0]", "batch", "batch-join"),
-    (lambda: FakeCluster(1, topics={"a b": 1}), "name", "a b", "1 to 249 of "),
+    (lambda: FakeCluster(1, topics={"a b": 1}), "name", "a b", "a name of 1 to 249 characters "),
     (lambda: FakeCluster(1, topics={"a": 0}), "partitions", 0, "an integer from 1 to 100000"),
     (lambda: FakeCluster(1, topics={"a": True}), "topics.a", True, "an integer"),
     (lambda: FakeCluster(1, config={"group.max.size": 0}), "group.max.size", 0, INT32),
@@ -89,7 +89,7 @@ ClusterCase = tuple[Callable[[FakeCluster], object], str, object, str]
 
 CALLS: list[ClusterCase] = [
     (lambda c: c.create_topic("orders"), "name", "orders", "a topic that does not exist yet"),
-    (lambda c: c.create_topic(""), "name", "", "1 to 249 of "),
+    (lambda c: c.create_topic(""), "name", "", "a name of 1 to 249 characters "),
     (lambda c: c.create_topic("a", 1, 9), "replication_factor", 9, "an integer from 1 to 3"),
     (lambda c: c.create_partitions("oders", 3), "name", "oders", TOPIC),
     (lambda c: c.create_partitions("orders", 2), "total", 2, "an integer from 3 to 100000"),
@@ -112,7 +112,7 @@ CALLS: list[ClusterCase] = [
     (lambda c: c.count(error="NOT_CORDINATOR"), "error", "NOT_CORDINATOR", "did you mean 'NOT_COORDINATOR'?"),
     (lambda c: c.count(grp="g"), "grp", "g", "one of client_id, group, member, broker, connection, error, since; did"),  # type: ignore[call-arg]  # wrong on purpose
     (lambda c: c.assert_order(), "steps", (), "one or more"),
-    (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of one and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of a name and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.hold("g", "Stable"), "state", "Stable", "one of PreparingRebalance, CompletingRebalance"),
     (lambda c: c.force_rebalance("g"), "group_id", "g", "an existing group; its coordinator has none"),
     (lambda c: c.evict("seeded", "x"), "member", "x", ""),
@@ -140,7 +140,7 @@ CLIENTS: list[Case] = [
     (lambda: ConsumerSettings(fetch_max_bytes=math.nan), "fetch_max_bytes", math.nan, INT32),  # type: ignore[arg-type]  # wrong on purpose
     (lambda: ConsumerSettings(assignor="stiky"), "assignor", "stiky", "did you mean 'sticky'?"),
     (lambda: ConsumerSettings(auto_offset_reset="latst"), "auto_offset_reset", "latst", "did you mean 'latest'?"),  # type: ignore[arg-type]  # wrong on purpose
-    (lambda: ConsumerSettings(instance_id="."), "instance_id", ".", "1 to 249 of "),
+    (lambda: ConsumerSettings(instance_id="."), "instance_id", ".", "a name of 1 to 249 characters "),
     (lambda: ConsumerSettings(heartbeat_interval_ms=45_000), "heartbeat_interval_ms", 45_000, "less than session_ti"),
     (lambda: _member(session_timeout_ms=math.inf), "session_timeout_ms", math.inf, FINITE),
     (lambda: _member(retry_backoff_ms=-1), "retry_backoff_ms", -1, AT_LEAST_0),

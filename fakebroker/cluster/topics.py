@@ -48,9 +48,9 @@ class Partition:
         last_leader_id: The node id of the current leader, or of the last one if there is none.
         log: Its records. All replicas share one log, because replication is immediate.
         leader_epoch: Incremented with each change of the leader, and when replicas are removed.
-        awaits_last_leader: Whether the partition was left without a leader on purpose. Then its last leader becomes the
-            leader again by starting, and no other broker becomes its leader by starting. The partition also gets a
-            leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
+        awaits_last_leader: Whether a command left the partition without a leader, such as `stop_broker` with
+            `elect=False`. Then, of all brokers that start, only its last leader becomes its leader. The partition also
+            gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
     """
@@ -192,9 +192,9 @@ def spread(
     Args:
         partitions: The number of partitions.
         replication_factor: The number of replicas of each, at most the number of brokers.
-        up: The brokers that are up, at least one. They lead partitions in turn; the brokers after the leader have the
-            other replicas.
-        down: The other brokers, which get replicas only if there are too few that are up.
+        up: The brokers that are up, at least one. They lead partitions in turn. The brokers that follow the leader in
+            this sequence get the other replicas.
+        down: The brokers that are down. They get replicas only if fewer than `replication_factor` brokers are up.
         first: The index in `up` of the leader of the first partition.
     """
     return [

@@ -266,7 +266,7 @@ def test_invalid_settings_are_rejected(subtests: pytest.Subtests) -> None:
 @in_trio_with_sockets
 async def test_invalid_arguments_are_rejected() -> None:
     async with cluster_and_admin(1) as (_, admin):
-        with pytest.raises(ConfigError, match=r"^groups='g': expected several, such as \['g'\]$"):
+        with pytest.raises(ConfigError, match=r"^groups='g': expected a list of strings, such as \['g'\]$"):
             await admin.describe_groups("g")
         with pytest.raises(ConfigError, match=r"^groups\[0\]=7: expected a string of at most 32767 bytes$"):
             await admin.delete_groups([7])  # type: ignore[list-item]  # wrong on purpose

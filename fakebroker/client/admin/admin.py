@@ -323,7 +323,7 @@ class Admin:
 def _keys(argument: str, keys: Iterable[str]) -> list[str]:
     """Return the keys without duplicates, in order."""
     if isinstance(keys, str):
-        raise ConfigError.of(argument, keys, f"several, such as [{keys!r}]")
+        raise ConfigError.of(argument, keys, f"a list of strings, such as [{keys!r}]")
     given = list(keys)
     for index, key in enumerate(given):
         if not isinstance(key, str) or len(key.encode()) > _MAX_KEY_BYTES:

@@ -1,4 +1,4 @@
-"""The consumer's view of the cluster, from Metadata responses: partition leaders, and when to refresh it."""
+"""The consumer's view of the cluster, from Metadata responses: partition leaders, and when the next request is due."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class ClusterMetadata:
         self._due_ms = min(self._due_ms, max(now_ms, self._sent_ms + self._backoff.first_ms))
 
     def refresh_now(self, now_ms: float) -> None:
-        """Request metadata without a back-off, because the topics have changed; after a request in flight, another."""
+        """Request metadata without a back-off, because the topics have changed. The request follows one in flight."""
         self._due_ms = now_ms
 
     def request(self, topics: Iterable[str] | None, now_ms: float) -> MetadataRequest | None:

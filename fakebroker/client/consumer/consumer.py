@@ -128,7 +128,7 @@ class Consumer:
             topics: Names, or a compiled pattern that must match whole names of existing or future topics. A pattern
                 does not match Kafka's internal topics.
             on_assigned: Called with the newly assigned partitions after each rebalance, even if there are none.
-            on_revoked: Called with partitions before they are revoked; commits in it are accepted.
+            on_revoked: Called with partitions before they are revoked; commits within the call are accepted.
             on_lost: Called with partitions lost because the consumer was removed from the group; other members may own
                 them already.
 
@@ -359,7 +359,10 @@ class Consumer:
         return (trio.current_time() + self._epoch_s) * 1000
 
     def _call(self, method: Callable[..., T], *arguments: Any) -> T:
-        """Call a method of the core with the current time, and carry out what it requests."""
+        """Call a method of the core with the current time, then send its requests and wake waiting tasks.
+
+        All methods of the core that need the time are called with this method.
+        """
         if self._nursery is None:
             raise trio.ClosedResourceError("the consumer is not open: use it in `async with`")
         try:

@@ -81,7 +81,7 @@ class ConsumerCore:
         self._lookup: OutboundRequest | None = None  # a look-up of the coordinator that the member did not request
         self._lookup_ms = 0.0  # no such look-up before this time
         self._initial: OffsetOperation | None = None  # the look-up of offsets at which manual partitions start
-        self._without_offset: dict[TopicPartition, None] = {}  # nothing is committed, and there is no reset policy
+        self._without_offset: dict[TopicPartition, None] = {}  # without a committed offset and a reset policy
         self._failures: deque[FakebrokerError] = deque()
         self._poll_deadline_ms: float | None = None
         self._commit_ms = 0.0  # when the next automatic commit of manual partitions is due
@@ -378,7 +378,7 @@ class ConsumerCore:
         self._settle(now_ms)
 
     def unsupported(self, outbound: OutboundRequest, error: FakebrokerError, now_ms: float) -> None:
-        """A request cannot be sent to its broker, for example because the broker is too old; the next poll raises."""
+        """A request cannot be sent, for example because its broker is too old. The next poll raises the error."""
         if not self._failures:
             self._failures.append(error)
         self.unanswered(outbound, now_ms)
@@ -434,7 +434,7 @@ class ConsumerCore:
 
     @property
     def _needs_lookup(self) -> bool:
-        """Whether to look up the coordinator for offset requests, because the member, which is down, does not."""
+        """Whether offset requests need a look-up of the coordinator. A member that is down does not look it up."""
         return self._offsets.is_pending and self._lookup is None and self.member.state is MemberState.DOWN
 
     def _find_coordinator(self) -> None:
@@ -482,13 +482,13 @@ class ConsumerCore:
                 self._group_topics = None
                 self._failures.append(GroupFailed(error, message))
                 if identity.member_id and identity.instance_id is None:
-                    # The next poll joins as a new member, and would have to wait for the old one.
+                    # The next poll joins as a new member. Its rebalance would wait for the old one.
                     self._send(requests.leave_group(identity, f"the consumer has failed: {error.name}"))
 
     def _send(self, request: GroupRequest) -> None:
         has_stopped = self.member.state is MemberState.DOWN
         if self.member.awaits(request) or (has_stopped and self._coordinator is not None):
-            self.outbound.append(OutboundRequest(self._coordinator, Lane.GROUP, request, has_stopped))
+            self.outbound.append(OutboundRequest(self._coordinator, Lane.GROUP, request, ignores_response=has_stopped))
 
     def _remove(self, partitions: tuple[TopicPartition, ...], *, lost: bool) -> None:
         self._fetcher.remove(partitions)

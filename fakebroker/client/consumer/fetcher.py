@@ -64,7 +64,7 @@ class Fetcher:
 
     Attributes:
         paused: Partitions that are neither fetched nor returned.
-        needs_metadata: A leader is unknown or has changed.
+        needs_metadata: Set when a leader is unknown or may have changed; the caller resets it.
     """
 
     def __init__(self, settings: ConsumerSettings) -> None:
@@ -84,7 +84,7 @@ class Fetcher:
         self._partitions.setdefault(partition, _PartitionState()).move_to(offset)
 
     def reset(self, partition: TopicPartition, policy: ResetPolicy) -> None:
-        """Read a partition from its start or end offset, to be looked up."""
+        """Look up the start or end offset of a partition, and read from there."""
         state = self._partitions.setdefault(partition, _PartitionState())
         state.move_to(-1)
         state.position, state.reset = None, policy
@@ -208,7 +208,7 @@ class Fetcher:
                 (topic.topic, each.partition_index): each for topic in response.responses for each in topic.partitions
             }
             for partition, state in self._still_current(requested, data, now_ms):
-                # Otherwise the application has called seek in the meantime.
+                # If the state differs, the application has called seek in the meantime.
                 if state.reset is None and state.next_offset == offsets[partition] and not state.records:
                     self._fetched(partition, state, data[partition], now_ms)
 
@@ -218,7 +218,7 @@ class Fetcher:
         returned: Collection[TopicPartition],
         now_ms: float,
     ) -> list[tuple[TopicPartition, _PartitionState]]:
-        """Return the partitions still assigned since the request; those missing in the response are retried."""
+        """Return the returned partitions that are still assigned. Those that the response lacks are retried."""
         current = [(each, state) for each, state in requested.items() if self._partitions.get(each) is state]
         for partition, state in current:
             if partition not in returned:

@@ -65,7 +65,7 @@ class GroupOffsets:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a coordinator is needed for pending operations."""
+        """Whether operations are pending. They need the coordinator."""
         return bool(self._pending)
 
     @property

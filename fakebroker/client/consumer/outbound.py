@@ -22,7 +22,7 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutboundRequest:
-    """A request to send; completed by `ConsumerCore.answered` or `ConsumerCore.unanswered`.
+    """A request to send. Then the driver calls `ConsumerCore.answered`, `unanswered` or `unsupported`.
 
     Attributes:
         node_id: The broker; None for any broker.

@@ -21,7 +21,7 @@ from fakebroker.protocol.records import (
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _SIZE = struct.Struct(">i")
-_SIZE_AT, _SIZE_END = 8, 12  # Of the size field in batches and in messages, which counts the bytes after itself.
+_SIZE_AT, _SIZE_END = 8, 12  # The size field of batches and messages. The size counts the bytes after the field.
 _CHECKED_FROM = 21  # A batch's CRC covers the bytes from here on.
 _MAGIC_OF_BATCHES = 2
 

@@ -48,7 +48,9 @@ def check_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartiti
         InvalidSubscription: One is not a partition.
     """
     if isinstance(partitions, str | bytes) or not isinstance(partitions, Iterable):
-        raise InvalidSubscription(f"partitions={partitions!r}: expected several, such as [('orders', 0)]")
+        raise InvalidSubscription(
+            f"partitions={partitions!r}: expected a list of (topic, number), such as [('orders', 0)]"
+        )
     unique = tuple(dict.fromkeys(partitions))
     for partition in unique:
         if not is_partition(partition):

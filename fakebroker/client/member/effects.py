@@ -1,8 +1,9 @@
 """The effects of a group member, as plain data: requests to send and events to report, for its driver to carry out.
 
 `scheduled_ms` is when an effect was due, in milliseconds since the Unix epoch. For a heartbeat it is the deadline, even
-if `tick` was called later, so that latencies measured from it include the delay. Effects are handled
-by `ConsumerCore._handle` and `ScriptedMember._execute_effects`, which ignore the kinds that they do not name.
+if `tick` was called later, so that latencies measured from it include the delay. The drivers are
+`ConsumerCore._handle` and `ScriptedMember._execute_effects`. Both ignore kinds of effects that they do not name, so a
+new kind must be considered in both.
 """
 
 from dataclasses import dataclass, field
@@ -40,14 +41,14 @@ GroupResponse = (
 
 @dataclass(slots=True)
 class Discover:
-    """Look up the group's coordinator; completed by `Member.discovered` or `Member.discovery_failed`."""
+    """Look up the group's coordinator. Then the driver calls `Member.discovered` or `Member.discovery_failed`."""
 
     scheduled_ms: float
 
 
 @dataclass(slots=True)
 class Send:
-    """Send a request to the current coordinator; completed by `Member.answered` or `Member.connection_lost`."""
+    """Send a request to the coordinator. Then the driver calls `Member.answered` or `Member.connection_lost`."""
 
     request: GroupRequest
     scheduled_ms: float
@@ -55,7 +56,7 @@ class Send:
 
 @dataclass(slots=True)
 class FetchMetadata:
-    """Look up the partition counts of these topics; the driver passes them, and later changes, to `Member.metadata`."""
+    """Look up the partition counts of these topics. The driver passes the counts, and changes, to `Member.metadata`."""
 
     topics: tuple[str, ...]
     scheduled_ms: float
@@ -88,8 +89,8 @@ class Revoked:
 class Revoking:
     """These partitions will be revoked: the member waits for `Member.revoked`, then commits and continues.
 
-    Until then the member owns them, and commits for them are accepted. Emitted only with
-    `MemberSettings.awaits_revocation`.
+    Until then the member owns them, and commits for them are accepted. Emitted only if
+    `MemberSettings.awaits_revocation` is set.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -100,7 +101,7 @@ class Revoking:
 class OffsetUnknown:
     """No offset is committed for these partitions; the driver chooses the start.
 
-    Not emitted with `MemberSettings.starts_at_zero`.
+    Emitted only if `MemberSettings.starts_at_zero` is False.
     """
 
     partitions: tuple[TopicPartition, ...]

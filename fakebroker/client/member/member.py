@@ -123,7 +123,7 @@ class Member:
         self._leave_group("the consumer is being closed", now_ms, remove_static=remove_static)
 
     def expire(self, now_ms: float) -> None:
-        """Leave because the application has not polled for too long: no commit, partitions are lost (KIP-62)."""
+        """Leave without a commit, because the application has not polled for too long. Partitions are lost (KIP-62)."""
         self._revoke(self.assigned, now_ms, lost=True)
         self._leave_group("the application has not polled for the rebalance timeout", now_ms)
 
@@ -198,8 +198,8 @@ class Member:
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
         """Report partition counts by topic.
 
-        A leader that waits for the counts now assigns; topics without a count have no partitions. A leader that has
-        already assigned starts a rebalance if a count has changed; topics without a count are unchanged.
+        A leader that waits for the counts now assigns, as if topics without a count had no partitions. A leader that
+        has already assigned starts a rebalance if a count has changed; it ignores topics without a count.
         """
         leadership = self._leadership
         if leadership is None:
@@ -271,7 +271,10 @@ class Member:
         return self._timers.deadline_ms(Timer.SESSION)
 
     def idle_until(self) -> float:
-        """Return when anything but a heartbeat is due if all heartbeats succeed; -inf if responses are pending."""
+        """Return when the next action other than a heartbeat is due, if all heartbeats succeed.
+
+        The result is -inf if responses are pending.
+        """
         return -inf if self._in_flight else self._timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION)
 
     def heartbeat_now(self, now_ms: float) -> None:
@@ -394,7 +397,10 @@ class Member:
             self._commit_and_join(now_ms)
 
     def _revoked_by_rejoin(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions revoked before joining; for a cooperative member only those of unsubscribed topics."""
+        """Return the partitions to revoke before joining.
+
+        A cooperative member only revokes partitions of topics that it no longer subscribes to.
+        """
         if not self.settings.is_cooperative:
             return self.assigned
         return tuple(partition for partition in self.assigned if partition[0] not in self.settings.topics)
@@ -552,7 +558,7 @@ class Member:
     def _on_session_error(
         self, response: GroupResponse, reaction: Reaction, error: ErrorCode, sent_as: Identity, now_ms: float
     ) -> None:
-        """Handle the error of a heartbeat or commit. For a request of an earlier generation, only report it."""
+        """Handle the error of a heartbeat or commit. One of an earlier generation emits at most `CommitRejected`."""
         if isinstance(response, OffsetCommitResponse):
             self.effects.append(CommitRejected(error, now_ms))
         if sent_as != self.identity or self.state is MemberState.JOINING:  # the response to JoinGroup decides then

@@ -99,7 +99,7 @@ def reaction_to(error: ErrorCode, response: GroupResponse) -> Reaction:
 
 
 def error_in(response: GroupResponse) -> ErrorCode:
-    """Return the error of a response: its first error that does not concern a single partition, else its first."""
+    """Return the error of a response; of several, the first one, but those in `_OF_ONE_PARTITION` come last."""
     if not isinstance(response, _WITH_PARTITIONS):
         return error_code(response.error_code)
     errors = [error for error in _errors(response) if error is not ErrorCode.NONE]

@@ -15,7 +15,7 @@ from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_
 from fakebroker.cluster.configs.resolution import apply_retention
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
 from fakebroker.errors import ErrorCode, FakebrokerError
-from fakebroker.topic_partition import name_fault
+from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -119,9 +119,9 @@ def require_topic_name(name: str) -> None:
     Raises:
         ConfigRefusedError: The name is not valid.
     """
-    fault = name_fault(name)
-    if fault is not None:
-        raise ConfigRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    message = name_error(name)
+    if message is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:

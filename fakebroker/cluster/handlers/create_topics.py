@@ -24,7 +24,7 @@ from fakebroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from fakebroker.topic_partition import name_fault
+from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -71,18 +71,18 @@ def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
 
 def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
     """Return the assignment for a new topic, or the error if the topic cannot be created."""
-    error = _name_error(cluster, topic.name) or _config_error(topic)
+    error = _new_name_error(cluster, topic.name) or _config_error(topic)
     if error is not None:
         return error
     return _checked_assignment(cluster, topic) if topic.assignments else _new_assignment(cluster, topic)
 
 
-def _name_error(cluster: "Cluster", name: str) -> TopicError | None:
+def _new_name_error(cluster: "Cluster", name: str) -> TopicError | None:
     if name == CLUSTER_METADATA_TOPIC:
         return TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is internal to controllers")
     if name in cluster.topics:
         return TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    message = name_fault(name)
+    message = name_error(name)
     other = cluster.topics.colliding(name)
     if message is None and other is not None:
         message = f"Topic '{name}' collides with existing topic: {other}"

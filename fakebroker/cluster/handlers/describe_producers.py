@@ -14,7 +14,7 @@ from fakebroker.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from fakebroker.protocol.types import ZERO_UUID
-from fakebroker.topic_partition import name_fault
+from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -37,7 +37,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersRe
 
 
 def _describe(cluster: "Cluster", call: Call, name: str, index: int, now_ms: float) -> PartitionResponse:
-    message = name_fault(name)
+    message = name_error(name)
     if message is not None:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
     if name not in cluster.topics:

@@ -39,17 +39,17 @@ class Deadline:
         kind: What happens.
             load: A coordinator finishes reading its log, or fails to.
             stale_lookup: FindCoordinator stops returning the old coordinator.
-            session: A member is removed because its session expires; a new one, because its JoinGroup has been parked
-                for too long.
+            session: A member is removed because its session expires; a new member, because its JoinGroup has been
+                parked for too long.
             pending_member: A member id returned with MEMBER_ID_REQUIRED is removed because no join has used it.
             initial_delay: The initial rebalance delay ends: the rebalance completes, or waits longer if members have
                 joined meanwhile.
             join: The join phase ends; dynamic members that have not rejoined are removed.
             sync: Members that have not sent a SyncGroup are removed.
-            expected: Joins stop waiting for expected instances; or, if none waits, an instance is no longer expected
+            expected: Joins stop waiting for expected instances; or, if no join waits, an instance is no longer expected
                 (KAFKA-8397).
             offsets_expiry: A coordinator checks for expired offsets and groups.
-            late_answer: The next delayed response is sent: one for delayed SyncGroups, and one for faults.
+            late_answer: A delayed response is sent: the next one to a SyncGroup, or the next one that a fault delays.
         node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late answers.
         group_id: The group, if it affects one group.
         member_ids: The members that the deadline waits for or removes; none if all members have joined.

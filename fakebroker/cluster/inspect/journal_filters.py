@@ -35,7 +35,7 @@ class StepFilters(Filters, total=False):
 
 
 Step = str | tuple[str, StepFilters]
-"""One step of `assert_order`: the name of an API, or a pair of it and filters."""
+"""One step of `assert_order`: the name of an API, or a pair of a name and filters."""
 
 _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "client_id": lambda call, client_id: call.client_id == client_id,
@@ -84,7 +84,7 @@ def pair(step: Step) -> tuple[str, StepFilters]:
     if isinstance(step, str):
         return step, {}
     if not (isinstance(step, tuple) and [type(part) for part in step] == [str, dict]):
-        raise ConfigError.of("step", step, "the name of an API, or a pair of one and a dict of filters")
+        raise ConfigError.of("step", step, "the name of an API, or a pair of a name and a dict of filters")
     return step
 
 

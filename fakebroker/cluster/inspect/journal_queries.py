@@ -17,7 +17,7 @@ _SHOWN = 10
 
 
 class JournalQueries:
-    """Queries on a journal. Subclasses supply it: a running cluster, one in another process, or a file."""
+    """Queries on a journal: that of a cluster in this process, of a cluster in another process, or from a file."""
 
     def journal_view(self) -> "JournalView":
         """Return the journal as it is now."""
@@ -57,7 +57,7 @@ class JournalQueries:
             filters: Filters for every step; see `StepFilters`.
 
         Raises:
-            AssertionError: It does not; the message shows the step that was not found, and the requests instead of it.
+            AssertionError: A step was not found; the message shows it and the requests in its place.
             ConfigError: An API, broker, error or filter is unknown, there is no step, or the journal is off.
         """
         view = self.journal_view()
@@ -80,7 +80,7 @@ class JournalQueries:
         """Assert that the journal has no matching request; see `requests`.
 
         Raises:
-            AssertionError: It has some; the message shows them and their neighbors.
+            AssertionError: There are matching requests; the message shows them and their neighbors.
             ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
         view = self.journal_view()
@@ -98,7 +98,7 @@ def check_kept(mode: str) -> None:
         ConfigError: The mode is "off".
     """
     if mode == "off":
-        raise ConfigError.of("journal", "off", "one of full, headers: no requests are kept")
+        raise ConfigError.of("journal", "off", "full or headers, because 'off' keeps no requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class JournalView(JournalQueries):
         Args:
             why: The first line of the message.
             calls: The calls to choose from, with their numbers.
-            marks: Marks by index in `calls`; the last calls of the journal are shown if it is empty.
+            marks: Marks by index in `calls`; without marks, the last calls of the journal are shown.
         """
         shown = table(calls, marks) if marks else tail(self.numbered(), _SHOWN)
         raise AssertionError("\n".join([f"{why}:", shown, *self._warnings()]))
@@ -183,8 +183,9 @@ def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], boo
 def _order_of_response(numbered: Numbered) -> tuple[int, bool, float]:
     """Return the sort key of a call by its response.
 
-    A response that was sent at once precedes the delayed responses that the same request completed. Times alone are not
-    sufficient, because a manual clock does not advance by itself.
+    Responses that were sent at once are in the order of their requests. A delayed response comes after that of the last
+    request received before it was sent; several of those are ordered by time. Times alone are not sufficient, because a
+    manual clock does not advance by itself.
     """
     number, call = numbered
     return call.answered_after or number, call.answered_after > 0, call.answered_ms or 0.0

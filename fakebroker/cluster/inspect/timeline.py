@@ -31,7 +31,7 @@ class Timeline:
     Attributes:
         group_id: The group.
         moments: Changes of its state and of its members, oldest first.
-        taken_ms: The time of this value, by the brokers' clock, in milliseconds since the Unix epoch.
+        taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
     """
 
     group_id: str
@@ -65,7 +65,7 @@ class Timeline:
         return self.text()
 
     def svg(self, width: float | None = None, max_rows: int | None = None) -> str:
-        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; zombies are omitted.
+        """Draw the timeline as SVG: the state as a band, a row per member. Not to scale; see `without_zombies`.
 
         Args:
             width: The width in pixels; by default as much as the moments need.
@@ -78,7 +78,11 @@ class Timeline:
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
-    """Return the moments of a group at its coordinator, without those at a zombie coordinator."""
+    """Return the moments of a group without those of zombies.
+
+    A zombie is a former coordinator that still answers after another broker has taken the group over. The first moment
+    at a new coordinator begins with Dead. Later moments at other brokers come from zombies.
+    """
     served: list[Moment] = []
     coordinator_id: int | None = None
     for moment in moments:
@@ -116,7 +120,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _arrow(before: str, after: str, mark: str = "") -> str:
-    """Draw an arrow between two states. Each state has a column, which shows its initial, or `mark` for the new one."""
+    """Draw an arrow between the columns of two states, with their initials at its ends; `mark` replaces the second."""
     start, end = 2 * _LANES.index(before), 2 * _LANES.index(after)
     lanes = [" "] * (2 * len(_LANES) - 1)
     for between in range(min(start, end) + 1, max(start, end)):
@@ -137,7 +141,7 @@ def names_in(moments: Iterable[Moment]) -> dict[str, str]:
 
 
 def short_names(member_ids: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each member id: without its UUID, or with as much of it as makes the names unique."""
+    """Return a short name for each member id: with as little of its UUID as necessary to make all names unique."""
     ids = list(dict.fromkeys(member_ids))
     for length in _NAME_LENGTHS:
         names = {member_id: _short(member_id, length) for member_id in ids}

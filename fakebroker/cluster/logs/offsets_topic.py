@@ -1,4 +1,4 @@
-"""The records of group coordinators in `__consumer_offsets`: encoding, decoding, appending to a log, reading a log.
+"""Encodes records of group coordinators, appends them to partitions of `__consumer_offsets`, and reads them back.
 
 Writes and reads the same versions as Kafka (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`).
 """
@@ -32,7 +32,7 @@ _GROUP_KEY_VERSION = 2
 _OFFSET_VALUE_VERSION = 3
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only version with an expire timestamp. It lacks the leader epoch.
 _GROUP_VALUE_VERSION = 3
-_TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected members.
+_TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected instances.
 _NO_TIMESTAMP = -1
 _READ_BYTES = 1024 * 1024
 

@@ -72,7 +72,10 @@ class LeaderEpochs:
         return twin
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """Return the end offset of an epoch, or of the epoch before it if it has no records (OffsetForLeaderEpoch)."""
+        """Return the end offset of an epoch (OffsetForLeaderEpoch).
+
+        If this epoch has no records, the result is the end offset of the last epoch before it that has records.
+        """
         index = bisect_right(self._starts, leader_epoch, key=attrgetter("leader_epoch"))
         if index == len(self._starts) and self._starts and self._starts[-1].leader_epoch == leader_epoch:
             return EpochEndOffset(leader_epoch, log_end_offset)
@@ -85,8 +88,11 @@ class LeaderEpochs:
 class PartitionLog:
     """An append-only log of record batches.
 
-    Without a compactor, it drops its oldest batches when it exceeds a size; with one, it drops superseded records. All
-    records can be read at once: the high watermark is the log end offset.
+    Without a compactor, the log drops its oldest batches when it exceeds a size. With a compactor, it drops superseded
+    records instead. All records can be read at once: the high watermark is the log end offset.
+
+    A writer that postpones appends to a compacted log raises `log_end_offset` before the batches exist. Therefore every
+    method that reads or truncates the batches of such a log calls `_complete` first.
 
     Attributes:
         log_start_offset: The first offset that may be read.
@@ -145,7 +151,7 @@ class PartitionLog:
         return self.log_end_offset
 
     def append(self, batch: bytes, leader_epoch: int) -> int:
-        """Append one valid batch. Its base offset and leader epoch are set; nothing else changes.
+        """Append one batch. It is not validated. Its base offset and leader epoch are overwritten.
 
         Returns:
             The offset of its first record.
@@ -164,7 +170,7 @@ class PartitionLog:
         return base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
-        """Return whole batches, beginning with the one that contains the offset, or the next one if none does.
+        """Return whole batches. The first one contains the offset, or is the next one if compaction removed the record.
 
         Args:
             offset: Where to start, from the log start offset to the log end offset.
@@ -230,7 +236,9 @@ class PartitionLog:
             ValueError: The offset is after the log end offset, or the log is compacted.
         """
         if self._compactor is not None:
-            raise ValueError(f"truncate before offset {offset}: a compacted log drops superseded records only")
+            raise ValueError(
+                f"truncate before offset {offset}: only superseded records are removed from a compacted log"
+            )
         if offset <= self.log_start_offset:
             return
         self._require_in_range(offset)
@@ -241,8 +249,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that contain this offset or later ones, as if a new leader had not replicated them.
 
-        The log end offset becomes the end of the last remaining batch. In a compacted log, if more than the compactor's
-        window is cut, records that were superseded by the dropped ones may be missing. Producer state does not change.
+        The log end offset becomes the end of the last remaining batch. Producer state does not change. In a
+        compacted log, if more than the compactor's window is dropped, older records that the dropped ones have
+        superseded may be missing.
 
         Raises:
             ValueError: The offset is out of range.

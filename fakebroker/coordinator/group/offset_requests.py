@@ -22,7 +22,7 @@ Outcome = tuple[list[ErrorCode], tuple[OffsetRecord, ...]]
 def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: CoordinatorConfig, now_ms: float) -> Outcome:
     """Return a record for each offset, except those whose metadata has too many UTF-16 units.
 
-    Before KIP-211 each offset is stored with the time at which it expires: as given by the client, or after the
+    Before KIP-211 each offset is stored with its expiry time. The client gives it; otherwise it results from the
     broker's retention.
     """
     errors: list[ErrorCode] = []
@@ -87,7 +87,7 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
     """Return tombstones for the expired offsets of a group, and for the group itself if it has expired (KIP-211).
 
     A group has expired if it is Empty, has no offset left (or never had any), and its extension reserves no places for
-    members. See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
+    members (batch joins, KAFKA-8397). See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
     """
     if not _may_expire(group):
         return []
@@ -105,7 +105,11 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
 
 
 def _may_expire(group: Group) -> bool:
-    """Whether offsets may expire: always before KIP-211; else if the group is Empty, or Stable with known topics."""
+    """Return whether offsets may expire.
+
+    Before KIP-211 they always may. Since then they may if the group is Empty, or is a Stable consumer group whose
+    subscribed topics are known.
+    """
     if group.config.is_before_kip_211:
         return True
     is_known_consumer_group = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None

@@ -1,7 +1,7 @@
 """Records of groups for `__consumer_offsets`, and groups restored from records.
 
-A failover loses what is not stored: a rebalance in progress, pending ids, the time left of sessions, and the protocols
-of members that were not chosen. The functions `store...` are procedures, which are called with `yield from`.
+A failover loses what is not stored: a rebalance in progress, pending ids, the time left of sessions, and each member's
+protocols except the chosen one. The functions `store...` are procedures (see `Procedure`), called with `yield from`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def store_extension(group: Group) -> Procedure[ErrorCode]:
 
 
 def store_new(group: Group) -> Procedure[ErrorCode]:
-    """Append a group that was just created, as if its first rebalance had not started."""
+    """Append a group that was just created, as an empty group even if members have joined already."""
     return _store_value(group, new_group_value(group))
 
 
@@ -112,10 +112,10 @@ def replay(records: Iterable[Record]) -> LoadedGroups:
 
 
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
-    """Set the contents of a group that was just created.
+    """Set the contents of a group that was just created, except its state.
 
-    The caller has created it in state Stable if the value has members, else Empty. All sessions start over with their
-    full timeout (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
+    The caller has created the group as Stable if the value has members, else as Empty. All sessions start over with
+    their full timeout (Kafka's `GroupMetadataManager.replay` and `onLoaded`).
     """
     group.offsets = offsets
     group.state_since_ms = value.state_timestamp_ms

@@ -173,7 +173,7 @@ def check_topic_names(topics: Collection[str]) -> Iterator[ConfigError]:
         yield ConfigError.of("topics", {}, "at least one topic with its number of partitions")
     for name in topics:
         if not is_legal_name(name) or name in INTERNAL_TOPICS:
-            expected = f"a name of {LEGAL_NAME}, other than {', '.join(INTERNAL_TOPICS)}"
+            expected = f"{LEGAL_NAME}, and other than {', '.join(INTERNAL_TOPICS)}"
             yield ConfigError.of("topics", name, expected)
 
 

@@ -111,13 +111,12 @@ INVALID: dict[str, dict[str, str]] = {
             "topics={}: expected at least one topic with its number of partitions"
         ),
         'duration_s = 3\ntopics = { "or ders" = 1 }\n[[groups]]': (
-            "topics='or ders': expected a name of 1 to 249 of a-z, A-Z, 0-9, '.', '_' and "
-            "'-', not '.' or '..', other than __consumer_offsets, __transaction_state"
+            "topics='or ders': expected a name of 1 to 249 characters (a-z, A-Z, 0-9, '.', '_', '-') "
+            "other than '.' and '..', and other than __consumer_offsets, __transaction_state"
         ),
         "duration_s = 3\ntopics = { __consumer_offsets = 1 }\n[[groups]]": (
-            "topics='__consumer_offsets': expected a name of 1 to 249 of a-z, A-Z, 0-9, "
-            "'.', '_' and '-', not '.' or '..', other than __consumer_offsets, "
-            "__transaction_state"
+            "topics='__consumer_offsets': expected a name of 1 to 249 characters (a-z, A-Z, 0-9, '.', '_', '-') "
+            "other than '.' and '..', and other than __consumer_offsets, __transaction_state"
         ),
         "duration_s = 3\ntopics = { orders = 200_000 }\n[[groups]]": "topics.orders=200000: expected an integer "
         "from 1 to 100000",

@@ -33,8 +33,8 @@ class BatchResult:
     """The result of a batch.
 
     Attributes:
-        generation: The common result of the members that have joined a generation, with the members of the generation
-            if the leader is in the batch. Its generation id is -1 if no member has joined.
+        generation: The result that the joined members of the batch have in common. It lists the members of the
+            generation if the leader is in the batch. Its generation id is -1 if no member has joined.
         members: The members of the request.
         results: The result of each member, in the same order.
     """
@@ -75,7 +75,7 @@ class Batch:
 
 @dataclass(slots=True, eq=False)
 class BatchToken:
-    """The token of the join of one member of a batch. The group parks it like the token of a request.
+    """Identifies the join of one member of a batch. The group parks it like the token of a request.
 
     Attributes:
         index: The index of the member in the batch.

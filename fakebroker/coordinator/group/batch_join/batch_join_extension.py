@@ -1,7 +1,8 @@
 """The extension of a group with batch joins (KAFKA-8397): registers expected instances and holds their joins back.
 
-When all expected instances have joined, or the wait has expired, the waiting joins are handled as one, in an ordinary
-rebalance. `scenarios/proposals/batch-join.md` has the rules.
+An expected instance is a registered `group.instance.id` with a reserved member id that has not become a member yet.
+When all expected instances have sent a JoinGroup, or the wait has expired, the waiting joins are handled together, in
+an ordinary rebalance. `scenarios/proposals/batch-join.md` has the rules.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -61,13 +62,14 @@ class BatchJoinExtension:
         """Register expected instances and answer each registration.
 
         Args:
-            members: The members of the batch without protocols, with their tokens.
+            members: Those members of the batch that have no protocols, each with the token for its result.
             timeout_ms: How long a registration lasts without a join.
             now_ms: The time.
             new_uuid: Returns the last part of a new member id.
 
         Returns:
-            NONE, or the error of storing the registrations. After an error, no registration is kept or answered.
+            NONE, or the error of the append. After an error no registration is kept, and the caller must answer all
+            members.
         """
         results = [(token, self._register(member, timeout_ms, now_ms, new_uuid)) for token, member in members]
         registered = [token.batch.members[token.index].instance_id or "" for token, each in results if not each.error]
@@ -111,7 +113,7 @@ class BatchJoinExtension:
         now_ms: float,
         new_uuid: Callable[[], str],
     ) -> Procedure[None]:
-        """Handle the joins of a batch as one. If an expected instance is among them, all of them wait with it."""
+        """Handle the joins of a batch together. If an expected instance is among them, all of them are held back."""
         joins, is_expected = [], False
         for token, member in members:
             join = _join_of(request, member)
@@ -181,8 +183,8 @@ class BatchJoinExtension:
     def _waiting_join(self, expected: ExpectedInstance, request: JoinGroup, token: object) -> WaitingJoin:
         """Return the waiting join of an expected instance, and end its older waiting join.
 
-        A join without the member id replaces the older one, which gets FENCED_INSTANCE_ID as in the replacement of a
-        static member. A join with the member id is a repetition by the same member.
+        A join without the member id replaces the older one, which gets FENCED_INSTANCE_ID, as when a static
+        member is replaced. A join with the member id is a repetition by the same member.
         """
         older = self.expected.waiting.pop(expected.member_id, None)  # The deadline of the waiting joins remains.
         if older is not None and request.member_id:
@@ -198,7 +200,7 @@ class BatchJoinExtension:
             self._restart_session(member_id, now_ms)
 
     def _hold_back(self, join: WaitingJoin, now_ms: float) -> None:
-        """Hold a join back. The rebalance timeout of the first one limits how long all of them wait."""
+        """Hold a join back. The rebalance timeout of the first waiting join limits how long all of them wait."""
         expected = self.expected
         if expected.waiting_deadline_ms == inf:
             expected.waiting_deadline_ms = now_ms + max(1, join.request.rebalance_timeout_ms)
@@ -222,13 +224,17 @@ class BatchJoinExtension:
         return (yield from self._end_wait("all expected instances have joined", now_ms))
 
     def _end_wait(self, cause: str, now_ms: float) -> Procedure[bool]:
-        """End the wait and handle the waiting joins as one: expected instances first, then by arrival."""
+        """End the wait and handle the waiting joins together.
+
+        Expected instances come first, then the others; each part is in order of arrival.
+        """
         expected_ids = [expected.member_id for expected in self.expected.instances.values()]
         joins = sorted(self.expected.waiting.values(), key=lambda join: join.member_id not in expected_ids)
         self.expected = ExpectedInstances()
         for join in joins:
             self._restart_session(join.member_id, now_ms)
-        yield from store_extension(self.group)  # If this fails, the instances are expected again after a failover.
+        # If the append fails, a new coordinator loads the instances as expected again.
+        yield from store_extension(self.group)
         return (yield from handle_combined_joins(self.group, joins, cause, now_ms))
 
     def _restart_session(self, member_id: str, now_ms: float) -> None:
@@ -286,7 +292,10 @@ class BatchJoinExtension:
             send(token, result)
 
     def supersede(self, token: object) -> None:
-        """Answer the join of a member of a batch, as the batch needs its result; as in Kafka, drop any other join."""
+        """Answer a superseded join if it belongs to a batch, which needs the results of all its members.
+
+        Other superseded joins get no answer, as in Kafka.
+        """
         if isinstance(token, BatchToken):
             self.group.answer(token, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS))
 
@@ -301,8 +310,8 @@ class BatchJoinExtension:
     def restore(self, values: Iterable[object], now_ms: float) -> None:
         """Restore expected instances, up to the free places in the group. Their timers start over.
 
-        An instance that is a member is skipped: it has left and was registered again, but only the registration was
-        stored.
+        An instance that is stored both as a member and as expected remains a member: it has left and was registered
+        again, but the record of its leaving was not stored.
         """
         members = self.group.static_members
         instances = [each for each in values if isinstance(each, StoredInstance) and each.instance_id not in members]

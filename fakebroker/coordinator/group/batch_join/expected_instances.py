@@ -8,7 +8,7 @@ from fakebroker.coordinator.group.api import JoinGroup
 
 @dataclass(slots=True, eq=False)
 class ExpectedInstance:
-    """A static instance that was registered in advance and has not joined yet.
+    """A static instance that was registered in advance and has not become a member yet.
 
     Attributes:
         member_id: Member id reserved for the instance.
@@ -57,7 +57,8 @@ class ExpectedInstances:
 
     Attributes:
         instances: By instance id, in the order of registration.
-        waiting: Joins by member id, in order of arrival: of expected instances, and of other members of their batches.
+        waiting: Joins by member id, in order of arrival. They belong to expected instances, and to other members of the
+            same batches.
         waiting_deadline_ms: When the joins stop waiting; infinite if there are none.
     """
 
@@ -67,7 +68,7 @@ class ExpectedInstances:
 
     @property
     def missing(self) -> list[ExpectedInstance]:
-        """The instances that have not joined yet."""
+        """The expected instances without a waiting join."""
         return [instance for instance in self.instances.values() if instance.member_id not in self.waiting]
 
     def deadline_ms(self) -> float:
