@@ -95,9 +95,9 @@ def test_scripts_follow_the_workload(spark: SparkSession) -> None:
         assert (script.commit_interval_ms, script.topics, script.session_timeout_ms) == (0, ("orders",), 45_000)
         assert script.instance_id in (None, f"instance-{script.member.rpartition('-')[2]}")
         assert [act.at_ms for act in script.acts] == sorted(act.at_ms for act in script.acts)
-        assert script.acts[0].deed == "start"
+        assert script.acts[0].action == "start"
         assert 0 <= script.acts[0].at_ms < 4_000
-        assert script.acts[-1].deed == "leave"
+        assert script.acts[-1].action == "leave"
         assert 90_000 < script.acts[-1].at_ms <= 100_000
         assert_restarted(script.acts[-3:-1], int(script.member.rpartition("-")[2]))
         assert_left(script.acts[1:-3])
@@ -118,7 +118,7 @@ def assert_restarted(acts: tuple[Act, ...], index: int) -> None:
 def assert_left(acts: tuple[Act, ...]) -> None:
     if acts:
         left, back = acts
-        assert (left.deed, back.deed) == ("leave", "start")
+        assert (left.action, back.action) == ("leave", "start")
         assert 10_000 <= left.at_ms <= 20_000
         assert 1_000 <= back.at_ms - left.at_ms <= 2_000
 
@@ -181,18 +181,18 @@ def test_behaviors_growth_and_pacing_become_acts(spark: SparkSession) -> None:
         *[(None, Act(0, "start"))] * 3,
         *((f"instance-{index + 3}", Act(50_000 + 250 * index, "start")) for index in range(4)),
     ]
-    deeds = Counter(script.acts[1].deed for script in scripts if script.population == "odd")
-    assert sum(deeds.values()) == 1000
-    assert deeds == pytest.approx({"crash": 250, "pause": 250, "slow": 250, "zombie": 250}, abs=60)
+    actions = Counter(script.acts[1].action for script in scripts if script.population == "odd")
+    assert sum(actions.values()) == 1000
+    assert actions == pytest.approx({"crash": 250, "pause": 250, "slow": 250, "zombie": 250}, abs=60)
     for script in scripts:
         assert 4_500 <= script.heartbeat_interval_ms <= 5_500
     odd_acts = {script.acts[1] for script in scripts if script.population == "odd"}
-    assert {act for act in odd_acts if act.deed != "pause"} == {
+    assert {act for act in odd_acts if act.action != "pause"} == {
         Act(10_000, "crash"),
         Act(30_000, "slow", 3_000),
         Act(40_000, "zombie", 4_000),
     }
-    pauses = [act.for_ms for act in odd_acts if act.deed == "pause"]
+    pauses = [act.for_ms for act in odd_acts if act.action == "pause"]
     assert 1_000 <= min(pauses) < 1_100 < 1_900 < max(pauses) <= 2_000
 
 

@@ -237,10 +237,10 @@ def max_concurrent(scripts: Sequence[Script]) -> int:
     for script in scripts:
         is_started = False
         for act in script.acts:
-            if act.deed == "start" and not is_started:
+            if act.action == "start" and not is_started:
                 changes.append((act.at_ms, 1))
                 is_started = True
-            elif act.deed in ("leave", "crash") and is_started:
+            elif act.action in ("leave", "crash") and is_started:
                 changes.append((act.at_ms + LEAVE_TIMEOUT_MS, -1))
                 is_started = False
     return max(itertools.accumulate(step for _, step in sorted(changes)), default=0)

@@ -249,27 +249,27 @@ class ScriptedMember:
 
     def _perform(self, act: Act, due_ms: float, now_ms: float) -> None:
         """Perform an action, which ends the mode of an earlier one. On a stopped member only "start" has an effect."""
-        if act.deed == "crash":
+        if act.action == "crash":
             self._deferred.clear()
-        if act.deed != "start" or self.member.state is MemberState.DOWN:
+        if act.action != "start" or self.member.state is MemberState.DOWN:
             self._end_mode(now_ms)
         identity = self.member.identity
         self._record(
             Event(
-                *(to_us(due_ms), to_us(now_ms), None, act.deed, NOT_SENT, -1, self.script.group, self.script.member),
+                *(to_us(due_ms), to_us(now_ms), None, act.action, NOT_SENT, -1, self.script.group, self.script.member),
                 kind="act",
                 generation=None if identity.generation_id < 0 else identity.generation_id,
                 member_id=identity.member_id or None,
                 instance_id=self.script.instance_id,
             )
         )
-        if act.deed == "start":
+        if act.action == "start":
             self._start(now_ms)
         elif self.member.state is not MemberState.DOWN:
             self._perform_running(act, now_ms)
 
     def _perform_running(self, act: Act, now_ms: float) -> None:
-        match act.deed:
+        match act.action:
             case "leave":
                 self._leave(now_ms)
             case "crash":

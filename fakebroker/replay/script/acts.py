@@ -12,7 +12,7 @@ from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Span, ends
 from fakebroker.replay.workload.workload import Workload
 
-_NO_ACTS = "cast(array() as array<struct<at_ms: double, deed: string, for_ms: double>>)"
+_NO_ACTS = "cast(array() as array<struct<at_ms: double, action: string, for_ms: double>>)"
 
 _STEPS = 1 << 53
 """Number of different random numbers in [0, 1): the precision of doubles."""
@@ -75,7 +75,8 @@ def is_static(population: Groups, choose: RandomChoices) -> Column:
 def _act(at_ms: Column, action: str, for_ms: Column | None = None) -> Column:
     """Return an array of one act."""
     lasting_ms = f.lit(0.0) if for_ms is None else f.round(for_ms, 3)
-    return f.array(f.struct(f.round(at_ms, 3).alias("at_ms"), f.lit(action).alias("deed"), lasting_ms.alias("for_ms")))
+    at_ms = f.round(at_ms, 3)
+    return f.array(f.struct(at_ms.alias("at_ms"), f.lit(action).alias("action"), lasting_ms.alias("for_ms")))
 
 
 def _arrival_ms(population: Groups, choose: RandomChoices) -> Column:

@@ -22,12 +22,12 @@ class Act(NamedTuple):
 
     Attributes:
         at_ms: When it is due, in milliseconds from the start of the replay.
-        deed: The action.
+        action: The action.
         for_ms: Duration of "pause", "slow" and "zombie"; else 0.
     """
 
     at_ms: float
-    deed: Action
+    action: Action
     for_ms: float = 0.0
 
 
@@ -66,7 +66,7 @@ class Script(NamedTuple):
 DDL = (
     "population string, `group` string, member string, instance_id string, topics array<string>, assignor string, "
     "session_timeout_ms int, rebalance_timeout_ms int, heartbeat_interval_ms int, commit_interval_ms int, "
-    "consume_per_s double, acts array<struct<at_ms: double, deed: string, for_ms: double>>"
+    "consume_per_s double, acts array<struct<at_ms: double, action: string, for_ms: double>>"
 )
 """The schema of `Script` for Spark."""
 

@@ -154,7 +154,7 @@ _SPANS = f"""
             partition by `group`, member order by sent_us, scheduled_us
             rows between 1 following and unbounded following)
     ), timed as (
-        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.deed = a.action
+        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.action = a.action
                 and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
             + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
         from acts a left join members s using (`group`, member)

@@ -39,7 +39,7 @@ def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float],
         more: Other fields of the script.
     """
     script_acts = tuple(Act(each[0] * 1000.0, each[1], each[2] * 1000.0 if len(each) > 2 else 0.0) for each in acts)
-    if not script_acts or script_acts[0].deed != "start":
+    if not script_acts or script_acts[0].action != "start":
         script_acts = (Act(0.0, "start"), *script_acts)
     plain = Script(
         "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, script_acts
