@@ -68,3 +68,10 @@ def test_the_examples_run(document: str, fake_cluster_factory: Callable[..., Fak
             if name.startswith("test_"):
                 (mark,) = test.pytestmark
                 test(fake_cluster_factory(*mark.args, **mark.kwargs))
+
+
+def test_the_number_of_transcripts() -> None:
+    """Each names its source, as the README says."""
+    transcripts = list((ROOT / "scenarios" / "transcripts").glob("*.txt"))
+    assert f"{len(transcripts)} [transcripts]" in README.read_text()
+    assert [path.name for path in transcripts if "# Source: " not in path.read_text()] == []
