@@ -60,7 +60,7 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = 
         text: The JSON.
         kind: The type.
         where: A prefix of the error message.
-        name: What errors about the whole text call it, unless there is a `where`.
+        name: The name of the text in errors about the whole text, if `where` is empty.
 
     Raises:
         ConfigError: The text is not JSON, or its value is not of the type.
