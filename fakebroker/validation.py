@@ -28,7 +28,7 @@ PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
 _UNCONVERTIBLE = (OverflowError, AttributeError)
-"""Raised by msgspec for integers too large for a float, and for objects that look like tables."""
+"""Errors that msgspec raises for integers too large for a float, and for objects that look like tables."""
 
 
 def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) -> T:
@@ -60,7 +60,7 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = 
         text: The JSON.
         kind: The type.
         where: A prefix of the error message.
-        name: The name of the text in errors that concern it as a whole, if there is no `where`.
+        name: The name of the text in errors about the whole text, if `where` is empty.
 
     Raises:
         ConfigError: The text is not JSON, or its value is not of the type.
@@ -130,7 +130,7 @@ def _combined_error(
 
 
 def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[ConfigError]:
-    """Yield the errors of a value that is not of a type, with the paths of its invalid parts."""
+    """Yield an error for each invalid part of a value, with the path of the part. Yield nothing for a valid value."""
     options = _union_members(kind)
     structs = [option for option in options if _is_struct(option)]
     if isinstance(value, Mapping) and structs:
@@ -194,7 +194,7 @@ def _mistakes_in_struct(
 
 
 def _rule_mistakes(value: Mapping[str, Any], struct: Any, path: str, strict: bool) -> Iterator[ConfigError]:
-    """Yield the error of a rule (`__post_init__`) of a struct whose fields are valid."""
+    """Yield the errors of the rules (`__post_init__`) of a struct. All fields of the value must be valid."""
     try:
         msgspec.convert(value, struct, strict=strict)
     except ConfigError as error:
@@ -261,7 +261,7 @@ def _annotated_union_members(kind: Any) -> list[Any]:
 
 
 def _literal_values(kind: Any) -> Sequence[Any]:
-    """Return the values of a literal type; none of other types."""
+    """Return the values of a `Literal` type; an empty sequence for other types."""
     return typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, in pytest runs of small test modules."""
+"""The pytest plugin. Most tests write a small test module and run pytest on it."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ from fakebroker import read_journal
 pytest_plugins = "pytester"
 
 ONLY_THIS_PLUGIN = ("-p", "no:cacheprovider", "-p", "fakebroker.pytest_plugin")
-"""Options for a run that does not load all installed plugins, which takes most of its time."""
+"""Options for a run with this plugin only. Loading all installed plugins would take most of the time of the run."""
 
 READS = """
 from confluent_kafka import Consumer
@@ -25,7 +25,7 @@ def read(cluster, group_id="readers"):
         consumer.poll(0.1)
     consumer.close()
 """
-"""The beginning of a test module: a consumer that joins a group and leaves it."""
+"""The beginning of a test module. `read` runs a consumer that joins a group and leaves it."""
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +191,7 @@ def test_a_session_shares_a_cluster(pytester: pytest.Pytester) -> None:
 
 
 ASYNC_PLUGINS = {"anyio": "anyio", "trio": "pytest_trio"}
-"""Packages of plugins for async tests, by the mark of their tests, which is also the name of the plugin."""
+"""Maps the mark of async tests to the package of the plugin that runs them. The plugin has the name of the mark."""
 
 
 @pytest.mark.parametrize("mark", [mark for mark, package in ASYNC_PLUGINS.items() if find_spec(package)])

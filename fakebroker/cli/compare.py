@@ -25,4 +25,4 @@ def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | Non
     """
     from fakebroker.replay import commands
 
-    return commands.compare(before, after, list(again), html)
+    return commands.compare(before, after, list(again), html)  # the exit status

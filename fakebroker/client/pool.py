@@ -13,7 +13,7 @@ class BrokerPool:
     """Connections to the brokers of one cluster, opened on first use, by node id.
 
     A broker has one connection per lane, so that parked requests of one lane do not delay those of another.
-    Connections of the lane "" are also used for requests to any broker.
+    The default lane is "". Requests that any broker can answer use a connection of this lane.
 
     Args:
         bootstrap_servers: The brokers known initially; see `transport.addresses`.
@@ -76,7 +76,10 @@ class BrokerPool:
         return await self._connected(self._known[node_id], lane)
 
     def learn(self, node_id: int, host: str, port: int) -> None:
-        """Set the address of a broker; connections to its previous address are closed."""
+        """Set the address of a broker.
+
+        Connections to its previous address are closed, unless another known broker has this address.
+        """
         before, now = self._known.get(node_id), (host, port)
         self._known[node_id] = now
         if before is not None and before != now and before not in self._known.values():

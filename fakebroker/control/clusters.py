@@ -117,7 +117,9 @@ class ServedCluster:
             finally:
                 self._waits.remove(scope)
         if scope.cancelled_caught:
-            raise not_found("cluster", self.name, "one that is not deleted during the request")
+            expected = "a cluster that exists until the response"
+            detail = f"cluster {self.name!r} was deleted during the request: expected {expected}"
+            raise Problem(404, detail, field="cluster", value=self.name, expected=expected)
 
     def end_waits(self) -> None:
         """Cancel all contexts of `waiting`, present and future ones, because the cluster was deleted."""

@@ -34,7 +34,7 @@ class Mistake(TypedDict):
 
 
 class ProblemDetails(TypedDict):
-    """An error; if it is about a field, with the `field`, its `value` and what was `expected`; with all `errors`."""
+    """An error. If it is about a field, `field` and `value` are present. Several errors are listed in `errors`."""
 
     type: str
     title: str

@@ -244,7 +244,7 @@ def _run_members(
     with receiving(driver) as receiver, ExitStack() as stack:
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
         timeline = stack.enter_context(_events(run, receiver))
-        stack.enter_context(run.interruption.ends(receiver.stop_tasks))
+        stack.enter_context(run.interruption.running(receiver.stop_tasks))
         stack.enter_context(watch_disk_space(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
         events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)

@@ -223,7 +223,7 @@ def test_producers_whose_records_were_deleted(release: Release, expected: tuple[
     assert end_offset(harness) == 2
 
 
-def test_an_expired_producer_may_start_at_0() -> None:
+def test_a_producer_whose_records_were_deleted_may_start_at_0_until_kafka_2_3() -> None:
     harness = ClusterHarness()
     harness.cluster.brokers[1].release = Release(2, 3)
     produce(harness, a_batch(0))
@@ -301,13 +301,13 @@ class ModelProducer:
             return APPENDED, batch.offset or 0
         if batch.offset is not None:
             return REFUSED
-        # Batches that are not in the log have the client's newest epoch, possibly a newer one than the log's.
+        # Batches that are not in the log have the producer's newest epoch. No batch in the log may have this epoch yet.
         is_next = batch is next(each for each in self.sent if each.offset is None)
         return (APPENDED, end_offset) if is_next else REFUSED
 
 
 class ProducersMachine(RuleBasedStateMachine):
-    """Producers whose batches arrive late, repeatedly and in any order, while leaders change and records are deleted.
+    """Batches arrive late, more than once and in any order, while leaders change and records are deleted.
 
     `log` is the list of values that the partition must contain.
     """

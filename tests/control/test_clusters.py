@@ -110,5 +110,5 @@ async def test_waiting_for_a_deleted_cluster_is_an_error() -> None:
     async with FakeCluster(1) as cluster:
         served = ServedCluster("s", cluster)
         served.end_waits()
-        with pytest.raises(Problem, match="expected one that is not deleted during the request"), served.waiting():
+        with pytest.raises(Problem, match="cluster 's' was deleted during the request"), served.waiting():
             await trio.sleep_forever()

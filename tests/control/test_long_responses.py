@@ -1,4 +1,4 @@
-"""Long responses, from the dispatcher without HTTP: the journal, lists of many groups, waits for a deleted cluster."""
+"""Requests to the dispatcher, without HTTP, that take long: the journal, lists of many groups, and waits."""
 
 import json
 from functools import partial
@@ -61,11 +61,11 @@ def test_other_tasks_run_while_groups_are_listed(monkeypatch: pytest.MonkeyPatch
 
     for path in ("/groups?sort=name", "/groups?sort=busy", "/groups?search=G-1&limit=1", "", "/brokers"):
         with subtests.test(path=path):
-            # Ten steps; the order of the tasks within a turn is random.
+            # The list takes 10 steps. `count` may miss some, because trio runs the tasks of a turn in random order.
             assert trio.run(turns_during, path) >= 5
 
 
-def test_waits_for_a_cluster_end_when_it_is_deleted() -> None:
+def test_waits_end_when_their_cluster_is_deleted() -> None:
     """Without HTTP, because a client cannot know when its wait has started."""
 
     async def run() -> list[Reply]:
@@ -94,4 +94,4 @@ def test_waits_for_a_cluster_end_when_it_is_deleted() -> None:
     for reply in trio.run(run):
         assert reply.status == 404
         assert isinstance(reply.body, bytes)
-        assert b"no cluster 'other': expected one that is not deleted during the request" in reply.body
+        assert b"cluster 'other' was deleted during the request" in reply.body

@@ -1,4 +1,8 @@
-"""Expected instances (KAFKA-8397): their registration, the wait for all of them, and LeaveGroup."""
+"""Expected instances (KAFKA-8397): their registration, the wait for all of them, and LeaveGroup.
+
+A join of an expected instance waits, without a change of the group's state, until all expected instances have joined.
+Registrations and waits last `REBALANCE_MS` by default.
+"""
 
 from fakebroker.coordinator.group.offset_requests import expired_records
 from fakebroker.errors import ErrorCode
@@ -52,7 +56,8 @@ def test_registrations_of_several_requests_add_up() -> None:
     assert harness.expected_instance_ids() == ["x", "y"]
     assert harness.join(instance_id="x").is_parked
     assert harness.state() == "Empty"
-    assert not harness.join(instance_id="y").is_parked or harness.state() == "PreparingRebalance"
+    harness.join(instance_id="y")
+    assert harness.state() == "PreparingRebalance"
 
 
 @subtest_for_each("instance_id", [None, "", ".", "..", "a b", "ä", "x\n", "x" * 250])
@@ -172,7 +177,7 @@ def test_wait_ends_after_the_rebalance_timeout_of_the_first_join() -> None:
     assert z.joined.generation_id == 3
 
 
-def test_registrations_without_waiting_joins_expire_one_by_one() -> None:
+def test_each_registration_has_its_own_deadline_while_no_join_waits() -> None:
     harness = CoordinatorHarness()
     harness.register("x", rebalance_ms=5_000)
     harness.advance(1_000)
@@ -198,7 +203,7 @@ def test_registrations_do_not_expire_while_joins_wait() -> None:
     assert not harness.expected_instance_ids()
 
 
-def test_registrations_expire_by_their_own_deadline_when_no_join_waits_any_more() -> None:
+def test_registrations_whose_deadline_passed_expire_when_the_last_waiting_join_ends() -> None:
     harness = CoordinatorHarness()
     harness.register("x", "y", rebalance_ms=5_000)
     harness.join(instance_id="x")
@@ -206,7 +211,7 @@ def test_registrations_expire_by_their_own_deadline_when_no_join_waits_any_more(
     assert harness.expected_instance_ids() == ["x", "y"]
     assert harness.leave(("", "x")) == [NONE]
     harness.advance(0)
-    assert harness.expected_instance_ids() == [], "its deadline has passed"
+    assert harness.expected_instance_ids() == [], "the deadline of y passed while x waited"
 
 
 def test_join_of_an_expected_instance_with_another_member_id_is_fenced() -> None:
@@ -275,7 +280,7 @@ def test_join_that_became_incompatible_is_rejected_at_the_end_of_the_wait() -> N
     assert harness.state() == "PreparingRebalance"
 
 
-def test_rebalances_continue_without_waiting_joins() -> None:
+def test_other_members_rebalance_while_joins_wait() -> None:
     harness = CoordinatorHarness()
     (a,) = harness.create_stable_group(1)
     harness.register("x", "y")
@@ -359,13 +364,13 @@ def test_leave_group_of_the_last_missing_instance_ends_the_wait() -> None:
     assert x.joined.generation_id == 2, "one rebalance for both"
 
 
-def test_leave_group_of_a_member_starts_a_rebalance_even_if_the_waiting_joins_need_none() -> None:
+def test_leave_group_of_a_member_and_the_missing_instance_starts_a_rebalance() -> None:
     harness = CoordinatorHarness()
     a, b, c = harness.create_stable_group(3)
     harness.register("x", "y")
-    waiting_too = harness.join_batch(joining_member(b), joining_member(instance_id="x"))
+    batch = harness.join_batch(joining_member(b), joining_member(instance_id="x"))
     assert harness.leave((c, None), ("", "x"), ("", "y")) == [NONE] * 3
-    assert waiting_too.errors == [NONE, UNKNOWN]
+    assert batch.errors == [NONE, UNKNOWN]
     assert harness.state() == "PreparingRebalance"
     for call in rejoin(harness, [a, b]):
         assert call.error is NONE

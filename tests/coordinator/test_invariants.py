@@ -1,4 +1,4 @@
-"""Each invariant is reported if it is broken, and only the transitions of the table are possible.
+"""Broken invariants of groups are reported, and only the transitions in `TRANSITIONS` are possible.
 
 A new rule in `fakebroker/coordinator/group/invariants.py` needs a case in `BROKEN`.
 """
@@ -21,7 +21,7 @@ LEADER, FOLLOWER, STATIC = "client-uuid1", "client-uuid2", "i-uuid3"
 
 
 def group_in(state: str) -> Group:
-    """Return a group with leader, follower and static member in a state."""
+    """Return a group in a state. Unless it is Empty, its members are `LEADER`, `FOLLOWER` and `STATIC`."""
     harness = CoordinatorHarness()
     if state == "Empty":
         harness.commit()

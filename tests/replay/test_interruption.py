@@ -22,7 +22,7 @@ def test_a_request_has_no_effect_while_nothing_runs() -> None:
 
 def test_the_reason_of_the_first_request_is_kept() -> None:
     interruption = Interruption()
-    with interruption.ends(lambda: None):
+    with interruption.running(lambda: None):
         assert interruption.request()
         assert interruption.request("the disk is full")
     assert (interruption.requested, interruption.why) == (True, "")

@@ -24,7 +24,7 @@ from tests.support.wire_client import WireClient
 
 
 class ExplainedGroup:
-    """The group "g" of a cluster of two or more brokers, and clients named by their client ids."""
+    """A cluster with the group "g", and clients of the group. The `name` of a client is its client id."""
 
     def __init__(self, delay_ms: int = 0, brokers: int = 2) -> None:
         config: dict[str, object] = {

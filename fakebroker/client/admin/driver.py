@@ -1,7 +1,8 @@
-"""Requests about many groups, or other keys with coordinators (trio; Kafka's `AdminApiDriver`).
+"""Sends requests about many keys, such as group ids, to the coordinators of the keys (trio; Kafka's `AdminApiDriver`).
 
-The driver looks up the coordinators, sends each its requests, and repeats both for keys with retriable errors. Keys
-fail independently of each other.
+The driver looks up the coordinators, sends the requests to them, and repeats requests for keys with retriable errors.
+After the errors in `COORDINATOR_BUSY`, it asks the same coordinator again. After other retriable errors, it looks up
+the coordinator again. Keys fail independently of each other.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -60,7 +61,7 @@ class AdminApiDriver(Generic[V]):
         """Send requests until each key has a value or an error that is not retriable, or until the timeout.
 
         Raises:
-            UnsupportedVersion: A broker does not support batches, and `fall_back` is False.
+            UnsupportedVersion: A broker supports only one key per request, and `fall_back` of the sender is False.
         """
         if keys:
             with trio.move_on_after(timeout_ms / 1000):

@@ -54,7 +54,10 @@ class ClusterMetadata:
         self._due_ms = min(self._due_ms, max(now_ms, self._sent_ms + self._backoff.first_ms))
 
     def refresh_now(self, now_ms: float) -> None:
-        """Request metadata without a back-off, because the topics have changed. The request follows one in flight."""
+        """Request metadata without a back-off, because the topics have changed.
+
+        If a request is in flight, the new request is sent after its response.
+        """
         self._due_ms = now_ms
 
     def request(self, topics: Iterable[str] | None, now_ms: float) -> MetadataRequest | None:

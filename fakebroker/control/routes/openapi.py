@@ -12,8 +12,8 @@ from fakebroker.control.routes.arguments import GROUP_ID
 from fakebroker.control.routes.operations import OPERATIONS, Content, Operation
 
 _GROUP_ID_ENCODING = (
-    "Group id, percent-encoded; may be empty. The ids `.` and `..` are written `~2E` and `~2E~2E`, because browsers "
-    "and other clients remove dot segments from paths. In every id, `~2E` is a dot and `~7E` is `~`."
+    "Group id, percent-encoded; may be empty. Write `~2E` for the id `.` and `~2E~2E` for the id `..`, because "
+    "browsers and other clients remove dot segments from paths. In every id, `~2E` means `.` and `~7E` means `~`."
 )
 _REF = "#/components/schemas/{name}"
 
@@ -91,7 +91,7 @@ def _query_parameters(
 
 
 def _with_description(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema and the description of a query parameter; OpenAPI has the latter outside the schema."""
+    """Move the description of a query parameter out of its schema, where OpenAPI expects it."""
     described: dict[str, Any] = {"schema": schema}
     if "description" in schema:
         described["description"] = schema.pop("description")
@@ -99,7 +99,7 @@ def _with_description(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from the schema of a query parameter; it is sent by omitting the parameter."""
+    """Remove null from the schema of a query parameter: clients omit the parameter instead."""
     options = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
     kept = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
     if "enum" in kept:

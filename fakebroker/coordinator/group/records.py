@@ -1,7 +1,9 @@
 """The records that a group coordinator appends to `__consumer_offsets`, as plain data.
 
 Does not depend on their encoding, which is in `cluster/logs/`. The key of a group is its id; the key of an offset is
-group id, topic and partition. Of the records with one key only the last is valid; without a value, it is a tombstone.
+group id, topic and partition. Only the last record of a key is valid. A record without a value is a tombstone.
+
+A new field also needs its encoding in `cluster/logs/`, and `persistence.py` has to store and restore it.
 """
 
 from collections.abc import Generator
@@ -71,5 +73,5 @@ Procedure = Generator[tuple[Record, ...], ErrorCode, T]
 """A change of a group that may append records: it yields each batch and is resumed with the error of its append.
 
 Run by `Coordinator.run`; one procedure calls another with `yield from`. The code after a `yield` runs when the append
-has completed. Meanwhile, requests that do not wait (heartbeats) may have changed the group.
+has completed. During the append, requests that do not wait for it (heartbeats) may have changed the group.
 """

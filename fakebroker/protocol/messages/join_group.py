@@ -16,7 +16,7 @@ class JoinGroupRequestProtocol(Struct):
 
 @struct
 class JoinGroupRequestMember(Struct):
-    """A member of a batch. One without protocols does not join yet, but is expected in the group."""
+    """A member of a batch. A member without protocols is only announced: the group expects it to join later."""
 
     member_id: String
     group_instance_id: String | None = None
@@ -45,7 +45,7 @@ class JoinGroupResponseMember(Struct):
 
 @struct
 class JoinGroupResponseResult(Struct):
-    """The result of one member of a batch. The metadata of members that are only expected is empty."""
+    """The result of one member of a batch. The metadata of members that are only announced is empty."""
 
     member: JoinGroupResponseMember
     error_code: Int16

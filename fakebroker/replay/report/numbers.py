@@ -41,7 +41,8 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
     """Return the numbers of a run.
 
     Args:
-        rows: The rows of each query, by its name in `number_queries`.
+        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api` or `slice` means the
+            total. Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
         span_s: Time from when the first request was due until the last response, in seconds.
         slices: The time slices.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
@@ -74,7 +75,12 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
 
 
 def skew(loads: Iterable[float], count: int) -> float | None:
-    """Return the maximum load divided by the mean of `count` loads; None if there is no load."""
+    """Return the maximum load divided by the mean load; None if all loads are 0.
+
+    Args:
+        loads: The loads that are known.
+        count: Number of all loads; those that are not in `loads` are 0.
+    """
     listed = list(loads)
     return round(max(listed) * count / sum(listed), 3) if sum(listed) else None
 
@@ -192,7 +198,7 @@ def _metrics(
     partitions: OffsetsPartitions,
     errors: Iterable[ErrorCount],
 ) -> dict[str, Number | None]:
-    """Return the metrics for `[[expect]]` tables, by the names in `expectations.METRICS`; None without a value."""
+    """Return the metrics for `[[expect]]` tables by the names in `expectations.METRICS`. None means no value."""
     known = [row for row in brokers if row.broker >= 0]
     counts: dict[str, Number | None] = {}
     for row in errors:

@@ -3,6 +3,9 @@
 A member is `gone`, `waiting` for an assignment, or `assigned`. A group is `empty` without members, `rebalancing` from
 the first JoinGroup of a generation until all members that joined have an assignment, else `stable`. The coordinator's
 state may differ, for example for a group with members that are not part of the replay.
+
+The columns of `events` and `requests` are described in members/events.py. Times are in microseconds. `latency_us`
+is null if there was no response.
 """
 
 from pyspark.sql import SparkSession
@@ -17,7 +20,8 @@ _MEMBERSHIP_ENDS = ", ".join(
 """Codes of errors after which a member has lost its partitions, comma-separated."""
 
 # A member that joins a complete generation, such as a static member that returns (KIP-345), only gets the current state
-# and is not part of the rebalance. Neither are the members of a group that has started over at generation 1.
+# and is not part of the rebalance. The same holds for the members of a group that starts again at generation 1, because
+# the replay has seen this generation before.
 _GENERATIONS = """
     with answered as (
         select group, generation, member, api, sent_us, scheduled_us + latency_us done_us,
@@ -39,7 +43,10 @@ _GENERATIONS = """
     select group, generation, began_us, ended_us, ended_us - began_us length_us,
         coalesce(ended_us, lead(began_us) over (partition by group order by generation), {end_us}) over_us
     from joins left join syncs using (group, generation)"""
-"""The time of each rebalance. If no SyncGroup succeeded, `ended_us` is null; `over_us` is when the next one begins."""
+"""The time of each rebalance. If no SyncGroup succeeded, `ended_us` is null.
+
+`over_us` is then the time at which the next rebalance begins, or the end of the replay; else it equals `ended_us`.
+"""
 
 _MARKS = f"""
     select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join
@@ -97,7 +104,7 @@ def create_states(spark: SparkSession, end_us: int, few: bool) -> None:
     Args:
         spark: A session with the views `events`, `requests` (events of kind "request") and `members` (the scripts).
         end_us: The end of the replay, in microseconds since the Unix epoch.
-        few: Whether there are few events.
+        few: Whether there are few events, as for `computed_once`.
     """
     for name, query in (
         ("generations", _GENERATIONS),

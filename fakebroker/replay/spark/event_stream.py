@@ -1,6 +1,6 @@
 """Passes events, in batches, from the thread of the members to the thread that returns them to Spark.
 
-So a task returns events while its members play, and long replays need little memory. Does not depend on Spark.
+Because events are returned while the members play, long replays need little memory. Does not depend on Spark.
 """
 
 import threading
@@ -38,11 +38,11 @@ class EventStream:
             self._hand_over()
 
     def during(self, play: Callable[[], None], stop: Callable[[], None]) -> Generator[pa.RecordBatch, None, None]:
-        """Run `play` in another thread, and yield batches when they are full.
+        """Run `play` in another thread, and yield its events in batches: full ones at once, the rest at the end.
 
         Args:
-            play: Calls `add` until it returns.
-            stop: Ends `play` early; called when the generator ends or is closed.
+            play: Plays the members, and calls `add` for each event.
+            stop: Makes `play` return early. Called when the generator is closed, and also after `play` has returned.
 
         Raises:
             BaseException: The exception of `play`, after all batches.

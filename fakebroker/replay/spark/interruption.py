@@ -37,8 +37,8 @@ class Interruption:
             return True
 
     @contextmanager
-    def ends(self, end: Callable[[], None]) -> Iterator[None]:
-        """Mark the context as running work; requests call `end`, which stops the work and must not block."""
+    def running(self, end: Callable[[], None]) -> Iterator[None]:
+        """The body of the `with` is the running work. `request` calls `end`, which stops it and must not block."""
         with self._lock:
             self._end = end
         try:

@@ -28,13 +28,13 @@ _HEAD_START_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """The options that all tasks of a replay share, over TCP and in memory.
+    """The options that all tasks of a replay share, over TCP and in memory. Made by `plan_for` in replay/runner.py.
 
     Attributes:
         bootstrap: Bootstrap servers, HOST:PORT separated by commas. TCP only.
         report_to: Host and port of the receiver of tallies.
         seed: Seed of ids and random choices. In memory only.
-        loads: The loads. Over TCP, load i is played by task i modulo the number of tasks.
+        loads: The loads. Over TCP, the load at index i is played by the task with number i modulo the number of tasks.
         lanes: Number of connections to each broker that the members of a task share; None for one connection per
             member. TCP only.
         speed: Speed of the members' clock, as a multiple of real time. TCP only.
@@ -66,7 +66,7 @@ def play_scripts(scripts: DataFrame, plan: TaskPlan) -> DataFrame:
     Args:
         scripts: Rows as in `Script`, with the members of each group in one Spark partition. The number of partitions is
             the number of tasks, at most the number of cores.
-        plan: The plan.
+        plan: The options of the replay.
     """
     return scripts.mapInArrow(_player(plan), DDL, barrier=True)
 
@@ -99,7 +99,10 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
 def _loads_of_task(
     loads: Sequence[Load], scripts: Sequence[Script], context: BarrierTaskContext
 ) -> list[tuple[Load, dict[str, list[str]]]]:
-    """Return the loads that this task plays, each with its groups from all tasks. Every task must call it."""
+    """Return the loads that this task plays, each with its groups in all tasks.
+
+    Every task must call this function, because it waits for the groups of the other tasks.
+    """
     if not loads:
         return []
     gathered = context.allGather(json.dumps([groups_of(load, scripts) for load in loads]))

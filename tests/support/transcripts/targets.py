@@ -32,7 +32,7 @@ class SentTranscriptRequest(Protocol):
     def receive(self) -> Message: ...
 
     def is_connection_closed(self) -> bool:
-        """Whether the broker has closed the connection; valid after the broker was stopped."""
+        """Return whether the connection was closed because its broker is stopped."""
         ...
 
 
@@ -108,7 +108,7 @@ class CoreTarget:
 
     def perform(self, event: Mapping[str, Any]) -> None:
         perform(self._commands, event)
-        self._harness.advance(0)
+        self._harness.advance(0)  # handles timers that are due now
 
     def group(self, group_id: str) -> GroupView:
         broker = self._cluster.coordinator_of(group_id)
