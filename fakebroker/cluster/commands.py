@@ -128,7 +128,7 @@ class ClusterCommands:
         Args:
             group_id: Id of the group.
             to: Node id of the new coordinator. None: the group has no coordinator (COORDINATOR_NOT_AVAILABLE) until it
-                is moved again, or its last coordinator restarts.
+                is moved again, or its previous coordinator restarts.
             how: Options of the failover; see `Failover`.
 
         Raises:
@@ -773,6 +773,9 @@ COMMANDS = commands_of(ClusterCommands)
 
 
 def _sync_delay_key(group: Group, name: str) -> tuple[str, str]:
-    """Return the group id and the instance id of a member, which survives its restart, or else its member id."""
+    """Return the group id, and the instance id of a member, or its member id if it has no instance id.
+
+    Unlike a member id, an instance id remains the same when the client restarts.
+    """
     member = controls.member_of(group, name)
     return group.group_id, member.instance_id or member.member_id

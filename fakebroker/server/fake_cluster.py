@@ -647,7 +647,8 @@ class FakeCluster(JournalExport):
     def fence(self, group_id: str, instance_id: str) -> None:
         """Replace a static member, as if a second process with its instance id had joined.
 
-        The replaced member gets FENCED_INSTANCE_ID. The imagined process sends nothing more, so its session expires.
+        The replaced member gets FENCED_INSTANCE_ID. The imagined process sends nothing more, so the session of the
+        new member expires.
 
         Args:
             group_id: The group.

@@ -176,8 +176,8 @@ def test_stable() -> None:
     group.sync("a")
     assert group.explanation == (
         "g has been in Stable for 0.0 s. Cause: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 "
-        "members. The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s are "
-        "removed."
+        "members. The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s "
+        "are removed."
     )
     group.sync("b")
     assert group.explanation.endswith("The leader is a.")

@@ -125,7 +125,7 @@ def require_topic_name(name: str) -> None:
 
 
 def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:
-    """Check that a resource and each of its configs occur once in the request, and that only deletions have no value."""
+    """Check that a resource and each of its configs occur once in the request. Only deletions may lack a value."""
     if occurrences > 1:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({change.name for change in changes}) < len(changes):

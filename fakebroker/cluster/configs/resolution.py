@@ -70,7 +70,7 @@ def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved
         (ConfigSource.DEFAULT_CONFIG, default_configs(broker)),
     )
     found = [Synonym(each, values[each], source) for source, values in levels for each in names if each in values]
-    # Kafka, too, leaves out synonyms that precede the first value of `name`, although they may be effective.
+    # As in Kafka, values of other names that precede the first value of `name` are left out.
     return _resolved(name, list(dropwhile(lambda synonym: synonym.name != name, found)))
 
 
@@ -111,9 +111,9 @@ def topic_number(cluster: "Cluster", broker: BrokerNode, topic: "Topic", name: s
 
 
 def apply_retention(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
-    """Delete records that exceed `retention.bytes` from the logs of topics.
+    """Set `retention.bytes` in the logs of topics, which drop their oldest batches accordingly.
 
-    The leader of each partition determines the value.
+    The value is that of the partition's leader. Logs of partitions without a leader keep their value.
     """
     for topic in topics:
         for partition in topic.partitions:
