@@ -39,14 +39,18 @@ T = TypeVar("T")
 class ClusterCommands:
     """The commands of one cluster.
 
-    A member of a group is identified by its member id, its instance id, or its client id if this is unique.
+    A member of a group is identified by its member id, its instance id, or its client id if this is unique. A new
+    command also needs a method with the same signature in `FakeCluster` and in `fakebroker.control.Client`; see
+    ARCHITECTURE.md, Recipes.
 
     Args:
         cluster: The cluster.
         environment: Side effects and time: real or simulated.
-        new_cluster: Creates a cluster in the initial state of this one, with the same ids; used by `reset`.
+        new_cluster: Creates a cluster in the initial state of this one, with the same cluster id and the same
+            sequence of generated ids; used by `reset`.
         default_broker: Release and versions of brokers that `add_broker` adds.
-        proposals: Proposals for Kafka that brokers of the newest release implement when they are added or upgraded.
+        proposals: Names of experimental proposals, such as "batch-join". A broker implements them after `add_broker` or
+            `upgrade_broker`, if it has the newest release.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class ClusterCommands:
         Args:
             group_id: Id of the group.
             to: Node id of the new coordinator. None: the group has no coordinator (COORDINATOR_NOT_AVAILABLE) until it
-                is moved again, or its last coordinator restarts.
+                is moved again, or its previous coordinator restarts.
             how: Options of the failover; see `Failover`.
 
         Raises:
@@ -200,8 +204,8 @@ class ClusterCommands:
         Args:
             node_id: Node id of the broker.
             elect: Whether the partitions that it leads elect new leaders. If false, they have no leader until this
-                broker starts again; no other broker becomes their leader by starting. They also get a leader if they
-                are moved, if an ElectLeaders request names them, or if this broker is removed.
+                broker starts again; the start of another broker does not give them a leader. They also get a leader if
+                they are moved, if an ElectLeaders request names them, or if this broker is removed.
             how: Options of the failover to other brokers; see `Failover`.
 
         Raises:
@@ -281,8 +285,8 @@ class ClusterCommands:
         Args:
             node_id: Node id of the broker.
             as_version: The release, such as "3.9". None: the newest behavior, with all versions that are implemented.
-            api_versions: The first and the last version to support, by name of the API, or None for no support. APIs
-                that are not named have the versions of the release.
+            api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
+                supported. APIs that are not named have the versions of the release.
             how: Options of both failovers, at the stop and at the start; see `Failover`.
 
         Raises:
@@ -358,8 +362,8 @@ class ClusterCommands:
         Args:
             node_id: Node id of the broker.
             accept: How the broker accepts new connections; existing ones are not affected. "normal": immediately.
-                "slow": requests are read after `accept_delay_s`. "half_open": requests are read and never answered,
-                even after a change back to "normal". "refuse": connections are refused.
+                "slow": requests are read after `accept_delay_s`. "half_open": requests on connections accepted in this
+                state are never answered, even if `accept` is "normal" later. "refuse": connections are refused.
             accept_delay_s: Delay of new connections, more than 0; required with "slow", not allowed otherwise.
             round_trip_s: Latency added to each response, 0 or more. Responses stay in order.
 
@@ -400,7 +404,8 @@ class ClusterCommands:
 
         Args:
             api: Name of the API, as in Kafka. None: all APIs.
-            options: The matching requests of the API, and the effect; see `fakebroker.cluster.faults.rule.Fault`.
+            options: Which requests of the API match, and what happens to them; see
+                `fakebroker.cluster.faults.rule.Fault`.
 
         Returns:
             A handle that counts the affected requests and removes the fault.
@@ -445,8 +450,8 @@ class ClusterCommands:
 
         The hold applies whenever the group is in this state; the group need not exist yet. In PreparingRebalance, the
         join phase does not end, even if its timer expires. In CompletingRebalance, the leader's SyncGroup is parked.
-        Everything else works as usual: for example, a member that joins starts another rebalance, and so does a session
-        that expires while no response is pending for its member.
+        Everything else works as usual. For example, a member that joins starts another rebalance, as does the expiry of
+        a session. A session does not expire while a response to its member is pending.
 
         Args:
             group_id: Id of the group.
@@ -456,7 +461,7 @@ class ClusterCommands:
             A context manager that releases the group.
 
         Raises:
-            ConfigError: The state is another one.
+            ConfigError: The state is neither of the two.
         """
         held = controls.holdable_state(state)
 
@@ -498,7 +503,7 @@ class ClusterCommands:
         group_controls = self._cluster.group_controls.get(group_id, GroupControls())
         for state in states:
             group_controls.held_states.pop(state, None)
-        # Zombies may have the group as well as its coordinator.
+        # Not only the coordinator has the group: zombies may have it, too.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
@@ -657,8 +662,8 @@ class ClusterCommands:
 
         Args:
             group_id: Id of the group.
-            members: Number of members; or a list with a client id, a `MemberSeed` or a table of its fields for each
-                member, the leader first. Their sessions start now.
+            members: A number, or a list with one entry per member, leader first. An entry is a client id, a
+                `MemberSeed`, or a mapping with its fields. The sessions of the members start now.
             options: Subscription, state, offsets and assignment; see `GroupSeed`.
 
         Raises:
@@ -682,8 +687,8 @@ class ClusterCommands:
     def snapshot(self) -> Snapshot:
         """Take a snapshot, for `restore`.
 
-        It contains topics with their records, brokers, leaders, configs, and groups with their offsets. Groups are as
-        in their log, without rebalances in progress.
+        It contains topics with their records, brokers, leaders, configs, and groups with their offsets. Groups are
+        saved as their last record describes them; a rebalance in progress is not saved.
         """
         return self._run(lambda: snapshots.take(self._cluster))
 
@@ -745,8 +750,8 @@ class ClusterCommands:
         Requires a manual clock.
 
         Returns:
-            The deadlines that were reached, all at the same time; `in_s` is how far the clock was advanced. None if no
-            deadline was pending.
+            The deadlines that were reached; all have the same due time. Their `in_s` is the number of seconds by which
+            the clock was advanced. None if no deadline was pending.
 
         Raises:
             ConfigError: The clock is not manual.
@@ -756,7 +761,7 @@ class ClusterCommands:
             pending = pending_deadlines(self._cluster, self._now_ms())
             first = [deadline for deadline in pending if deadline.at_ms == pending[0].at_ms]
             self._environment.advance(first[0].in_s if first else 0.0)
-            # The loop of a running cluster has done this already.
+            # If the cluster is running, `advance` has already processed what is due, and this changes nothing.
             self._cluster.tick(self._now_ms(), self._cluster.wire_ms)
             return first or None
 
@@ -764,10 +769,13 @@ class ClusterCommands:
 
 
 COMMANDS = commands_of(ClusterCommands)
-"""The definitions of the commands whose arguments plain data can represent, by name."""
+"""Definitions by name of all commands that can be called with plain data (JSON, TOML)."""
 
 
 def _sync_delay_key(group: Group, name: str) -> tuple[str, str]:
-    """Return the group id with the instance id of a member, which survives a restart, or with its member id."""
+    """Return the group id, and the instance id of a member, or its member id if it has no instance id.
+
+    Unlike a member id, an instance id remains the same when the client restarts.
+    """
     member = controls.member_of(group, name)
     return group.group_id, member.instance_id or member.member_id

@@ -70,10 +70,10 @@ class Controller:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
-        loading: The offsets partitions that are being loaded, by number: when loading ends (ms; infinite if only
-            `finish_loading` ends it), and whether it fails.
-        stale: The offsets partitions whose old leader FindCoordinator still returns, by number: the node id of that
-            leader, and until when (ms).
+        loading: Maps the number of each offsets partition being loaded to (end of loading in ms, whether it will fail).
+            The end is infinite if only `finish_loading` ends it.
+        stale: Maps the number of an offsets partition to (node id of its old leader, end in ms). Until the end,
+            FindCoordinator returns the old leader.
     """
 
     brokers: Mapping[int, BrokerNode]
@@ -87,8 +87,9 @@ class Controller:
     def set_leader(self, partition: Partition, node_id: int, now_ms: float, how: Failover) -> None:
         """Change the leader of a partition and increment its leader epoch.
 
-        With NO_LEADER the partition has no leader until its last leader starts. A leader that is not a replica replaces
-        the first replica. For an offsets partition the coordinator moves as well.
+        With NO_LEADER the partition has no leader until its last leader starts. If the new leader is not a replica, it
+        becomes one in place of the first target replica, and a reassignment in progress ends with the target replicas.
+        For an offsets partition the coordinator moves as well.
         """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
@@ -239,7 +240,10 @@ class Controller:
                     self._finish_reassignment(partition, now_ms, how)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
-        """Move each replica of a broker that will be removed to a broker without a replica of the partition, if any."""
+        """Take all replicas from a broker that will be removed.
+
+        Each moves to another broker that has no replica of the partition, if there is one.
+        """
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
             for partition in topic.partitions:
@@ -259,7 +263,10 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next offsets partition finishes loading (ms); None if this requires `finish_loading`."""
+        """Return when the next offsets partition finishes loading (ms).
+
+        None if no partition is being loaded, or if all of them wait for `finish_loading`.
+        """
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
         return min(ends, default=None)
 

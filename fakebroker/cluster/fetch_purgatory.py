@@ -20,10 +20,10 @@ class DelayedFetch:
 
     Attributes:
         call: The request.
-        context: The partitions of its fetch session to read.
-        partitions: The partitions whose records it waits for.
-        deadline_ms: When it is answered with the available records, by the clients' time.
-        missing_bytes: How many bytes must be appended to its partitions until the request may have enough.
+        context: The partitions to read, and the fetch session if there is one (KIP-227).
+        partitions: The partitions whose new records the request waits for.
+        deadline_ms: When the request is answered with the records that are available then, by the clients' time.
+        missing_bytes: The request may have enough records after this many more bytes are appended to `partitions`.
         keys: The keys of `partitions` in the purgatory; a partition that was replaced by a restore keeps its key.
         scheduled_ms, timer_number: See `TimerQueue`.
     """
@@ -88,7 +88,8 @@ class FetchPurgatory:
         """Count the bytes that were appended to a partition.
 
         Returns:
-            The requests that may have enough records now. They stay in the purgatory.
+            The requests that may have enough records now. They stay in the purgatory. The Fetch handler reads their
+            logs again, and either removes them or sets `missing_bytes` anew.
         """
         waiting = self._by_partition.get(_key(partition), {})
         for delayed in waiting:

@@ -10,7 +10,11 @@ from fakebroker.protocol.frames import FrameBuffer
 
 
 class Blocked(Enum):
-    """Why requests of a connection are not handled although no response is pending: an effect of network faults."""
+    """Why requests of a connection are not handled although no response is pending: an effect of network faults.
+
+    `NetworkFaults` sets these values. The reactor clears NOT_ACCEPTED and THROTTLED when their delay has passed.
+    HALF_OPEN and HANGING_UP remain until the connection is closed.
+    """
 
     NOT_ACCEPTED = auto()
     HALF_OPEN = auto()

@@ -52,7 +52,8 @@ class FakeCluster(JournalExport):
     `with` runs it in a new thread, `async with` in a task of the caller's trio loop. Methods may be called from any
     thread while it runs. Its state can be read after it has stopped.
 
-    Members of a group are identified by member id, by instance id, or by client id if only one member has it.
+    Members of a group are identified by member id, by instance id, or by client id if only one member has it. A parked
+    request is a JoinGroup or SyncGroup whose response waits, for example for other members.
 
     Waits are event-driven. A wait blocks the calling thread, which must not be the cluster's thread; `..._async`
     methods wait in a trio task instead. Timeouts are wall-clock seconds, also with a manual clock. A `WaitTimeout`
@@ -62,13 +63,15 @@ class FakeCluster(JournalExport):
     change nothing.
 
     Args:
-        brokers: Number of brokers; or one `Broker` per broker, which overrides settings for it. Node ids start at 1.
+        brokers: Number of brokers; or one `Broker` per broker, which sets its release and API versions. Node ids
+            start at 1.
         topics: Topics that exist from the start: number of partitions by name.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
         as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every
             implemented version of each API.
-        api_versions: First and last version to support, by API name; None for an API that is not supported.
+        api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
+            supported.
         proposals: Kafka proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397).
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
@@ -351,11 +354,11 @@ class FakeCluster(JournalExport):
         Args:
             group_id: The group.
             to: Node id of the new coordinator. None: no coordinator (COORDINATOR_NOT_AVAILABLE) until the group is
-                moved again or its last coordinator restarts.
+                moved again or its previous coordinator restarts.
             how: Options of the failover. `load_ms`: how long the new coordinator loads, in milliseconds of the brokers'
                 clock; None is until `finish_loading`. `load_fails`: it cannot load, and responds with NOT_COORDINATOR
-                until the next move. `lose_tail`: number of the newest records that are lost. `lose_all`: all records
-                are lost. `zombie`: the old coordinator keeps responding until `stop_zombies`. `stale_ms`: how long
+                until the next move. `lose_tail`: how many of the newest records are lost. `lose_all`: all records are
+                lost. `zombie`: the old coordinator keeps responding until `stop_zombies`. `stale_ms`: how long
                 FindCoordinator still returns the old coordinator, in milliseconds of the brokers' clock.
 
         Raises:
@@ -452,7 +455,8 @@ class FakeCluster(JournalExport):
         Args:
             node_id: The broker.
             as_version: The release to emulate; None is the newest behavior, as in the constructor.
-            api_versions: First and last version to support, by API name; None for an API that is not supported.
+            api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
+                supported.
             how: Options of the failovers; see `move_coordinator`.
 
         Raises:
@@ -500,8 +504,8 @@ class FakeCluster(JournalExport):
         Args:
             node_id: The broker.
             accept: How new connections are accepted. "normal": immediately; "slow": requests are read after
-                `accept_delay_s`; "half_open": requests are read and never answered; "refuse": connections are refused.
-                Existing connections remain.
+                `accept_delay_s`; "half_open": requests on connections accepted in this state are never answered, even
+                if `accept` is "normal" later; "refuse": connections are refused. Existing connections remain.
             accept_delay_s: Wall-clock seconds, above 0; required for "slow" only.
             round_trip_s: Latency added to each response, in wall-clock seconds.
 
@@ -517,7 +521,7 @@ class FakeCluster(JournalExport):
 
         Args:
             api: The API by Kafka's name; None matches every API.
-            options: Which requests match, and the effect on them; see `fakebroker.Fault`.
+            options: Which requests of the API match, and what happens to them; see `fakebroker.Fault`.
 
         Returns:
             A handle that counts the affected requests and removes the fault; also a context manager.
@@ -562,7 +566,9 @@ class FakeCluster(JournalExport):
     # Rebalances
 
     def hold(self, group_id: str, state: str) -> Hold:
-        """Keep a group in a state until `release`: immediately if it is in that state, else as soon as it enters it.
+        """Hold a group in a state until `release`.
+
+        If the group is not in this state now, the hold begins when the group enters the state.
 
         Args:
             group_id: The group, which need not exist yet.
@@ -573,7 +579,7 @@ class FakeCluster(JournalExport):
             A context manager that releases the group on exit.
 
         Raises:
-            ConfigError: The state is not one of these.
+            ConfigError: The state is neither of the two.
         """
         return self._commands.hold(group_id, state)
 
@@ -639,9 +645,10 @@ class FakeCluster(JournalExport):
         self._commands.expire(group_id, member)
 
     def fence(self, group_id: str, instance_id: str) -> None:
-        """Replace a static member as a second process with the same instance id does.
+        """Replace a static member, as if a second process with its instance id had joined.
 
-        The member gets FENCED_INSTANCE_ID. The second process sends no further requests, so its session expires.
+        The replaced member gets FENCED_INSTANCE_ID. The imagined process sends nothing more, so the session of the
+        new member expires.
 
         Args:
             group_id: The group.
@@ -688,8 +695,8 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group.
-            members: Number of members; or one item for each, the leader first: a client id, a `fakebroker.MemberSeed`,
-                or a dictionary of its fields.
+            members: A number, or a list with one entry per member, leader first. An entry is a client id, a
+                `fakebroker.MemberSeed`, or a mapping with its fields.
             options: Subscription, state, offsets, lag and assignment; see `fakebroker.GroupSeed`.
 
         Raises:
@@ -702,8 +709,9 @@ class FakeCluster(JournalExport):
 
         Args:
             groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file, with one row per
-                committed offset, or per group without any. Columns: `group`, `topic`, `partition`, `offset` or `lag`,
-                and the fields `members`, `generation`, `state`, `protocol` of a `fakebroker.GroupSeed`.
+                committed offset, and one row for each group that has no committed offset. Columns: `group`, `topic`,
+                `partition`, `offset` or `lag`, and the fields `members`, `generation`, `state`, `protocol` of a
+                `fakebroker.GroupSeed`.
 
         Raises:
             ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not
@@ -717,7 +725,7 @@ class FakeCluster(JournalExport):
         """Return a snapshot of the cluster for `restore`.
 
         It contains topics with their records, brokers, leaders, configs, groups and committed offsets. Groups are
-        included as their log records them, without a rebalance in progress.
+        saved as their last record describes them; a rebalance in progress is not saved.
         """
         return self._commands.snapshot()
 
@@ -751,8 +759,8 @@ class FakeCluster(JournalExport):
         """Advance the brokers' clock, which must be manual.
 
         When this returns, everything that is due at the new time has happened. No request is handled meanwhile, so
-        every session shorter than the advance expires. A timer that an expired timer starts counts from the new time,
-        not from the deadline of the expired one; to avoid that, use `advance_to_next_deadline`.
+        every session that is shorter expires, except those of members with a pending response. If the expiry of a timer
+        starts another timer, the new timer counts from the new time. To avoid that, use `advance_to_next_deadline`.
 
         Args:
             seconds: Seconds to advance by, 0 or more.
@@ -766,8 +774,8 @@ class FakeCluster(JournalExport):
         """Advance the brokers' clock, which must be manual, to the next deadline.
 
         Returns:
-            The deadlines that were reached, all at the same time; their `in_s` is how far the clock was advanced. None
-            if no timer was pending.
+            The deadlines that were reached; all have the same due time. Their `in_s` is the number of seconds by which
+            the clock was advanced. None if no timer was pending.
 
         Raises:
             ConfigError: The clock is not manual.

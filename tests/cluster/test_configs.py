@@ -575,5 +575,5 @@ def test_retention_does_not_apply_to_the_offsets_topic() -> None:
 @pytest.mark.parametrize("keys", [TOPIC_CONFIGS, BROKER_CONFIGS])
 def test_every_default_is_a_valid_value(keys: dict[str, ConfigKey]) -> None:
     defaults = {name: key.default_text for name, key in keys.items() if key.default_text is not None}
-    assert {name: keys[name].value_fault(text) for name, text in defaults.items()} == dict.fromkeys(defaults)
+    assert {name: keys[name].value_error(text) for name, text in defaults.items()} == dict.fromkeys(defaults)
     assert {name: keys[name].normalized(text) for name, text in defaults.items()} == defaults

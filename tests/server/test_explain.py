@@ -88,7 +88,7 @@ def test_no_group() -> None:
     group.commit()
     group.harness.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
     group.harness.advance(2_500)
-    assert group.explanation == "g is Dead: there is no such group. It was removed 2.5 s ago: DeleteGroups."
+    assert group.explanation == "g is Dead: there is no such group. It was removed 2.5 s ago. Cause: DeleteGroups."
 
 
 def test_empty() -> None:
@@ -96,12 +96,12 @@ def test_empty() -> None:
     group.commit()
     group.harness.advance(1_500)
     assert group.explanation == (
-        "g has been in Empty for 1.5 s: first OffsetCommit. It has never had members and has 1 committed offset."
+        "g has been in Empty for 1.5 s. Cause: first OffsetCommit. It has never had members and has 1 committed offset."
     )
     group.stable("a")
     group.leave("a")
     assert group.explanation == (
-        "g has been in Empty for 0.0 s: LeaveGroup of a. It has no members and has 1 committed offset."
+        "g has been in Empty for 0.0 s. Cause: LeaveGroup of a. It has no members and has 1 committed offset."
     )
     group.join("b", version=4)
     assert group.explanation.endswith("b was assigned its member id, and must join with it within 10.0 s.")
@@ -112,8 +112,8 @@ def test_the_initial_delay() -> None:
     group.join("a")
     group.harness.advance(1_000)
     assert group.explanation == (
-        "g has been in PreparingRebalance for 1.0 s: JoinGroup of a, a new member. 1 of 1 members have joined this "
-        "rebalance. The group was empty, so it waits for more members for 2.0 s, and up to 57.0 s longer if new "
+        "g has been in PreparingRebalance for 1.0 s. Cause: JoinGroup of a, a new member. 1 of 1 members have joined "
+        "this rebalance. The group was empty, so it waits for more members for 2.0 s, and up to 57.0 s longer if new "
         "members keep joining."
     )
 
@@ -135,8 +135,8 @@ def test_a_rebalance_waits_for_members() -> None:
     group.join("b")
     group.harness.advance(100)
     assert group.explanation == (
-        "g has been in PreparingRebalance for 0.1 s: JoinGroup of c, a new member. 2 of 4 members have joined this "
-        "rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it is removed in 9.4 s unless "
+        "g has been in PreparingRebalance for 0.1 s. Cause: JoinGroup of c, a new member. 2 of 4 members have joined "
+        "this rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it is removed in 9.4 s unless "
         "it sends a request. Waiting for s (static, last request 4.6 s ago), which has not rejoined; the join phase "
         "ends in 59.9 s, but a static member is only removed when its session expires, in 25.4 s. d was assigned its "
         "member id, and must join with it within 9.9 s."
@@ -161,7 +161,7 @@ def test_completing() -> None:
     group.harness.advance(250)
     group.heartbeat("a")
     assert group.explanation == (
-        "g has been in CompletingRebalance for 0.2 s: initial delay is over. Waiting for the SyncGroup of "
+        "g has been in CompletingRebalance for 0.2 s. Cause: initial delay is over. Waiting for the SyncGroup of "
         "the leader a (last request 0.0 s ago), which has the assignment. Waiting for the SyncGroup of b. Members that "
         "do not send a SyncGroup within 59.8 s are removed."
     )
@@ -175,9 +175,9 @@ def test_stable() -> None:
     group.harness.advance(1_000)
     group.sync("a")
     assert group.explanation == (
-        "g has been in Stable for 0.0 s: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 members. "
-        "The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s are "
-        "removed."
+        "g has been in Stable for 0.0 s. Cause: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 "
+        "members. The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s "
+        "are removed."
     )
     group.sync("b")
     assert group.explanation.endswith("The leader is a.")
@@ -190,7 +190,7 @@ def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
     controller.set_leader(partition, 2, group.harness.now_ms, Failover(zombie=True))
     group.leave("a")  # at the zombie
     assert group.explanation == (
-        "g has been in Stable for 0.0 s: loaded from the log. Generation 1 with protocol 'range' has 1 member. "
+        "g has been in Stable for 0.0 s. Cause: loaded from the log. Generation 1 with protocol 'range' has 1 member. "
         "The leader is a. Broker 1 also acts as its coordinator: it is a zombie."
     )
     controller.set_leader(partition, 3, group.harness.now_ms, Failover(zombie=True))

@@ -1,6 +1,7 @@
-"""The broker configs that DescribeConfigs returns, and which of them are dynamic: may be altered (KIP-226).
+"""The broker configs that DescribeConfigs returns. AlterConfigs changes only those that are dynamic (KIP-226).
 
-They are the settings that have an effect, the defaults of topic configs, and some others that clients read.
+Some have an effect (`SETTINGS`), some are the defaults of topic configs, and clients may read the others. The first
+arguments of `ConfigKey` are the type, the default and the smallest valid number.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ SYNONYM_GROUPS = (
 )
 """Configs with the same meaning: the first that has a value is effective (DynamicBrokerConfig.brokerConfigSynonyms)."""
 
-_FIRST_SYNONYMS = {group[0] for group in SYNONYM_GROUPS}  # Without a default: that of a later synonym is effective.
+# They have no default here, so that the default of a later synonym is effective.
+_FIRST_SYNONYMS = {group[0] for group in SYNONYM_GROUPS}
 
 TOPIC_DEFAULTS: dict[str, ConfigKey] = {
     key.broker_name: replace(key, default=None) if key.broker_name in _FIRST_SYNONYMS else key
@@ -68,7 +70,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 
 
 def broker_configs_fault(configs: Mapping[str, str]) -> str | None:
-    """Return an error message if a broker may not have these dynamic configs, else None.
+    """Return why a broker may not have these dynamic configs; None if they are valid.
 
     Unknown configs may have any value, because they may belong to a plugin (DynamicBrokerConfig.validateConfigs).
     """

@@ -101,7 +101,7 @@ def require_own_name(broker: BrokerNode, name: str) -> None:
     """Require that the name of a resource is the node id of the broker that received the request.
 
     Raises:
-        ConfigRefusedError: It is not.
+        ConfigRefusedError: The name is not an integer, or is not the node id of this broker.
     """
     try:
         node_id = int(name)
@@ -125,7 +125,7 @@ def require_topic_name(name: str) -> None:
 
 
 def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:
-    """Check changes of a resource of any type, which occurs this many times in the request."""
+    """Check that a resource and each of its configs occur once in the request. Only deletions may lack a value."""
     if occurrences > 1:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({change.name for change in changes}) < len(changes):

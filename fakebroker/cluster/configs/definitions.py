@@ -32,8 +32,8 @@ class ConfigKey:
     Attributes:
         type: Its type.
         default: Its default value; None if it has none.
-        low: The smallest valid number, in addition to the range of the type.
-        high: The largest valid number, in addition to the range of the type.
+        low: Lower bound of numbers; the range of the type also applies.
+        high: Upper bound of numbers; the range of the type also applies.
         choices: The valid values, or the valid items of a list; empty if all are valid.
         about: Its documentation in one sentence; may be empty.
         broker_name: For a topic config, the broker config that is its default (ServerTopicConfigSynonyms); empty if
@@ -53,17 +53,17 @@ class ConfigKey:
         """The default in Kafka's notation."""
         return None if self.default is None else config_text(self.default)
 
-    def value_fault(self, value: str) -> str | None:
-        """Return what is expected instead of a value, such as "expected true or false"; None if it is valid."""
+    def value_error(self, value: str) -> str | None:
+        """Return why a value is invalid, such as "expected true or false"; None if it is valid."""
         text = value.strip()
         if self.type is ConfigType.BOOLEAN:
             return None if text.lower() in ("true", "false") else "expected true or false"
         if self.is_number:
-            return self._number_fault(text)
+            return self._number_error(text)
         wrong = [item for item in items_of(text, self.type) if self.choices and item not in self.choices]
         return f"{wrong[0]!r} is none of {', '.join(self.choices)}" if wrong else None
 
-    def _number_fault(self, text: str) -> str | None:
+    def _number_error(self, text: str) -> str | None:
         try:
             number = float(text) if self.type is ConfigType.DOUBLE else _whole_number(text)
         except ValueError:

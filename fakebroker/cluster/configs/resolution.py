@@ -70,6 +70,7 @@ def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved
         (ConfigSource.DEFAULT_CONFIG, default_configs(broker)),
     )
     found = [Synonym(each, values[each], source) for source, values in levels for each in names if each in values]
+    # As in Kafka, values of other names that precede the first value of `name` are left out.
     return _resolved(name, list(dropwhile(lambda synonym: synonym.name != name, found)))
 
 
@@ -100,14 +101,20 @@ def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, s
 
 
 def topic_number(cluster: "Cluster", broker: BrokerNode, topic: "Topic", name: str) -> int:
-    """Return the value of a numeric topic config as a broker sees it. Fast, because it is called for each batch."""
+    """Return the value of a numeric topic config as a broker sees it. Fast, because it is called for each batch.
+
+    The topic config must have a broker config that is in `SETTINGS` and has no synonyms.
+    """
     broker_name = TOPIC_CONFIGS[name].broker_name
     text = topic.configs.get(name) or broker.configs.get(broker_name) or cluster.broker_configs.get(broker_name)
     return cluster.config.number(broker_name) if text is None else int(text)
 
 
 def apply_retention(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
-    """Apply `retention.bytes` of topics, as resolved by the leaders of their partitions, to their logs."""
+    """Set `retention.bytes` in the logs of topics, which drop their oldest batches accordingly.
+
+    The value is that of the partition's leader. Logs of partitions without a leader keep their value.
+    """
     for topic in topics:
         for partition in topic.partitions:
             leader = cluster.leader_of(partition)

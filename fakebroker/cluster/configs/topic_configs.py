@@ -98,7 +98,7 @@ def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
 def values_fault(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
     """Return an error message for the first invalid value, or None. Unknown configs may have any value."""
     for name, value in configs.items():
-        fault = keys[name].value_fault(value) if name in keys else None
+        fault = keys[name].value_error(value) if name in keys else None
         if fault is not None:
             return f"Invalid value {value} for configuration {name}: {fault}"
     return None

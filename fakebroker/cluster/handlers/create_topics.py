@@ -113,7 +113,8 @@ def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | T
 
 def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
     if topic.replication_factor != -1 or topic.num_partitions != -1:
-        message = "an assignment of replicas: expected -1 as replication factor and number of partitions"
+        numbers = f"replication factor {topic.replication_factor}, {topic.num_partitions} partitions"
+        message = f"{numbers}: expected -1 for both, because replicas are assigned"
         return TopicError(ErrorCode.INVALID_REQUEST, message)
     by_index = {each.partition_index: each.broker_ids for each in topic.assignments}
     assignment_error = _assignment_error(cluster, topic.assignments, by_index)

@@ -1,6 +1,7 @@
 """FindCoordinator: the coordinators of groups and transactional ids. Any broker answers.
 
-Versions 0-3 have one key, later ones many, with a result for each (KIP-699).
+Versions 0-3 have one key, later ones many, with a result for each (KIP-699). `Cluster.reported_coordinator_of` returns
+an old coordinator while the failover option `stale_ms` applies.
 """
 
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
     elif key_type == TRANSACTION:
         broker = cluster.transaction_coordinator_of(key)
     else:
-        # Share groups are disabled, as in a Kafka without them; other types do not exist.
+        # Share groups are disabled, as in releases of Kafka that lack them. Other types of keys do not exist.
         message = "" if key_type == SHARE else f"key type {key_type}: expected 0 (group) or 1 (transaction)"
         return _failed(key, ErrorCode.INVALID_REQUEST, message)
     if broker is None:

@@ -82,7 +82,7 @@ def _without_group(group_id: str, moments: Sequence[Moment], now_ms: float) -> I
         yield "No member has joined it, and no offset was committed."
     else:
         cause = with_names(moments[-1].cause, names_in(moments))
-        yield f"It was removed {_seconds(now_ms - moments[-1].at_ms)} ago: {cause}."
+        yield f"It was removed {_seconds(now_ms - moments[-1].at_ms)} ago. Cause: {cause}."
 
 
 # A group
@@ -107,7 +107,7 @@ class _GroupExplanation:
         last = self.last_transition
         since_ms = last.at_ms if last else group.state_since_ms
         state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
-        yield f"{state}: {with_names(last.cause, self.names)}." if last else f"{state}."
+        yield f"{state}. Cause: {with_names(last.cause, self.names)}." if last else f"{state}."
         if group.is_held:
             yield "It is held in this state until it is released."
         yield from _BY_STATE[group.state](self)
