@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.settings import SETTINGS
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_fault
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
 
 NODE_ID_CONFIGS = ("broker.id", "node.id")
 """Configs with the node id of the broker, different for each broker."""
@@ -69,7 +69,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
     return next((group for group in SYNONYM_GROUPS if name in group), (name,))
 
 
-def broker_configs_fault(configs: Mapping[str, str]) -> str | None:
+def broker_configs_error(configs: Mapping[str, str]) -> str | None:
     """Return why a broker may not have these dynamic configs; None if they are valid.
 
     Unknown configs may have any value, because they may belong to a plugin (DynamicBrokerConfig.validateConfigs).
@@ -77,4 +77,4 @@ def broker_configs_fault(configs: Mapping[str, str]) -> str | None:
     read_only = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
     if read_only:
         return f"Cannot update these configs dynamically: {', '.join(read_only)}"
-    return values_fault(configs, BROKER_CONFIGS)
+    return values_error(configs, BROKER_CONFIGS)

@@ -10,10 +10,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_fault
+from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
 from fakebroker.cluster.configs.resolution import apply_retention
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.topic_partition import name_error
 
@@ -157,7 +157,7 @@ def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: b
     require_topic_name(name)
     topic = cluster.topics.get(name)
     configs = _changed({} if topic is None else topic.configs, change, TOPIC_CONFIGS)
-    fault = topic_configs_fault(configs)
+    fault = topic_configs_error(configs)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
     if topic is None:
@@ -172,7 +172,7 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
     if change.resource_name:
         require_own_name(broker, change.resource_name)
     configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, BROKER_CONFIGS)
-    fault = broker_configs_fault(configs)
+    fault = broker_configs_error(configs)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
     if validate_only:

@@ -80,7 +80,7 @@ INTERNAL_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
 """The configs of Kafka's internal topics (GroupCoordinator.groupMetadataTopicConfigs, TransactionStateManager)."""
 
 
-def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
+def topic_configs_error(configs: Mapping[str, str | None]) -> str | None:
     """Return an error message if a topic may not have these configs, else None.
 
     Follows ControllerConfigurationValidator and LogConfig.validate.
@@ -92,10 +92,10 @@ def topic_configs_fault(configs: Mapping[str, str | None]) -> str | None:
     if unknown:
         return f"Unknown topic config name: {unknown[0]}"
     given = {name: value for name, value in configs.items() if value is not None}
-    return values_fault(given, TOPIC_CONFIGS) or _conflict(given)
+    return values_error(given, TOPIC_CONFIGS) or _conflict(given)
 
 
-def values_fault(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
+def values_error(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
     """Return an error message for the first invalid value, or None. Unknown configs may have any value."""
     for name, value in configs.items():
         fault = keys[name].value_error(value) if name in keys else None

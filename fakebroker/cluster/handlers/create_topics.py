@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import topic_config
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_fault
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
     new_replicas_error,
@@ -90,7 +90,7 @@ def _new_name_error(cluster: "Cluster", name: str) -> TopicError | None:
 
 
 def _config_error(topic: CreatableTopic) -> TopicError | None:
-    message = topic_configs_fault({config.name: config.value for config in topic.configs})
+    message = topic_configs_error({config.name: config.value for config in topic.configs})
     return None if message is None else TopicError(ErrorCode.INVALID_CONFIG, message)
 
 
