@@ -301,7 +301,7 @@ class ModelProducer:
             return APPENDED, batch.offset or 0
         if batch.offset is not None:
             return REFUSED
-        # Batches that are not in the log have the producer's newest epoch. No batch in the log may have this epoch yet.
+        # Batches that are not in the log have the producer's newest epoch. The log possibly has no batch of this epoch.
         is_next = batch is next(each for each in self.sent if each.offset is None)
         return (APPENDED, end_offset) if is_next else REFUSED
 

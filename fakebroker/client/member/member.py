@@ -198,8 +198,9 @@ class Member:
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
         """Report partition counts by topic.
 
-        A leader that waits for the counts now assigns, as if topics without a count had no partitions. A leader that
-        has already assigned starts a rebalance if a count has changed; it ignores topics without a count.
+        If the leader was waiting for the counts, it computes the assignment; a topic without a count is treated as
+        having no partitions. A leader that has already assigned starts a rebalance if a count has changed; it ignores
+        topics without a count.
         """
         leadership = self._leadership
         if leadership is None:
@@ -267,7 +268,7 @@ class Member:
 
     @property
     def session_deadline_ms(self) -> float:
-        """When the coordinator counts as lost without a response; infinite outside of a session."""
+        """When the coordinator is considered lost unless a response arrives before; infinite outside of a session."""
         return self._timers.deadline_ms(Timer.SESSION)
 
     def idle_until(self) -> float:
@@ -558,10 +559,14 @@ class Member:
     def _on_session_error(
         self, response: GroupResponse, reaction: Reaction, error: ErrorCode, sent_as: Identity, now_ms: float
     ) -> None:
-        """Handle the error of a heartbeat or commit. One of an earlier generation emits at most `CommitRejected`."""
+        """Handle the error of a heartbeat or commit.
+
+        The error of a request sent in an earlier generation has no effect except `CommitRejected` for a commit. While
+        the member is joining, the response to JoinGroup decides instead.
+        """
         if isinstance(response, OffsetCommitResponse):
             self.effects.append(CommitRejected(error, now_ms))
-        if sent_as != self.identity or self.state is MemberState.JOINING:  # the response to JoinGroup decides then
+        if sent_as != self.identity or self.state is MemberState.JOINING:
             return
         if reaction is Reaction.REJOIN:
             if isinstance(response, HeartbeatResponse):

@@ -96,7 +96,7 @@ def topic_configs_error(configs: Mapping[str, str | None]) -> str | None:
 
 
 def values_error(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
-    """Return an error message for the first invalid value, or None. Unknown configs may have any value."""
+    """Return an error message for the first invalid value, or None. Names that are not in `keys` are ignored."""
     for name, value in configs.items():
         fault = keys[name].value_error(value) if name in keys else None
         if fault is not None:

@@ -50,9 +50,10 @@ class RequestList(TypedDict):
 
 
 class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Filters, all of which must match; the last matching requests are returned.
+    """Filters, all of which must match. By default, the last matching requests are returned.
 
-    With `after`, the first ones after that number; with `seqs`, comma-separated numbers, only those.
+    With `after`, the first matching requests after that number are returned.
+    With `seqs` (comma-separated numbers), only requests with these numbers are returned.
     """
 
     api: str | None = None

@@ -236,8 +236,8 @@ class CoordinatorRuntime(Generic[R, E]):
 class _OperationStep:
     """The callback of an append by an operation.
 
-    A call before the append returns only keeps the error for `_resume`, which then continues in its loop. A later call
-    (`is_late`) resumes the operation.
+    If it is called before `append` has returned, it only stores the error, and `_resume` continues in its loop. If it
+    is called later (`is_late`), it resumes the operation.
     """
 
     __slots__ = ("_resume", "error", "is_late")

@@ -47,8 +47,9 @@ class Outage(NamedTuple):
     Attributes:
         broker: Node id; None if it affects all brokers, or if the affected ones are not known.
         from_s: Start, in seconds from the start of the replay.
-        until_s: End of its effects on clients, in seconds from the start of the replay; None if the workload never ends
-            it, infinite if it affects only some requests.
+        until_s: End of its effects on clients, in seconds from the start of the replay. None if the workload never ends
+            it: then missing responses are failures. Infinite if it affects only some requests: then they are excused
+            until the end of the replay.
         is_fault: Whether the broker is up and a fault suppresses responses.
     """
 
@@ -96,7 +97,10 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
 
 
 def _lasts_s(event: Mapping[str, Any]) -> float:
-    """Return for how many seconds clients notice an outage after its end: after silence, the request timeout."""
+    """Return how many seconds an outage affects clients after it has ended.
+
+    If the broker was silent, clients wait for the request timeout.
+    """
     return REQUEST_TIMEOUT_US / 1e6 if event.get("silent") or event.get("accept") == "half_open" else 0.0
 
 
@@ -142,8 +146,9 @@ _BOUNDS = """
         max(greatest(sent_us, coalesce(scheduled_us + latency_us, sent_us), coalesce(until_us, sent_us))) end_us
     from events"""
 
-# Intervals in which a member is not waiting for a response: it receives one, its JoinGroup or SyncGroup may be parked,
-# or its script has stopped or paused it. `is_over`: the member has stopped because of an error.
+# Intervals in which a missing response is no failure: the moment of a response (or the time of a row of several
+# requests), the time that the coordinator may hold back a JoinGroup or SyncGroup (parked), and the time for which the
+# member's script has stopped or paused it. `is_over`: the member has stopped because of an error.
 _SPANS = f"""
     with acts as (
         select `group`, member, api action, scheduled_us, sent_us,

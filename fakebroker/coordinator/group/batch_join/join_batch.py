@@ -1,4 +1,7 @@
-"""Batch JoinGroup requests (KAFKA-8397): the checks that do not depend on the group, and the request as a procedure."""
+"""Batch JoinGroup requests (KAFKA-8397): the checks that do not depend on the group, and the request as a procedure.
+
+A member without protocols does not join: its instance is registered, and the group expects it to join later.
+"""
 
 from collections import Counter
 from collections.abc import Sequence

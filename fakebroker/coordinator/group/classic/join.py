@@ -190,8 +190,8 @@ def _replacement_result(
 ) -> JoinResult:
     """Return the result of a static member that was replaced without a rebalance.
 
-    A client that does not support `skip_assignment` gets the former leader id, even if this was its own former id. As
-    the leader, the client would assign again (KIP-814).
+    For a client that does not support `skip_assignment`, the response names the leader by its member id before the
+    replacement. So a replaced leader does not recognize itself as the leader, and does not assign again (KIP-814).
     """
     is_leader = group.leader_id == member_id
     result = group.join_result(member_id, with_members=is_leader and supports_skip_assignment)
