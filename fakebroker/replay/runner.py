@@ -96,6 +96,8 @@ def play(options: ReplayOptions) -> int:
         run = _prepare(options, workload, seed, out, stack)
         with status_line(console, "Starting Spark"):
             spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
+        # Ctrl-C before the members start is remembered, and ends them at once.
+        stack.enter_context(run.interruption.running(lambda: None))
         playing = thread.submit(play_on, spark, run, console)
         try:
             summary = playing.result()
@@ -238,14 +240,13 @@ def _run_members(
     Returns:
         The events of the workload with their outcomes.
     """
+    console.print(f"Running {members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
     outcomes = no_outcomes(spark) if run.transport == "memory" else None
     with receiving(driver) as receiver, ExitStack() as stack:
-        # Before the line below is printed, so that Ctrl-C stops the members as soon as it is seen.
-        stack.enter_context(run.interruption.running(receiver.stop_tasks))
-        console.print(f"Running {members:,} members for {run.workload.duration_s:g} s", highlight=False)
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
         timeline = stack.enter_context(_events(run, receiver))
+        stack.enter_context(run.interruption.running(receiver.stop_tasks))
         stack.enter_context(watch_disk_space(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
         events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)

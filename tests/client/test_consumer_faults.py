@@ -181,11 +181,14 @@ async def test_a_consumer_closes_after_any_fault_in_leave_group(subtests: pytest
     for fault in FAULTS:
         with subtests.test(fault=name(fault)):
             async with new_cluster() as cluster:
-                request_timeout_ms = REQUEST_TIMEOUT_MS if "silent" in fault else 5_000
-                async with consumer(cluster, request_timeout_ms=request_timeout_ms) as reader:
+                settings = {"request_timeout_ms": REQUEST_TIMEOUT_MS if "silent" in fault else 5_000}
+                # No heartbeat is in flight on leaving: if it timed out, LeaveGroup would not be sent.
+                async with consumer(cluster, **settings, heartbeat_interval_ms=10_000) as reader:
                     handle = cluster.fail("LeaveGroup", **fault)
                     reader.subscribe(["orders"])
                     assert await reader.assignment() == (P0, P1)
+                    assert await reader.position(P0) == 0
+                await cluster.wait_for_request_async("LeaveGroup")
                 assert handle.hits == 1
 
 

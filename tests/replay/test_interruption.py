@@ -28,6 +28,16 @@ def test_the_reason_of_the_first_request_is_kept() -> None:
     assert (interruption.requested, interruption.why) == (True, "")
 
 
+def test_work_that_was_interrupted_before_it_started_ends_at_once() -> None:
+    interruption = Interruption()
+    calls: list[str] = []
+    with interruption.running(lambda: calls.append("preparation")):
+        assert interruption.request()
+        with interruption.running(lambda: calls.append("members")):
+            assert calls == ["preparation", "members"]
+        assert not interruption.request()
+
+
 def processes_under(pid: int) -> dict[int, str]:
     """Return all descendants of a process: process ids and commands."""
     listed = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout

@@ -38,9 +38,15 @@ class Interruption:
 
     @contextmanager
     def running(self, end: Callable[[], None]) -> Iterator[None]:
-        """The body of the `with` is the running work. `request` calls `end`, which stops it and must not block."""
+        """The body of the `with` is the running work. `request` calls `end`, which stops it and must not block.
+
+        A context may be entered within another one, for a part of the work that ends in its own way; if the work was
+        interrupted before, `end` is called on entering. When the inner context ends, no work is running.
+        """
         with self._lock:
             self._end = end
+            if self.requested:
+                end()
         try:
             yield
         finally:
