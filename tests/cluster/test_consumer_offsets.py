@@ -173,7 +173,8 @@ def test_values_have_the_version_that_the_release_writes(subtests: pytest.Subtes
     ]:
         with subtests.test(release=release):
             group, offset = (record_value(record, named(release)) for record in (GROUP, OFFSET))
-            assert group is not None and offset is not None
+            assert group is not None
+            assert offset is not None
             read = decoded(GroupMetadataValue, group_version, group)
             expected = ["m-1 c /127.0.0.1", "m-1 c /127.0.0.1"]
             assert [f"{each.member_id} {each.client_id} {each.client_host}" for each in read.members] == expected
