@@ -13,7 +13,7 @@ from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.controller import Controller, Failover
+from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import FaultInjector
@@ -114,7 +114,7 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
-        self.controller = Controller(self.brokers, self.topics, self.purgatory)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
@@ -394,6 +394,8 @@ class Cluster:
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
+        # After the timers of groups, because sessions restart when their coordinator moves.
+        self.controller.balance_leaders(now_ms)
         for call, response in self.sync_delays.due(now_ms):
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
@@ -425,6 +427,14 @@ class Cluster:
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
+
+
+def _leader_balance(config: Config) -> LeaderBalance | None:
+    """Return when preferred leaders are elected automatically, by the settings."""
+    if not config.switch("auto.leader.rebalance.enable"):
+        return None
+    interval_ms = config.number("leader.imbalance.check.interval.seconds") * 1000
+    return LeaderBalance(interval_ms, config.number("leader.imbalance.per.broker.percentage"))
 
 
 def uuid_text(raw: bytes) -> str:

@@ -176,7 +176,9 @@ class ClusterCommands:
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Run a preferred leader election for all partitions.
 
-        The first replica of each partition becomes its leader, if the broker is up.
+        The first replica of each partition becomes its leader, if the broker is up. Coordinators of groups move with
+        their partitions of __consumer_offsets. Use it after `start_broker` to move leaders back; with the broker
+        setting `auto.leader.rebalance.enable` the brokers do so themselves, after a time.
 
         Args:
             how: Options of the failover of coordinators; see `Failover`.
@@ -185,15 +187,7 @@ class ClusterCommands:
             ConfigError: An option is out of range.
         """
         options = Failover(**how)
-
-        def elect() -> None:
-            for topic in self._cluster.topics:
-                for partition in topic.partitions:
-                    preferred = partition.replicas[0]
-                    if preferred != partition.leader_id and self._cluster.brokers[preferred].up:
-                        self._cluster.controller.set_leader(partition, preferred, self._now_ms(), options)
-
-        self._run(elect)
+        self._run(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
 
     # Brokers
 
@@ -224,8 +218,15 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
-        It becomes the leader of its partitions that have none, unless they await their last leader (see `stop_broker`).
-        Partitions that have elected another leader keep it.
+        It has the same replicas as before, which are in sync at once. It becomes the leader of those partitions that
+        have no leader, unless they await another one as their last leader (see `stop_broker`). Reassignments that have
+        waited for it are completed.
+
+        Nothing else moves back: partitions that have elected another leader keep it, and so do the groups that have
+        moved to another coordinator, and network conditions (`set_broker`) are normal. `elect_preferred` moves leaders
+        and coordinators back. So does time, if the broker setting `auto.leader.rebalance.enable` is true (false by
+        default, unlike in Kafka): `leader.imbalance.check.interval.seconds` (300) of the brokers' clock after a
+        partition got another leader than its first replica.
 
         Args:
             node_id: Node id of the broker.
@@ -247,6 +248,8 @@ class ClusterCommands:
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Stop a broker, with elections of new leaders for its partitions, and start it again.
 
+        Leaders and coordinators do not move back; see `start_broker`.
+
         Args:
             node_id: Node id of the broker.
             how: Options of both failovers, at the stop and at the start; see `Failover`.
@@ -260,6 +263,8 @@ class ClusterCommands:
     @command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart all brokers that are up, one after the other.
+
+        Leaders and coordinators do not move back; see `start_broker`.
 
         Args:
             how: Options of all failovers; see `Failover`.

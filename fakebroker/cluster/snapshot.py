@@ -82,6 +82,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         for partition, former in zip(topic.partitions, known.partitions if known else (), strict=False):
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics)
+    cluster.controller.schedule_balance(now_ms)
     _load(cluster, snapshot, now_ms)
 
 
@@ -119,6 +120,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
+    cluster.controller.balance_due_ms = None
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:

@@ -405,6 +405,9 @@ class FakeCluster(JournalExport):
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Elect the preferred (first) replica of every partition as its leader, if the replica's broker is up.
 
+        Coordinators move with their partitions of __consumer_offsets. Undoes what a broker has lost by a stop:
+        `start_broker` does not move leaders back.
+
         Args:
             how: Options of the failovers; see `move_coordinator`.
         """
@@ -429,6 +432,15 @@ class FakeCluster(JournalExport):
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
+        What it has again: its replicas, which are in sync at once; and the leadership of partitions without a leader,
+        with their coordinators, except partitions that await another broker (`stop_broker` with `elect=False`).
+        Reassignments that have waited for it complete.
+
+        What does not move back: partitions that have elected another leader, the coordinators of groups among them,
+        and network conditions. `elect_preferred` moves leaders and coordinators back. With the config
+        `auto.leader.rebalance.enable` (false by default, unlike in Kafka), the brokers do so when
+        `leader.imbalance.check.interval.seconds` (300) have passed by their clock since the leader changed.
+
         Args:
             node_id: The broker.
             how: Options of the failovers; see `move_coordinator`.
@@ -439,7 +451,7 @@ class FakeCluster(JournalExport):
         self._commands.start_broker(node_id, **how)
 
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again.
+        """Stop a broker, elect new leaders for its partitions, and start it again. The leaders do not move back.
 
         Args:
             node_id: The broker.
@@ -451,7 +463,7 @@ class FakeCluster(JournalExport):
         self._commands.restart_broker(node_id, **how)
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other.
+        """Restart every broker that is up, one after the other. Leaders do not move back; see `start_broker`.
 
         Args:
             how: Options of the failovers; see `move_coordinator`.
