@@ -70,6 +70,7 @@ class Cluster:
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
         purgatory, controller, faults, sync_delays: The services, each described by its class.
+        scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         placed_topics: How many topics requests have created; determines the first broker of the next topic.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
@@ -115,6 +116,7 @@ class Cluster:
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
+        self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
         for node_id, emulated in enumerate(releases, 1):
