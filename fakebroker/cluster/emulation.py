@@ -19,8 +19,12 @@ MAX_BROKERS = 1000
 
 _Version = Annotated[int, Meta(ge=0, le=2**15 - 1)]
 
-VersionCap = tuple[_Version, _Version] | None
+VersionCap = Annotated[tuple[_Version, _Version], Meta(examples=[(0, 3)])] | None
 """The first and the last version of an API that a broker supports, or None for no support."""
+
+
+ReleaseName = Annotated[str, Meta(examples=["2.8"])]
+"""The name of a release of Kafka."""
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,8 +37,12 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             that the release lacks are left out. APIs that are not named have the versions of the release.
     """
 
-    as_version: str | None = None
+    as_version: ReleaseName | None = None
     api_versions: Mapping[str, VersionCap] = {}
+
+
+BrokerSettings = Annotated[Broker, Meta(examples=[{"as_version": "2.8"}])]
+"""A `Broker`, with an example for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class EmulatedRelease:
 
 
 def emulated_releases(
-    brokers: int | Sequence[Broker],
+    brokers: int | Sequence[BrokerSettings],
     as_version: str | None,
     api_versions: Mapping[str, VersionCap],
     proposals: Sequence[str] = (),
