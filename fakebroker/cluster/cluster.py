@@ -39,6 +39,7 @@ from fakebroker.coordinator.group.history import History, discard_change
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
+from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
@@ -152,8 +153,13 @@ class Cluster:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
         self.offsets_topic_is_used = True
         size_bytes = partition.log.size_bytes
-        append_records(partition.log, records, partition.leader_epoch, self.now_ms)
+        append_records(partition.log, records, partition.leader_epoch, self.now_ms, self.writer_release(partition))
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
+
+    def writer_release(self, partition: Partition) -> Release:
+        """Return the release that the leader of a partition emulates, or the last leader if there is none."""
+        broker = self.brokers.get(partition.last_leader_id)
+        return NEWEST if broker is None else broker.release
 
     def offsets_partition(self, index: int) -> Partition:
         """Return a partition of __consumer_offsets."""
