@@ -30,7 +30,7 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.errors import ConfigError, one_of
+from fakebroker.errors import ConfigError, FakebrokerError, one_of
 from fakebroker.validation import Seconds, convert, plain
 
 T = TypeVar("T")
@@ -322,7 +322,11 @@ class ClusterCommands:
 
         def add() -> BrokerView:
             broker = self._cluster.add_broker(emulated)
-            self._environment.open_listener(broker)
+            try:
+                self._environment.open_listener(broker)
+            except FakebrokerError:  # It has no port, so it cannot stay.
+                del self._cluster.brokers[broker.node_id]
+                raise
             return BrokerView.of(broker)
 
         return self._run(add)

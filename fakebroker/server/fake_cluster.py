@@ -55,8 +55,12 @@ PartitionCounts = Annotated[Mapping[str, int], Meta(examples=[{"orders": 6}])]
 class FakeCluster(JournalExport):
     """A fake Kafka cluster that real clients connect to.
 
-    `with` runs it in a new thread, `async with` in a task of the caller's trio loop. Methods may be called from any
-    thread while it runs. Its state can be read after it has stopped.
+    `with` runs it in a new thread. `async with` runs it in a task of the caller's trio loop; under asyncio, in a new
+    thread, without blocking the caller's loop. A cluster can be entered once.
+
+    Methods may be called from any thread while it runs. Its state can be read after it has stopped. Topics, groups and
+    faults can be added before it starts. Methods that start, stop or wait for something need a running cluster, and
+    raise `FakebrokerError` otherwise; so do views of brokers before the start, because brokers have no ports then.
 
     Members of a group are identified by member id, by instance id, or by client id if only one member has it. A parked
     request is a JoinGroup or SyncGroup whose response waits, for example for other members.
@@ -102,7 +106,8 @@ class FakeCluster(JournalExport):
 
     Raises:
         ConfigError: An argument is invalid.
-        ListenError: When it starts: an address or port is not available.
+        ListenError: When it starts: an address or port is not available. It can be entered again then.
+        FakebrokerError: When it starts: it has been entered before.
     """
 
     @command
@@ -197,7 +202,7 @@ class FakeCluster(JournalExport):
         return self._server.run(function)
 
     async def call_async(self, function: Callable[[], T]) -> T:
-        """Run a function in the cluster's thread, like `call`, from a trio task of another thread."""
+        """Run a function in the cluster's thread, like `call`, from a trio or asyncio task of another thread."""
         return await self._server.run_async(function)
 
     @property
@@ -221,12 +226,16 @@ class FakeCluster(JournalExport):
 
         Args:
             watcher: A function without arguments, which must be fast and must not block.
+
+        Raises:
+            FakebrokerError: The cluster has not been started.
         """
         self._server.watch(watcher)
 
     @property
     def connections(self) -> Collection[Connection]:
         """The clients' open connections. Use them only in the cluster's thread, see `call`."""
+        self._server.check_started()
         return self._server.reactor.connections.values()
 
     # Brokers and groups
@@ -238,7 +247,8 @@ class FakeCluster(JournalExport):
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
-        """All brokers, ordered by node id."""
+        """All brokers, ordered by node id. They have ports from the start of the cluster on, also after its end."""
+        self._server.check_started()
         return tuple(BrokerView.of(broker) for broker in self.cluster.brokers.values())
 
     def coordinator_of(self, group_id: str) -> BrokerView:
@@ -250,6 +260,7 @@ class FakeCluster(JournalExport):
         Raises:
             ConfigError: The group has no coordinator now.
         """
+        self._server.check_started()
         check_type("group_id", group_id, str, "a string")
         broker = self.call(lambda: self.cluster.coordinator_of(group_id))
         if broker is None:
