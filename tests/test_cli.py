@@ -102,6 +102,17 @@ def test_serve_runs_the_events_on_stdin_and_stops_at_sigterm() -> None:
         assert process.returncode == 0
 
 
+def test_serve_has_the_given_node_ids_and_racks() -> None:
+    options = ("--port", "0", "--first-node-id", "0", "--rack", "a", "--rack", "b", "--until-stdin-ends")
+    with start_serve(*options) as process, WireClient(first_broker(process)) as wire:
+        metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse)
+        assert [(broker.node_id, broker.rack) for broker in metadata.brokers] == [(0, "a"), (1, "b"), (2, "a")]
+        assert metadata.controller_id == 0
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
+
+
 @pytest.mark.slow
 def test_serve_stops_at_the_end_of_stdin() -> None:
     with start_serve("--port", "0", "--until-stdin-ends") as process:

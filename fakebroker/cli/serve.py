@@ -13,6 +13,7 @@ from typing import TypeVar
 import click
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
+from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
@@ -27,7 +28,21 @@ _YOUNG_COLLECTIONS = 1_000
 
 
 @click.command()
-@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers; node ids start at 1.")
+@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers.")
+@click.option(
+    "--first-node-id",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Node id of the first broker; those of the others follow.",
+)
+@click.option(
+    "--rack",
+    "racks",
+    metavar="NAME",
+    multiple=True,
+    help="Rack of the brokers (broker.rack); repeatable: brokers are in these racks in turn.",
+)
 @click.option(
     "--port",
     type=int,
@@ -98,6 +113,8 @@ _YOUNG_COLLECTIONS = 1_000
 )
 def serve(
     brokers: int,
+    first_node_id: int,
+    racks: tuple[str, ...],
     port: int,
     topics: tuple[str, ...],
     config: tuple[str, ...],
@@ -119,13 +136,14 @@ def serve(
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
-        brokers,
+        [Broker(rack=racks[index % len(racks)]) for index in range(brokers)] if racks else brokers,
         _each_once("--topic", topics, _topic),
         {**KAFKA_DEFAULTS, **_each_once("--config", config, _setting)},
         seed,
         as_version=as_version,
         clock="real" if speed == 1 else Scaled(speed),
         proposals=proposals,
+        first_node_id=first_node_id,
         host=host,
         port=port,
         advertised_host=advertised_host,

@@ -7,6 +7,7 @@ clocks or random sources: ids and random numbers are passed in, so that the same
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
@@ -21,6 +22,7 @@ from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.racks import spread_over_racks
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -56,7 +58,7 @@ class Cluster:
     All methods are called in one thread. State that requests or commands change is also handled in `snapshot.py`.
 
     Args:
-        releases: The emulated release of each broker; their node ids are 1, 2, 3 ...
+        releases: The emulated release of each broker, in the order of their node ids.
         topics: Names and partition counts of the initial topics.
         config: The brokers' settings.
         new_id: Returns a unique id of 16 bytes.
@@ -64,6 +66,8 @@ class Cluster:
         journal: Records the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
         keeps_history: Whether `history` records the transitions of groups.
+        first_node_id: The node id of the first broker; the others follow.
+        racks: The rack of each broker; brokers that are not listed have none.
 
     Attributes:
         cluster_id: The id that clients see.
@@ -96,6 +100,8 @@ class Cluster:
         journal: Journal,
         now_ms: float,
         keeps_history: bool = True,
+        first_node_id: int = 1,
+        racks: Sequence[str | None] = (),
     ) -> None:
         self.config = config
         self.journal = journal
@@ -118,15 +124,15 @@ class Cluster:
         self.next_producer_id = 0
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        for node_id, emulated in enumerate(releases, 1):
-            self.brokers[node_id] = self.new_broker(node_id, emulated)
+        for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
+            self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def new_broker(self, node_id: int, emulated: EmulatedRelease) -> BrokerNode:
+    def new_broker(self, node_id: int, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Create a broker without adding it to the cluster."""
         coordinator = Coordinator(
             self.config.coordinator(emulated.release, emulated.supports_batch_join),
@@ -136,7 +142,7 @@ class Cluster:
             on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
+        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions, rack=rack)
 
     def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -204,7 +210,9 @@ class Cluster:
         return self._spread(count, len(topic.partitions[0].replicas), before)
 
     def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
-        """Assign partitions to brokers, preferably to those that are up; see `spread`."""
+        """Assign partitions to brokers, preferably to those that are up; see `spread` and `spread_over_racks`."""
+        if any(broker.rack is not None for broker in self.brokers.values()):
+            return spread_over_racks(partitions, replication_factor, list(self.brokers.values()), first)
         up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
         down = [node_id for node_id in self.brokers if node_id not in up]
         return spread(partitions, replication_factor, up, down, first)
@@ -265,9 +273,9 @@ class Cluster:
             raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
         return topic
 
-    def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:
+    def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Add a broker, without replicas, under the next node id."""
-        broker = self.new_broker(max(self.brokers) + 1, emulated)
+        broker = self.new_broker(max(self.brokers) + 1, emulated, rack)
         self.brokers[broker.node_id] = broker
         return broker
 

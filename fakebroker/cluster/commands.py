@@ -310,7 +310,7 @@ class ClusterCommands:
         It has no replicas until partitions are created or moved.
 
         Args:
-            like: Release and API versions of the broker. None: those of the cluster.
+            like: Release, API versions and rack of the broker. None: those of the cluster, and no rack.
 
         Returns:
             The broker, with its node id and port.
@@ -321,7 +321,7 @@ class ClusterCommands:
         emulated = EmulatedRelease.of(like or self._default_broker, self._proposals)
 
         def add() -> BrokerView:
-            broker = self._cluster.add_broker(emulated)
+            broker = self._cluster.add_broker(emulated, (like or self._default_broker).rack)
             try:
                 self._environment.open_listener(broker)
             except FakebrokerError:  # It has no port, so it cannot stay.

@@ -14,7 +14,7 @@ from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
-from fakebroker.cluster.emulation import Broker, BrokerSettings, ReleaseName, VersionCap, emulated_releases
+from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
@@ -73,8 +73,7 @@ class FakeCluster(JournalExport):
     change nothing.
 
     Args:
-        brokers: Number of brokers; or one `Broker` per broker, which sets its release and API versions. Node ids
-            start at 1.
+        brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack.
         topics: Topics that exist from the start: number of partitions by name.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
@@ -83,6 +82,7 @@ class FakeCluster(JournalExport):
         api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
             supported.
         proposals: Kafka proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397).
+        first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
             `trio.testing.MockClock`.
@@ -121,6 +121,7 @@ class FakeCluster(JournalExport):
         as_version: ReleaseName | None = None,
         api_versions: Mapping[str, VersionCap] | None = None,
         proposals: Sequence[str] = (),
+        first_node_id: NodeId = 1,
         clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
         port: int = 0,
@@ -134,6 +135,7 @@ class FakeCluster(JournalExport):
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
         self.host, self.advertised_host = host, advertised_host or host
+        racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
@@ -146,6 +148,8 @@ class FakeCluster(JournalExport):
                 random=random.Random(f"faults {self.seed}").random,
                 journal=new_journal(journal, journal_calls, journal_bytes),
                 now_ms=self.clock.now_ms(),
+                first_node_id=first_node_id,
+                racks=racks,
             )
 
         self.cluster = new_cluster()
@@ -492,7 +496,7 @@ class FakeCluster(JournalExport):
         """Add a broker on a free port. It leads no partition until partitions are created on it or moved to it.
 
         Args:
-            like: Release and API versions of the broker; those of the cluster if None.
+            like: Release, API versions and rack of the broker. None: those of the cluster, and no rack.
 
         Returns:
             The new broker.

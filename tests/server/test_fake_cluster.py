@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import ConfigError, FakeCluster, ListenError
+from fakebroker import Broker, ConfigError, FakeCluster, ListenError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.documents.markdown import entries
 from tests.support.groups_over_tcp import stable_group
@@ -121,6 +121,38 @@ def test_equal_seeds_give_equal_ids() -> None:
     assert len({ids(7), ids(8), ids(None)}) == 3
 
 
+@pytest.mark.fake_cluster(first_node_id=0, topics={"orders": 3})
+def test_node_ids_start_at_the_given_one(fake_cluster: FakeCluster) -> None:
+    assert [broker.node_id for broker in fake_cluster.brokers] == [0, 1, 2]
+    stable_group(fake_cluster, "g")
+    coordinator = fake_cluster.coordinator_of("g").node_id
+    for node_id in (0, coordinator):
+        fake_cluster.stop_broker(node_id) if fake_cluster.brokers[node_id].up else None
+    assert fake_cluster.coordinator_of("g").node_id not in (0, coordinator)
+    assert fake_cluster.add_broker(Broker(rack="b")).node_id == 3
+    fake_cluster.remove_broker(0)
+    fake_cluster.reset()
+    assert [(broker.node_id, broker.up, broker.rack) for broker in fake_cluster.brokers] == [
+        (0, True, None),
+        (1, True, None),
+        (2, True, None),
+    ]
+    fake_cluster.move_coordinator("g", 0)
+    assert fake_cluster.coordinator_of("g").node_id == 0
+
+
+@pytest.mark.fake_cluster(brokers=[Broker(rack="a"), Broker(), Broker(rack="b")])
+def test_brokers_have_their_racks_after_restarts_removal_and_restore(fake_cluster: FakeCluster) -> None:
+    racks = [broker.rack for broker in fake_cluster.brokers]
+    assert racks == ["a", None, "b"]
+    snapshot = fake_cluster.snapshot()
+    fake_cluster.upgrade_broker(1, "2.8")
+    assert fake_cluster.brokers[0].rack == "a"
+    fake_cluster.remove_broker(3)
+    fake_cluster.restore(snapshot)
+    assert [broker.rack for broker in fake_cluster.brokers] == racks
+
+
 def test_topics_are_created_and_invalid_ones_rejected(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 4)
     fake_cluster.create_topic("first.orders")
@@ -139,6 +171,13 @@ def test_topics_are_created_and_invalid_ones_rejected(fake_cluster: FakeCluster)
 
 
 INVALID_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"first_node_id": -1}, "first_node_id=-1: expected an integer from 0 to 2147482647"),
+    ({"first_node_id": "0"}, "first_node_id='0': expected an integer"),
+    ({"brokers": [Broker(rack="")]}, "rack=''"),
+    (
+        {"config": {"replica.selector.class": "RackAwareReplicaSelector"}},
+        "replica.selector.class='RackAwareReplicaSelector': expected one of",
+    ),
     ({"brokers": 0}, "brokers=0: expected an integer from 1 to 1000"),
     ({"config": {"group.max.sise": 1}}, "group.max.sise=1: unknown setting; .* did you mean 'group.max.size'"),
     ({"config": {"group.max.size": 0}}, "group.max.size=0: expected an integer from 1 to 2147483647"),

@@ -26,7 +26,7 @@ def group_path(group_id: str) -> str:
 
 def broker_view(row: Mapping[str, Any]) -> BrokerView:
     """Convert a `BrokerRow`."""
-    return BrokerView(row["node_id"], row["host"], row["port"], row["up"])
+    return BrokerView(row["node_id"], row["host"], row["port"], row["up"], row["rack"])
 
 
 def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
