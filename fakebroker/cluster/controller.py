@@ -242,7 +242,8 @@ class Controller:
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Take all replicas from a broker that will be removed.
 
-        Each moves to another broker that has no replica of the partition, if there is one.
+        Each moves to another broker that has no replica of the partition, if there is one: to a broker that is up if
+        possible, because only that is in sync and can become the leader.
         """
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
@@ -251,6 +252,7 @@ class Controller:
                     continue
                 kept = [node_id for node_id in partition.target_replicas if node_id != broker.node_id]
                 free = [node_id for node_id in others if node_id not in kept]
+                free = [node_id for node_id in free if self.brokers[node_id].up] or free
                 is_short = len(kept) < len(partition.target_replicas)
                 replacement = free[partition.index % len(free) :][:1] if free and is_short else []
                 self._place(partition, [*kept, *replacement], now_ms, how)

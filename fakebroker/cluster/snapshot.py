@@ -130,7 +130,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
-    broker.up, broker.configs = kept.up, kept.configs
+    broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     return broker
 
 

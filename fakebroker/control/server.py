@@ -43,7 +43,7 @@ class ControlServer:
 
     Raises:
         ListenError: The address or port is not available.
-        FakebrokerError: On entering: the cluster is not running.
+        FakebrokerError: On entering: the cluster is not running, or the server has been entered before.
     """
 
     def __init__(self, cluster: FakeCluster, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
@@ -54,10 +54,14 @@ class ControlServer:
         self.has_generated_token = self.token != token
         url_host = f"[{host}]" if ":" in host else host
         self.url = f"http://{url_host}:{self._listener.getsockname()[1]}"
+        self._has_started = False
         self._stop = trio.Event()
         self._has_stopped = threading.Event()
 
     def __enter__(self) -> Self:
+        if self._has_started:
+            raise FakebrokerError("the control server has been entered before: expected a new ControlServer")
+        self._has_started = True
         self._listener.listen(_BACKLOG)
         try:
             self._cluster.start_task(self._serve)

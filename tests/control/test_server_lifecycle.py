@@ -208,6 +208,17 @@ def test_starting_needs_a_running_cluster() -> None:
         ControlHarness(cluster, server).request("GET", "/healthz")
 
 
+def test_a_server_is_entered_once() -> None:
+    with FakeCluster(1) as cluster:
+        with ControlServer(cluster) as server:
+            control = ControlHarness(cluster, server)
+            with pytest.raises(FakebrokerError, match=r"entered before: expected a new ControlServer"), server:
+                pass
+            assert control.request("GET", "/healthz").status == 200
+        with pytest.raises(FakebrokerError, match=r"entered before: expected a new ControlServer"), server:
+            pass
+
+
 def test_an_error_in_the_server_is_logged_and_does_not_stop_the_brokers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
