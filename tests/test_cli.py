@@ -161,6 +161,19 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
             ["--topic", f"orders:{digits}"],
             f"--topic='orders:{digits[:189]}...: expected NAME:PARTITIONS, such as orders:6",
         ),
+        (
+            ["--topic", "orders:6", "--topic", "news:1", "--topic", "news:1", "--topic", "orders:3"],
+            "--topic='orders:3': expected orders once: --topic='orders:6' is given, too",
+        ),
+        (
+            ["--topic", "a.b:1", "--topic", "a_b:1"],
+            "name='a_b': expected a name that differs from topic 'a.b' in more than '.' and '_', "
+            "which are equal in metrics",
+        ),
+        (
+            ["--config", "group.max.size=1", "--config", "group.max.size=2"],
+            "--config='group.max.size=2': expected group.max.size once: --config='group.max.size=1' is given, too",
+        ),
         (["--control", f"h:{digits}"], f"--control='h:{digits[:194]}...: expected HOST:PORT, such as 127.0.0.1:9644"),
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),

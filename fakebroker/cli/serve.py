@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import click
 
@@ -19,6 +20,8 @@ from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
+
+T = TypeVar("T")
 
 _YOUNG_COLLECTIONS = 1_000
 """Number of partial garbage collections before a full one, which pauses the brokers for 0.7 s with 100,000 groups."""
@@ -134,8 +137,8 @@ def serve(
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
         [Broker(rack=racks[index % len(racks)]) for index in range(brokers)] if racks else brokers,
-        dict(_topic(text) for text in topics),
-        {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config)},
+        _each_once("--topic", topics, _topic),
+        {**KAFKA_DEFAULTS, **_each_once("--config", config, _setting)},
         seed,
         as_version=as_version,
         clock="real" if speed == 1 else Scaled(speed),
@@ -213,6 +216,27 @@ def _perform(cluster: FakeCluster, event: str) -> None:
         log.warning("event failed: %s: %r", event.strip(), error, exc_info=True)
     else:
         log.info("event done: %s", event.strip())
+
+
+def _each_once(option: str, texts: Iterable[str], parse: Callable[[str], tuple[str, T]]) -> dict[str, T]:
+    """Return the values of a repeatable option by name.
+
+    Args:
+        option: The option, for error messages.
+        texts: The values of the option.
+        parse: Returns the name and the value in a text.
+
+    Raises:
+        ConfigError: A text is malformed, or a name has two values.
+    """
+    first: dict[str, str] = {}
+    values: dict[str, T] = {}
+    for text in texts:
+        name, value = parse(text)
+        if values.setdefault(name, value) != value:
+            raise ConfigError.of(option, text, f"{name} once: {option}={first[name]!r} is given, too")
+        first.setdefault(name, text)
+    return values
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -75,7 +75,8 @@ class Cluster:
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
         purgatory, controller, faults, sync_delays: The services, each described by its class.
-        placed_topics: How many topics requests have created; determines the first broker of the next topic.
+        scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
+        placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
@@ -122,6 +123,7 @@ class Cluster:
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
+        self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
@@ -181,7 +183,9 @@ class Cluster:
         return broker if broker is not None and broker.up else None
 
     def _create_internal(self, name: str, partitions: int) -> Topic:
-        return self.create_topic(name, partitions, min(INTERNAL_REPLICATION_FACTOR, len(self.brokers)))
+        """Create an internal topic whose partitions are distributed evenly, starting at the first broker that is up."""
+        factor = min(INTERNAL_REPLICATION_FACTOR, len(self.brokers))
+        return self.topics.create(name, self._spread(partitions, factor))
 
     @property
     def controller_id(self) -> int:
@@ -193,15 +197,8 @@ class Cluster:
         """`default.replication.factor`, but at most the number of brokers."""
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
-    def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Create a topic whose partitions are distributed evenly, starting at the first broker that is up.
-
-        The arguments must be valid. The replication factor is `default_replication_factor` if it is None.
-        """
-        return self.topics.create(name, self._spread(partitions, replication_factor or self.default_replication_factor))
-
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
-        """Choose the brokers of a topic that a request creates.
+        """Choose the brokers of a new topic that is not internal.
 
         Each call starts at the broker after that of the previous call; Kafka starts at a random broker.
         """
@@ -240,11 +237,16 @@ class Cluster:
             raise ConfigError.of("name", name, LEGAL_NAME)
         if name in self.topics:
             raise ConfigError.of("name", name, "a topic that does not exist yet")
+        other = self.topics.colliding(name)
+        if other is not None:
+            expected = f"a name that differs from topic {other!r} in more than '.' and '_', which are equal in metrics"
+            raise ConfigError.of("name", name, expected)
         where = f"topic {name!r}"
         check_integer("partitions", partitions, least=1, most=MAX_PARTITIONS, where=where)
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
-        return self.create_topic(name, partitions, replication_factor)
+        factor = self.default_replication_factor if replication_factor is None else replication_factor
+        return self.topics.create(name, self.place_topic(partitions, factor))
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.

@@ -16,7 +16,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import FaultHandle, Hold, check_type, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
-from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
+from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import Accept, Environment
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
@@ -80,6 +80,8 @@ class ClusterCommands:
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
         """Create a topic and distribute its partitions evenly over the brokers.
 
+        The first partitions of successive topics have different leaders: each topic starts at the next broker.
+
         Args:
             name: Name of the topic.
             partitions: Number of partitions.
@@ -87,7 +89,8 @@ class ClusterCommands:
                 `default.replication.factor`, but at most the number of brokers.
 
         Raises:
-            ConfigError: The topic exists, or an argument is out of range.
+            ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
+                underscores, or an argument is out of range.
         """
         self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor))
 
@@ -279,7 +282,7 @@ class ClusterCommands:
     def upgrade_broker(
         self,
         node_id: int,
-        as_version: str | None,
+        as_version: ReleaseName | None,
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
@@ -306,7 +309,7 @@ class ClusterCommands:
             self.start_broker(node_id, **how)
 
     @command
-    def add_broker(self, like: Broker | None = None) -> BrokerView:
+    def add_broker(self, like: BrokerSettings | None = None) -> BrokerView:
         """Add a broker, on a free port.
 
         It has no replicas until partitions are created or moved.

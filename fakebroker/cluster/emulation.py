@@ -22,8 +22,12 @@ NodeId = Annotated[int, Meta(ge=0, le=2**31 - 1 - MAX_BROKERS)]
 
 _Version = Annotated[int, Meta(ge=0, le=2**15 - 1)]
 
-VersionCap = tuple[_Version, _Version] | None
+VersionCap = Annotated[tuple[_Version, _Version], Meta(examples=[(0, 3)])] | None
 """The first and the last version of an API that a broker supports, or None for no support."""
+
+
+ReleaseName = Annotated[str, Meta(examples=["2.8"])]
+"""The name of a release of Kafka."""
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,9 +42,13 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             consumers with a `client.rack` may fetch from a replica in their rack (see `replica.selector.class`).
     """
 
-    as_version: str | None = None
+    as_version: ReleaseName | None = None
     api_versions: Mapping[str, VersionCap] = {}
     rack: Annotated[str, Meta(min_length=1)] | None = None
+
+
+BrokerSettings = Annotated[Broker, Meta(examples=[{"as_version": "2.8"}])]
+"""A `Broker`, with an example for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class EmulatedRelease:
 
 
 def emulated_releases(
-    brokers: int | Sequence[Broker],
+    brokers: int | Sequence[BrokerSettings],
     as_version: str | None,
     api_versions: Mapping[str, VersionCap],
     proposals: Sequence[str] = (),

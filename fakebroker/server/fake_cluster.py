@@ -4,7 +4,9 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack
+from typing import Annotated, Any, Literal, Self, TypeVar, Unpack
+
+from msgspec import Meta
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
@@ -12,7 +14,7 @@ from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
-from fakebroker.cluster.emulation import Broker, NodeId, VersionCap, emulated_releases
+from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
@@ -44,6 +46,10 @@ from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Seconds
 
 T = TypeVar("T")
+
+ScaledClock = Annotated[Scaled, Meta(examples=[{"factor": 10}])]
+PartitionCounts = Annotated[Mapping[str, int], Meta(examples=[{"orders": 6}])]
+"""A clock, and numbers of partitions by topic, with examples for error messages."""
 
 
 class FakeCluster(JournalExport):
@@ -107,16 +113,16 @@ class FakeCluster(JournalExport):
     @command
     def __init__(
         self,
-        brokers: int | Sequence[Broker] = 3,
-        topics: Mapping[str, int] | None = None,
+        brokers: int | Sequence[BrokerSettings] = 3,
+        topics: PartitionCounts | None = None,
         config: Mapping[str, Any] | None = None,
         seed: int | None = None,
         *,
-        as_version: str | None = None,
+        as_version: ReleaseName | None = None,
         api_versions: Mapping[str, VersionCap] | None = None,
         proposals: Sequence[str] = (),
         first_node_id: NodeId = 1,
-        clock: Literal["real", "manual"] | Scaled = "real",
+        clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
@@ -271,6 +277,7 @@ class FakeCluster(JournalExport):
         Args:
             group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.
         """
+        check_type("group_id", group_id, str, "a string")
         return self.call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
 
     def groups(self) -> list[GroupView]:
@@ -283,6 +290,7 @@ class FakeCluster(JournalExport):
         Args:
             group_id: The group. If it does not exist, the result is empty.
         """
+        check_type("group_id", group_id, str, "a string")
         return self.call(lambda: committed_offsets(self.cluster, group_id, self.clock.now_ms()))
 
     def timeline(self, group_id: str) -> Timeline:
@@ -291,6 +299,7 @@ class FakeCluster(JournalExport):
         Args:
             group_id: The group, which may have been deleted since.
         """
+        check_type("group_id", group_id, str, "a string")
         return self.call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
 
     def explain(self, group_id: str) -> str:
@@ -299,6 +308,7 @@ class FakeCluster(JournalExport):
         Args:
             group_id: The group, which need not exist.
         """
+        check_type("group_id", group_id, str, "a string")
         return self.call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
 
     def pending_deadlines(self) -> list[Deadline]:
@@ -326,13 +336,16 @@ class FakeCluster(JournalExport):
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
         """Create a topic, with leaders and replicas spread evenly over the brokers.
 
+        Each topic starts at the next broker, so that topics with one partition have different leaders.
+
         Args:
             name: The topic.
             partitions: Number of partitions.
             replication_factor: Replicas per partition; the config `default.replication.factor` if None.
 
         Raises:
-            ConfigError: The topic exists, or its name is not legal.
+            ConfigError: The topic exists, or its name is not legal, or differs from that of another topic only in dots
+                and underscores, as in CreateTopics.
         """
         self._commands.create_topic(name, partitions, replication_factor)
 
