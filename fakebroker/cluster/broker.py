@@ -26,6 +26,8 @@ class BrokerNode:
         up: Whether the broker runs.
         rack: Its `broker.rack`; None if it has none.
         configs: The broker's dynamic configs, set by AlterConfigs.
+        log_levels: Changed log levels; None for a logger whose level was removed. They end when the broker stops.
+        registered: Whether the controller knows the broker; see UnregisterBroker.
     """
 
     node_id: int
@@ -38,3 +40,5 @@ class BrokerNode:
     up: bool = True
     rack: str | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
+    log_levels: Mapping[str, str | None] = field(default_factory=dict)
+    registered: bool = True

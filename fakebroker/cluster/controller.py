@@ -289,6 +289,7 @@ class Controller:
         Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
         """
         broker.up = False
+        broker.log_levels = {}
         for partition in self.topics.led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)
@@ -302,7 +303,7 @@ class Controller:
 
         Partitions that have elected another leader keep it. Reassignments that waited for this broker are completed.
         """
-        broker.up = True
+        broker.up = broker.registered = True
         for partition in self.topics.led_by(NO_LEADER):
             if broker.node_id not in partition.replicas:
                 continue
