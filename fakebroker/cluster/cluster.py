@@ -252,7 +252,7 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal, or `total` is not greater than its partition count.
         """
-        topic = self._existing(name)
+        topic = self.existing_topic(name)
         least = len(topic.partitions) + 1
         check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
@@ -263,14 +263,22 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        self.delete_topic(self._existing(name))
+        self.delete_topic(self.existing_topic(name))
 
-    def _existing(self, name: str) -> Topic:
-        """Return an existing topic that commands may change: one that is not internal."""
+    def existing_topic(self, name: str, field: str = "name") -> Topic:
+        """Return an existing topic that commands may change: one that is not internal.
+
+        Args:
+            name: The topic.
+            field: The argument, for the error message.
+
+        Raises:
+            ConfigError: The topic does not exist or is internal.
+        """
         topic = self.topics.get(name)
         if topic is None or topic.is_internal:
             known = one_of((each.name for each in self.topics if not each.is_internal), name, none="but there is none")
-            raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
+            raise ConfigError.of(field, name, f"a topic that is not internal, {known}")
         return topic
 
     def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:

@@ -11,7 +11,7 @@ import msgspec
 
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.errors import ConfigError, one_of
-from fakebroker.validation import accepts_none, read_json
+from fakebroker.validation import accepts_data, accepts_none, read_json
 
 NONE = "none"
 """Represents None in events, because TOML has no null."""
@@ -57,7 +57,9 @@ def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if not isinstance(name, str) or name not in COMMANDS:
         raise ConfigError.of("do", name, one_of(COMMANDS, name))
     command = COMMANDS[name]
-    optional = {field.name for field in msgspec.structs.fields(command.arguments) if accepts_none(field.type)}
+    fields = msgspec.structs.fields(command.arguments)
+    # In keys of records, "none" is text.
+    optional = {field.name for field in fields if accepts_none(field.type) and not accepts_data(field.type)}
     arguments = {
         key: None if value == NONE and key in optional else value for key, value in event.items() if key != "do"
     }

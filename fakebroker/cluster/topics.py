@@ -85,12 +85,14 @@ class Topic:
         topic_id: Its id of 16 bytes (KIP-516); a topic that is deleted and created again has another one.
         partitions: Its partitions, by number.
         configs: The configs that were set on the topic.
+        next_partition: Counts the records that commands have produced without a key, to distribute them.
     """
 
     name: str
     topic_id: bytes
     partitions: list[Partition]
     configs: Mapping[str, str] = field(default_factory=dict)
+    next_partition: int = 0
 
     @property
     def is_internal(self) -> bool:
