@@ -96,14 +96,15 @@ def test_records_are_produced_and_listed(control: ControlHarness) -> None:
     assert (page["is_complete"], [row["offset"] for row in page["records"]]) == (False, [1])
     page = control.get("/topics/orders/records?partition=1&offset=2")
     assert (page["is_complete"], [row["offset"] for row in page["records"]]) == (True, [2])
-    for method, path, sent, status, field in [
+    cases: list[tuple[str, str, dict[str, Any] | None, int, str]] = [
         ("GET", "/topics/none/records", None, 404, "topic"),
         ("GET", "/topics/orders/records?partition=4", None, 422, "partition"),
         ("GET", "/topics/orders/records?limit=0", None, 422, "limit"),
         ("POST", "/topics/none/records", {"values": []}, 404, "topic"),
         ("POST", "/topics/orders/records", {"values": [5]}, 422, "values[0]"),
         ("POST", "/topics/orders/records", {"values": [], "key": {"base64": "!"}}, 422, "key.base64"),
-    ]:
+    ]
+    for method, path, sent, status, field in cases:
         answer = control.request(method, BASE + path, sent)
         assert (answer.status, answer.json["field"]) == (status, field)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import trio
-from kafka.partitioner.default import murmur2 as kafka_python_murmur2  # type: ignore[import-untyped]  # It ships no types.
+from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.events import event_of, perform
@@ -141,9 +141,7 @@ def test_internal_topics_can_be_read_but_not_written(fake_cluster: FakeCluster) 
     (record,) = fake_cluster.records("__consumer_offsets")
     assert record.key is not None
     assert b"g" in record.key
-    with pytest.raises(
-        ConfigError, match=r"^topic='__consumer_offsets': expected a topic that is not internal, "
-    ):
+    with pytest.raises(ConfigError, match=r"^topic='__consumer_offsets': expected a topic that is not internal, "):
         fake_cluster.produce("__consumer_offsets", ["a"])
 
 
