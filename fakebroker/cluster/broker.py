@@ -25,6 +25,7 @@ class BrokerNode:
         versions: The supported versions, by API key. An API that is missing is not supported.
         up: Whether the broker runs.
         configs: The broker's dynamic configs, set by AlterConfigs.
+        stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
     """
 
     node_id: int
@@ -36,3 +37,4 @@ class BrokerNode:
     versions: Mapping[int, Versions]
     up: bool = True
     configs: Mapping[str, str] = field(default_factory=dict)
+    stops: int = 0
