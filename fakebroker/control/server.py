@@ -20,8 +20,9 @@ from fakebroker.server.lifecycle import bound
 logger = logging.getLogger("fakebroker")
 
 _BACKLOG = 1024
-_IDLE_S = 5.0
-"""A connection without requests for this time is closed."""
+_IDLE_S = 75.0
+"""A connection without requests for this time is closed. Longer than the connection pools of most clients keep one,
+because a client that sends a request while the server closes the connection gets an error."""
 
 
 class ControlServer:
