@@ -14,6 +14,7 @@ from fakebroker.control.clusters import Clusters
 from fakebroker.control.connections import serve
 from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.errors import FakebrokerError
+from fakebroker.host_port import format_host_port
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.lifecycle import bound
 
@@ -53,8 +54,7 @@ class ControlServer:
         self._listener = bound(host, port)
         self.token = effective_token(host, token)
         self.has_generated_token = self.token != token
-        url_host = f"[{host}]" if ":" in host else host
-        self.url = f"http://{url_host}:{self._listener.getsockname()[1]}"
+        self.url = f"http://{format_host_port(host, self._listener.getsockname()[1])}"
         self._has_started = False
         self._stop = trio.Event()
         self._has_stopped = threading.Event()
