@@ -15,7 +15,10 @@ def apis() -> str:
 
 
 def settings() -> str:
-    rows = [(f"`{name}`", str(setting.default).lower(), setting.about) for name, setting in SETTINGS.items()]
+    rows = [
+        (f"`{name}`", "none" if setting.default is None else str(setting.default).lower(), setting.about)
+        for name, setting in SETTINGS.items()
+    ]
     return table(("setting", "default", "meaning"), rows)
 
 

@@ -52,6 +52,8 @@ class Resolved(NamedTuple):
 def static_configs(cluster: "Cluster", broker: BrokerNode) -> dict[str, str]:
     """Return the configs with which a broker was started (in Kafka, server.properties)."""
     given = {name: config_text(value) for name, value in cluster.config.overrides.items()}
+    if broker.rack is not None:
+        given["broker.rack"] = broker.rack
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 
 

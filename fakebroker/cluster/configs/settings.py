@@ -13,10 +13,14 @@ from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
+_STRING = ConfigType.STRING
 _INT32_MAX = 2**31 - 1
 
 SETTINGS: dict[str, ConfigKey] = {
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
+    "auto.leader.rebalance.enable": ConfigKey(
+        _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
+    ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
@@ -28,6 +32,12 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "group.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a group."),
     "group.min.session.timeout.ms": ConfigKey(_INT, 6000, 0, about="Shortest session timeout a member may ask for."),
+    "leader.imbalance.check.interval.seconds": ConfigKey(
+        _LONG, 300, 1, 10**9, about="Time from the loss of a preferred leader to the automatic election."
+    ),
+    "leader.imbalance.per.broker.percentage": ConfigKey(
+        _INT, 10, 0, about="Share of a broker's lost leaderships above which it is elected, in releases before 4.0."
+    ),
     "log.retention.bytes": ConfigKey(_LONG, 64 * 1024 * 1024, -1, about="Bytes a partition keeps; Kafka: -1, all."),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
     "message.max.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch."),
@@ -40,6 +50,15 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 7 * 24 * 60, 1, about="How long offsets of groups without members are kept."
     ),
     "offsets.topic.num.partitions": ConfigKey(_INT, 50, 1, 10_000, about="Partitions of __consumer_offsets."),
+    "replica.selector.class": ConfigKey(
+        _STRING,
+        None,
+        choices=(
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+        about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
+    ),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
 
@@ -68,7 +87,7 @@ class Config:
     """
 
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
-        self.overrides = {}
+        self.overrides: dict[str, int | str] = {}
         mistakes = []
         for name, value in (overrides or {}).items():
             try:
@@ -77,7 +96,11 @@ class Config:
                 mistakes.append(error)
         if mistakes:
             raise ConfigError.all_of(mistakes)
-        self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
+        self._values: dict[str, int | str | None] = {
+            name: None if setting.default is None else _checked(name, setting.default)
+            for name, setting in SETTINGS.items()
+        }
+        self._values |= self.overrides
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
             expected = f"an integer <= group.max.session.timeout.ms, which is {high}"
@@ -85,7 +108,14 @@ class Config:
 
     def number(self, name: str) -> int:
         """Return the value of a numeric setting."""
-        return self._values[name]
+        value = self._values[name]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a setting that is a text; None if it was not given and has no default."""
+        value = self._values[name]
+        return None if value is None else str(value)
 
     def switch(self, name: str) -> bool:
         """Return the value of a boolean setting."""
@@ -124,7 +154,7 @@ def older_defaults(release: Release) -> dict[str, int]:
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 
 
-def _checked(name: str, value: object) -> int:
+def _checked(name: str, value: object) -> int | str:
     setting = SETTINGS.get(name)
     if setting is None:
         raise ConfigError.unknown(name, value, one_of(SETTINGS, name), kind="setting")
@@ -133,6 +163,10 @@ def _checked(name: str, value: object) -> int:
         if switch is None:
             raise ConfigError.of(name, value, "true or false")
         return switch
+    if setting.type is _STRING:
+        if value not in setting.choices:
+            raise ConfigError.of(name, value, one_of(setting.choices, str(value)))
+        return str(value)
     number = _number(name, value)
     low, high = setting.bounds
     check_integer(name, number, least=int(low), most=int(high))

@@ -60,7 +60,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | N
     return ProduceResponse(
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port)
+            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in leaders_of(cluster, moved)
         ],
     )
