@@ -14,12 +14,13 @@ from typing import TypeVar, Unpack
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command, commands_of
+from fakebroker.cluster.command import FaultHandle, Hold, check_type, checked_event, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import Accept, Environment
-from fakebroker.cluster.faults.injection import ActiveFault
-from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.faults.actions import BoundAction
+from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
+from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.producer import Headers, ProducedRecord, Timestamp, produce
@@ -230,7 +231,9 @@ class ClusterCommands:
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Run a preferred leader election for all partitions.
 
-        The first replica of each partition becomes its leader, if the broker is up.
+        The first replica of each partition becomes its leader, if the broker is up. Coordinators of groups move with
+        their partitions of __consumer_offsets. Use it after `start_broker` to move leaders back; with the broker
+        setting `auto.leader.rebalance.enable` the brokers do so themselves, after a time.
 
         Args:
             how: Options of the failover of coordinators; see `Failover`.
@@ -239,15 +242,7 @@ class ClusterCommands:
             ConfigError: An option is out of range.
         """
         options = Failover(**how)
-
-        def elect() -> None:
-            for topic in self._cluster.topics:
-                for partition in topic.partitions:
-                    preferred = partition.replicas[0]
-                    if preferred != partition.leader_id and self._cluster.brokers[preferred].up:
-                        self._cluster.controller.set_leader(partition, preferred, self._now_ms(), options)
-
-        self._run(elect)
+        self._run(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
 
     # Brokers
 
@@ -278,8 +273,15 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
-        It becomes the leader of its partitions that have none, unless they await their last leader (see `stop_broker`).
-        Partitions that have elected another leader keep it.
+        It has the same replicas as before, which are in sync at once. It becomes the leader of those partitions that
+        have no leader, unless they await another one as their last leader (see `stop_broker`). Reassignments that have
+        waited for it are completed.
+
+        Nothing else moves back: partitions that have elected another leader keep it, and so do the groups that have
+        moved to another coordinator, and network conditions (`set_broker`) are normal. `elect_preferred` moves leaders
+        and coordinators back. So does time, if the broker setting `auto.leader.rebalance.enable` is true (false by
+        default, unlike in Kafka): `leader.imbalance.check.interval.seconds` (300) of the brokers' clock after a
+        partition got another leader than its first replica.
 
         Args:
             node_id: Node id of the broker.
@@ -301,6 +303,8 @@ class ClusterCommands:
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Stop a broker, with elections of new leaders for its partitions, and start it again.
 
+        Leaders and coordinators do not move back; see `start_broker`.
+
         Args:
             node_id: Node id of the broker.
             how: Options of both failovers, at the stop and at the start; see `Failover`.
@@ -314,6 +318,8 @@ class ClusterCommands:
     @command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart all brokers that are up, one after the other.
+
+        Leaders and coordinators do not move back; see `start_broker`.
 
         Args:
             how: Options of all failovers; see `Failover`.
@@ -460,6 +466,9 @@ class ClusterCommands:
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault into requests: `fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
+        Instead of a fault, or in addition, commands can run before or after a request is handled:
+        `fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`.
+
         Args:
             api: Name of the API, as in Kafka. None: all APIs.
             options: Which requests of the API match, and what happens to them; see
@@ -481,7 +490,17 @@ class ClusterCommands:
             ConfigError: As `fail`.
         """
         check_type("fault", fault, Fault, "a Fault")
-        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
+        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms(), self._bind)))
+
+    def _bind(self, action: Action) -> BoundAction:
+        """Check the action of a fault, and return it in a form that can be run."""
+        if callable(action):
+            return bind_function(action)
+        name, arguments = checked_event(action, COMMANDS)
+        for field in ("before", "then"):
+            bound_actions(field, arguments.get(field), self._bind)
+        text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        return BoundAction(f"{name}({text})", lambda call: getattr(self, name)(**arguments))
 
     def faults(self) -> list[FaultHandle]:
         """Return the faults that were not removed, oldest first, including those whose `times` are used up."""

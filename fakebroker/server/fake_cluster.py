@@ -38,6 +38,7 @@ from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
+from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
@@ -88,7 +89,7 @@ class FakeCluster(JournalExport):
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
             `trio.testing.MockClock`.
-        host: Address to listen on.
+        host: Address to listen on, such as "127.0.0.1", "0.0.0.0" or "::1".
         port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
         advertised_host: Host that brokers report to clients; `host` if None.
         journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
@@ -136,7 +137,8 @@ class FakeCluster(JournalExport):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
-        self.host, self.advertised_host = host, advertised_host or host
+        self.host = unbracketed(host)
+        self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
@@ -158,7 +160,7 @@ class FakeCluster(JournalExport):
         self._server = ClusterServer(
             self.cluster,
             self.clock,
-            host=host,
+            host=self.host,
             port=port,
             advertised_host=self.advertised_host,
             max_unsent_bytes=max_unsent_bytes,
@@ -248,8 +250,8 @@ class FakeCluster(JournalExport):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`bootstrap.servers` for clients: comma-separated host:port of all brokers."""
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+        """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
+        return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
@@ -331,7 +333,13 @@ class FakeCluster(JournalExport):
 
     def report(self) -> str:
         """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
-        return report(self.seed, self.groups(), self.journal_view())
+        text = report(self.seed, self.groups(), self.journal_view())
+        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        """The last errors of actions of faults (see `Fault.before` and `Fault.then`) since the last reset, as text."""
+        return tuple(self.cluster.faults.actions.errors)
 
     # Topics
 
@@ -472,6 +480,9 @@ class FakeCluster(JournalExport):
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Elect the preferred (first) replica of every partition as its leader, if the replica's broker is up.
 
+        Coordinators move with their partitions of __consumer_offsets. Undoes what a broker has lost by a stop:
+        `start_broker` does not move leaders back.
+
         Args:
             how: Options of the failovers; see `move_coordinator`.
         """
@@ -496,6 +507,15 @@ class FakeCluster(JournalExport):
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
+        What it has again: its replicas, which are in sync at once; and the leadership of partitions without a leader,
+        with their coordinators, except partitions that await another broker (`stop_broker` with `elect=False`).
+        Reassignments that have waited for it complete.
+
+        What does not move back: partitions that have elected another leader, the coordinators of groups among them,
+        and network conditions. `elect_preferred` moves leaders and coordinators back. With the config
+        `auto.leader.rebalance.enable` (false by default, unlike in Kafka), the brokers do so when
+        `leader.imbalance.check.interval.seconds` (300) have passed by their clock since the leader changed.
+
         Args:
             node_id: The broker.
             how: Options of the failovers; see `move_coordinator`.
@@ -506,7 +526,7 @@ class FakeCluster(JournalExport):
         self._commands.start_broker(node_id, **how)
 
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again.
+        """Stop a broker, elect new leaders for its partitions, and start it again. The leaders do not move back.
 
         Args:
             node_id: The broker.
@@ -518,7 +538,7 @@ class FakeCluster(JournalExport):
         self._commands.restart_broker(node_id, **how)
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other.
+        """Restart every broker that is up, one after the other. Leaders do not move back; see `start_broker`.
 
         Args:
             how: Options of the failovers; see `move_coordinator`.
@@ -600,6 +620,13 @@ class FakeCluster(JournalExport):
 
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault: `cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
+
+        Commands or functions can also run before or after a request is handled:
+        `cluster.fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`. Their errors are logged, and
+        are in the journal, in `FaultHandle.errors` and in `action_errors`; the pytest plugin fails the test.
+
+        A request can also be handled late: `cluster.fail("Heartbeat", client_id="a", nth=2, delay_before_s=60)` expires
+        the session of a member, whose heartbeat then gets UNKNOWN_MEMBER_ID.
 
         Args:
             api: The API by Kafka's name; None matches every API.

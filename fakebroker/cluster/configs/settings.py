@@ -18,6 +18,9 @@ _INT32_MAX = 2**31 - 1
 
 SETTINGS: dict[str, ConfigKey] = {
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
+    "auto.leader.rebalance.enable": ConfigKey(
+        _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
+    ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
@@ -29,6 +32,12 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "group.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a group."),
     "group.min.session.timeout.ms": ConfigKey(_INT, 6000, 0, about="Shortest session timeout a member may ask for."),
+    "leader.imbalance.check.interval.seconds": ConfigKey(
+        _LONG, 300, 1, 10**9, about="Time from the loss of a preferred leader to the automatic election."
+    ),
+    "leader.imbalance.per.broker.percentage": ConfigKey(
+        _INT, 10, 0, about="Share of a broker's lost leaderships above which it is elected, in releases before 4.0."
+    ),
     "log.retention.bytes": ConfigKey(_LONG, 64 * 1024 * 1024, -1, about="Bytes a partition keeps; Kafka: -1, all."),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
     "message.max.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch."),
