@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
+from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
@@ -156,6 +157,29 @@ def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, c
     client.stop_zombies()
     with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that has a coordinator now$"):
         client.coordinator_of("g")
+
+
+def test_commands_for_reassignments(control: ControlHarness, client: Client) -> None:
+    cluster = control.cluster.cluster
+
+    def move(to: int) -> tuple[int, ...]:
+        partition = cluster.topics.offsets_partition(0)
+        control.cluster.call(lambda: cluster.controller.reassign(partition, [to], cluster.now_ms, Failover()))
+        return partition.adding
+
+    move(1)
+    with client.hold_reassignments():
+        assert move(2) == (2,)
+    assert move(2) == ()
+    client.hold_reassignments("__consumer_offsets")
+    assert move(3) == (3,)
+    client.release_reassignments("__consumer_offsets")
+    with pytest.raises(ConfigError, match="expected what hold_reassignments was given, but none is held"):
+        client.release_reassignments("__consumer_offsets")
+    client.hold_reassignments()
+    assert move(1) == (1,)
+    client.finish_reassignments()
+    assert cluster.topics.offsets_partition(0).replicas == (1,)
 
 
 def test_commands_for_groups(client: Client) -> None:
