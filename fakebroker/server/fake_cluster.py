@@ -36,6 +36,7 @@ from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
+from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
@@ -86,7 +87,7 @@ class FakeCluster(JournalExport):
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
             `trio.testing.MockClock`.
-        host: Address to listen on.
+        host: Address to listen on, such as "127.0.0.1", "0.0.0.0" or "::1".
         port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
         advertised_host: Host that brokers report to clients; `host` if None.
         journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
@@ -134,7 +135,8 @@ class FakeCluster(JournalExport):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
-        self.host, self.advertised_host = host, advertised_host or host
+        self.host = unbracketed(host)
+        self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
@@ -156,7 +158,7 @@ class FakeCluster(JournalExport):
         self._server = ClusterServer(
             self.cluster,
             self.clock,
-            host=host,
+            host=self.host,
             port=port,
             advertised_host=self.advertised_host,
             max_unsent_bytes=max_unsent_bytes,
@@ -246,8 +248,8 @@ class FakeCluster(JournalExport):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`bootstrap.servers` for clients: comma-separated host:port of all brokers."""
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+        """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
+        return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
