@@ -117,7 +117,7 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
-        copies = ReplicaCopies(self.brokers, partial(copy_rate, self))
+        copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
@@ -159,6 +159,10 @@ class Cluster:
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def _copy_rate(self, partition: Partition, node_id: int) -> float:
+        follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
+        return copy_rate(partition, follower, leader, self.broker_configs)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""

@@ -4,32 +4,32 @@ As `kafka-reassign-partitions --throttle` sets them: `leader.replication.throttl
 followers in bytes per second, and `leader.replication.throttled.replicas` as "PARTITION:BROKER,..." or "*".
 """
 
+from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.definitions import ConfigType, items_of
-
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Cluster
-    from fakebroker.cluster.topics import Partition
+from fakebroker.cluster.topics import Partition
 
 _ALL = "*"
 
 
-def copy_rate(cluster: "Cluster", partition: "Partition", node_id: int) -> float:
+def copy_rate(partition: Partition, follower: BrokerNode, leader: BrokerNode, defaults: Mapping[str, str]) -> float:
     """Return how many bytes per second may be copied from the leader of a partition to a broker; infinite if unlimited.
 
-    The limits of the leader and of the follower apply, each if the topic lists the replica.
+    The limits of the leader and of the follower apply, each if the topic lists the replica. `defaults` are the dynamic
+    configs of all brokers.
     """
-    return min(
-        _limit(cluster, partition, partition.leader_id, "leader"), _limit(cluster, partition, node_id, "follower")
-    )
+    return min(_limit(partition, leader, "leader", defaults), _limit(partition, follower, "follower", defaults))
 
 
-def _limit(cluster: "Cluster", partition: "Partition", node_id: int, role: Literal["leader", "follower"]) -> float:
+def _limit(
+    partition: Partition, broker: BrokerNode, role: Literal["leader", "follower"], defaults: Mapping[str, str]
+) -> float:
     listed = partition.topic.configs.get(f"{role}.replication.throttled.replicas", "")
-    if listed.strip() != _ALL and f"{partition.index}:{node_id}" not in items_of(listed, ConfigType.LIST):
+    if listed.strip() != _ALL and f"{partition.index}:{broker.node_id}" not in items_of(listed, ConfigType.LIST):
         return inf
     name = f"{role}.replication.throttled.rate"
-    rate = cluster.brokers[node_id].configs.get(name) or cluster.broker_configs.get(name)
+    rate = broker.configs.get(name) or defaults.get(name)
     return inf if rate is None else int(rate)
