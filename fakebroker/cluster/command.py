@@ -210,7 +210,7 @@ class FaultHandle:
 
 
 class Hold:
-    """A group that is held in a state. As a context manager, it releases the group on exit, if it is still held."""
+    """Something that is held: a group in a state, or reassignments. A context manager that releases it on exit."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release

@@ -244,6 +244,59 @@ class ClusterCommands:
         options = Failover(**how)
         self._run(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
 
+    # Reassignments
+
+    @command
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        """Hold reassignments of partitions before they complete, until `release_reassignments`.
+
+        The replicas that a reassignment adds do not get in sync, so that AlterPartitionReassignments succeeds,
+        Metadata and ListPartitionReassignments show the added and the removed replicas, and the leader stays. Applies
+        to reassignments in progress and to later ones; those that only remove replicas or change their order complete
+        at once. Clients can cancel or replace a reassignment meanwhile.
+
+        Without a hold, a reassignment completes at once, unless a broker is down or its copies are throttled (by the
+        configs `leader.replication.throttled.rate`, `leader.replication.throttled.replicas` and those for followers).
+
+        Args:
+            topic: Name of a topic, which need not exist yet. None: all topics.
+
+        Returns:
+            A context manager that releases the reassignments.
+        """
+        self._run(lambda: self._cluster.controller.hold_copies(topic, self._now_ms()))
+        return Hold(lambda: self._run(lambda: self._cluster.controller.release_copies(topic, self._now_ms())))
+
+    @command
+    def release_reassignments(self, topic: str | None = None) -> None:
+        """Release reassignments that are held.
+
+        Those that are not throttled have completed when the command returns. Throttled ones continue.
+
+        Args:
+            topic: The topic that was given to `hold_reassignments`, or None if it was None.
+
+        Raises:
+            ConfigError: The reassignments of the topic are not held.
+        """
+
+        def release() -> None:
+            held = self._cluster.controller.copies.held_topics
+            if topic not in held:
+                known = one_of(sorted(map(repr, held)), none="but none is held")
+                raise ConfigError.of("topic", topic, f"what hold_reassignments was given, {known}")
+            self._cluster.controller.release_copies(topic, self._now_ms())
+
+        self._run(release)
+
+    @command
+    def finish_reassignments(self) -> None:
+        """Complete all reassignments in progress, even if they are held or throttled.
+
+        Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
+        """
+        self._run(lambda: self._cluster.controller.finish_copies(self._now_ms()))
+
     # Brokers
 
     @command

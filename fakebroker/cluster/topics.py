@@ -53,6 +53,7 @@ class Partition:
             gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
+        copying: Those of `adding` that are not in sync yet, because they still copy the log (see `ReplicaCopies`).
     """
 
     topic: "Topic"
@@ -65,6 +66,7 @@ class Partition:
     awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    copying: tuple[int, ...] = ()
 
     @property
     def is_reassigning(self) -> bool:

@@ -488,6 +488,44 @@ class FakeCluster(JournalExport):
         """
         self._commands.elect_preferred(**how)
 
+    # Reassignments
+
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        """Hold reassignments before they complete: replicas that they add do not get in sync until the release.
+
+        AlterPartitionReassignments succeeds, and Metadata and ListPartitionReassignments show the added and removed
+        replicas. Applies to reassignments in progress and to later ones. Without a hold, a reassignment completes at
+        once, unless a broker is down, or it is throttled by `leader.replication.throttled.rate` or
+        `follower.replication.throttled.rate` of brokers and `leader.replication.throttled.replicas` or
+        `follower.replication.throttled.replicas` of the topic. Throttled copies take the size of the log divided by
+        the rate, by the brokers' clock; those from or to one broker run one after the other.
+
+        Args:
+            topic: The topic, which need not exist yet; None for all.
+
+        Returns:
+            A context manager that releases the reassignments on exit.
+        """
+        return self._commands.hold_reassignments(topic)
+
+    def release_reassignments(self, topic: str | None = None) -> None:
+        """Release held reassignments. Those that are not throttled have completed when this returns.
+
+        Args:
+            topic: As for `hold_reassignments`.
+
+        Raises:
+            ConfigError: The reassignments of the topic are not held.
+        """
+        self._commands.release_reassignments(topic)
+
+    def finish_reassignments(self) -> None:
+        """Complete all reassignments in progress, held and throttled ones included.
+
+        Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
+        """
+        self._commands.finish_reassignments()
+
     # Brokers
 
     def stop_broker(self, node_id: int, *, elect: bool = True, **how: Unpack[FailoverOptions]) -> None:

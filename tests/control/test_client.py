@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
+from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
@@ -172,6 +173,29 @@ def test_records_equal_those_of_the_cluster(
         client.produce("orders", [5])  # type: ignore[list-item]  # The type is wrong on purpose.
     with pytest.raises(ConfigError, match="no topic 'x': expected one of"):
         client.records("x")
+
+
+def test_commands_for_reassignments(control: ControlHarness, client: Client) -> None:
+    cluster = control.cluster.cluster
+
+    def move(to: int) -> tuple[int, ...]:
+        partition = cluster.topics.offsets_partition(0)
+        control.cluster.call(lambda: cluster.controller.reassign(partition, [to], cluster.now_ms, Failover()))
+        return partition.adding
+
+    move(1)
+    with client.hold_reassignments():
+        assert move(2) == (2,)
+    assert move(2) == ()
+    client.hold_reassignments("__consumer_offsets")
+    assert move(3) == (3,)
+    client.release_reassignments("__consumer_offsets")
+    with pytest.raises(ConfigError, match="expected what hold_reassignments was given, but none is held"):
+        client.release_reassignments("__consumer_offsets")
+    client.hold_reassignments()
+    assert move(1) == (1,)
+    client.finish_reassignments()
+    assert cluster.topics.offsets_partition(0).replicas == (1,)
 
 
 def test_commands_for_groups(client: Client) -> None:

@@ -365,6 +365,20 @@ class Client(JournalExport):
     @_command
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None: ...
 
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        self.perform("hold_reassignments", topic=topic)
+        return Hold(lambda: self._end_hold_of_reassignments(topic))
+
+    def _end_hold_of_reassignments(self, topic: str | None) -> None:
+        with suppress(ConfigError):  # The reassignments may have been released.
+            self.release_reassignments(topic)
+
+    @_command
+    def release_reassignments(self, topic: str | None = None) -> None: ...
+
+    @_command
+    def finish_reassignments(self) -> None: ...
+
     # Brokers
 
     @_command
