@@ -17,6 +17,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.host_port import parse_host_port
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
@@ -185,10 +186,10 @@ def _address(text: str) -> tuple[str, int]:
         FakebrokerError: The extra `control` is not installed.
     """
     check_installed()
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not _is_number(port) or int(port) > 65535:
+    address = parse_host_port(text)
+    if address is None:
         raise ConfigError.of("--control", text, "HOST:PORT, such as 127.0.0.1:9644")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return address
 
 
 def _follow_stdin(cluster: FakeCluster | None, stop_process: bool) -> None:

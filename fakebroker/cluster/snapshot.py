@@ -100,6 +100,10 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics)
     cluster.controller.schedule_balance(now_ms)
+    for topic in topics:
+        for partition in topic.partitions:
+            cluster.controller.copies.keep(partition)
+    cluster.controller.copies.reschedule(now_ms)
     _load(cluster, snapshot, now_ms)
 
 
@@ -110,6 +114,8 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
     cluster.faults.reset(fresh.faults)
+    for broker in cluster.brokers.values():
+        broker.stops += 1  # All connections are closed.
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
@@ -138,6 +144,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
     cluster.controller.balance_due_ms = None
+    cluster.controller.copies.clear()
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
@@ -146,6 +153,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
+    broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     broker.log_levels, broker.registered = kept.log_levels, kept.registered
     return broker

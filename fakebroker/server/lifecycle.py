@@ -17,6 +17,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.errors import FakebrokerError, ListenError, check_integer
+from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.reactor import Reactor
 
@@ -429,6 +430,6 @@ def bound(host: str, port: int) -> socket.socket:
         listener.close()
         in_use = error.errno == errno.EADDRINUSE
         raise ListenError(
-            f"cannot listen on {host}:{port}: {'the port is in use' if in_use else error.strerror}"
+            f"cannot listen on {format_host_port(host, port)}: {'the port is in use' if in_use else error.strerror}"
         ) from None
     return listener
