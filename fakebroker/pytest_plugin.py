@@ -107,19 +107,13 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
 
     Requires a plugin that runs async fixtures: pytest-trio or anyio.
     """
-    import trio
-
     from fakebroker.server.fake_cluster import FakeCluster
 
     args, kwargs = _marked(request)
     cluster = FakeCluster(*args, **kwargs)
     request.node.stash.setdefault(_clusters, []).append(cluster)
-    if trio.lowlevel.in_trio_run():
-        async with cluster:
-            yield cluster
-    else:
-        with cluster:
-            yield cluster
+    async with cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import MAX_MISTAKES, ConfigError, bounds, nearest, one_of
+from fakebroker.errors import MAX_MISTAKES, ConfigError, bounds, nearest, one_of, shown
 
 T = TypeVar("T")
 
@@ -138,7 +138,7 @@ def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[Config
         return
     parts: Iterator[ConfigError] = iter(())
     if isinstance(value, Mapping) and (table := _type_arguments(options, Mapping)):
-        parts = (each for key in value for each in _mistakes(value[key], table[1], join(path, str(key)), strict))
+        parts = _mistakes_in_mapping(value, table, path, strict)
     elif isinstance(value, list | tuple) and (items := _type_arguments(options, Sequence)):
         kinds = items[:1] * len(value) if items[1:] in ((), (Ellipsis,)) else items
         numbered = enumerate(zip(value, kinds, strict=False))
@@ -151,6 +151,20 @@ def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[Config
         yield ConfigError.of(path, value, "a finite number")
     elif not _is_valid(value, kind, strict):
         yield ConfigError.of(path, value, expectation(kind, value))
+
+
+def _mistakes_in_mapping(
+    value: Mapping[Any, Any], kinds: tuple[Any, ...], path: str, strict: bool
+) -> Iterator[ConfigError]:
+    """Yield the errors of the keys and values of a mapping."""
+    for key, item in value.items():
+        if _is_valid(key, kinds[0], strict):
+            yield from _mistakes(item, kinds[1], join(path, str(key)), strict)
+        else:
+            expected = expectation(kinds[0], key)
+            yield ConfigError(
+                f"{path or 'table'}: key {shown(key)}: expected {expected}", field=path, value=key, expected=expected
+            )
 
 
 def _non_finite_numbers(value: Any, path: str) -> Iterator[ConfigError]:
@@ -266,7 +280,15 @@ def _literal_values(kind: Any) -> Sequence[Any]:
 
 
 def _description(kind: Any) -> str:
+    """Describe a type that is not a union. Examples in its `Meta` are shown as Python values."""
     info = inspect.type_info(kind)
+    if isinstance(info, inspect.Metadata):
+        examples = (info.extra_json_schema or {}).get("examples", ())
+        return _description_of(info.type) + "".join(f" (such as {example!r})" for example in examples[:1])
+    return _description_of(info)
+
+
+def _description_of(info: inspect.Type) -> str:
     if isinstance(info, inspect.IntType | inspect.FloatType):
         noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
         return noun + bounds(info.ge, info.gt, info.le, info.lt)

@@ -24,6 +24,7 @@ class BrokerNode:
         release: The Kafka release that the broker emulates.
         versions: The supported versions, by API key. An API that is missing is not supported.
         up: Whether the broker runs.
+        rack: Its `broker.rack`; None if it has none.
         configs: The broker's dynamic configs, set by AlterConfigs.
     """
 
@@ -35,4 +36,5 @@ class BrokerNode:
     release: Release
     versions: Mapping[int, Versions]
     up: bool = True
+    rack: str | None = None
     configs: Mapping[str, str] = field(default_factory=dict)

@@ -7,13 +7,14 @@ clocks or random sources: ids and random numbers are passed in, so that the same
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.controller import Controller, Failover
+from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import FaultInjector
@@ -23,6 +24,7 @@ from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.racks import spread_over_racks
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -58,7 +60,7 @@ class Cluster:
     All methods are called in one thread. State that requests or commands change is also handled in `snapshot.py`.
 
     Args:
-        releases: The emulated release of each broker; their node ids are 1, 2, 3 ...
+        releases: The emulated release of each broker, in the order of their node ids.
         topics: Names and partition counts of the initial topics.
         config: The brokers' settings.
         new_id: Returns a unique id of 16 bytes.
@@ -66,6 +68,8 @@ class Cluster:
         journal: Records the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
         keeps_history: Whether `history` records the transitions of groups.
+        first_node_id: The node id of the first broker; the others follow.
+        racks: The rack of each broker; brokers that are not listed have none.
 
     Attributes:
         cluster_id: The id that clients see.
@@ -73,7 +77,8 @@ class Cluster:
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
         purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
-        placed_topics: How many topics requests have created; determines the first broker of the next topic.
+        scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
+        placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
@@ -98,6 +103,8 @@ class Cluster:
         journal: Journal,
         now_ms: float,
         keeps_history: bool = True,
+        first_node_id: int = 1,
+        racks: Sequence[str | None] = (),
     ) -> None:
         self.config = config
         self.journal = journal
@@ -117,7 +124,7 @@ class Cluster:
             config.number("log.retention.check.interval.ms"),
             config.number("log.cleaner.backoff.ms"),
         )
-        self.controller = Controller(self.brokers, self.topics, self.purgatory)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
@@ -125,17 +132,18 @@ class Cluster:
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
+        self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        for node_id, emulated in enumerate(releases, 1):
-            self.brokers[node_id] = self.new_broker(node_id, emulated)
+        for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
+            self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def new_broker(self, node_id: int, emulated: EmulatedRelease) -> BrokerNode:
+    def new_broker(self, node_id: int, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Create a broker without adding it to the cluster."""
         coordinator = Coordinator(
             self.config.coordinator(emulated.release, emulated.supports_batch_join),
@@ -145,7 +153,7 @@ class Cluster:
             on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
+        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions, rack=rack)
 
     def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -154,6 +162,10 @@ class Cluster:
         """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
+            config = log_config(self, self.brokers[node_id], partition.topic)
+            if not self.has_enough_replicas(partition, config):
+                done(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # In place of NOT_ENOUGH_REPLICAS, as in Kafka.
+                return
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
@@ -184,7 +196,9 @@ class Cluster:
         return broker if broker is not None and broker.up else None
 
     def _create_internal(self, name: str, partitions: int) -> Topic:
-        return self.create_topic(name, partitions, min(INTERNAL_REPLICATION_FACTOR, len(self.brokers)))
+        """Create an internal topic whose partitions are distributed evenly, starting at the first broker that is up."""
+        factor = min(INTERNAL_REPLICATION_FACTOR, len(self.brokers))
+        return self.topics.create(name, self._spread(partitions, factor))
 
     @property
     def controller_id(self) -> int:
@@ -196,15 +210,8 @@ class Cluster:
         """`default.replication.factor`, but at most the number of brokers."""
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
-    def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Create a topic whose partitions are distributed evenly, starting at the first broker that is up.
-
-        The arguments must be valid. The replication factor is `default_replication_factor` if it is None.
-        """
-        return self.topics.create(name, self._spread(partitions, replication_factor or self.default_replication_factor))
-
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
-        """Choose the brokers of a topic that a request creates.
+        """Choose the brokers of a new topic that is not internal.
 
         Each call starts at the broker after that of the previous call; Kafka starts at a random broker.
         """
@@ -218,7 +225,9 @@ class Cluster:
         return self._spread(count, len(topic.partitions[0].replicas), before)
 
     def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
-        """Assign partitions to brokers, preferably to those that are up; see `spread`."""
+        """Assign partitions to brokers, preferably to those that are up; see `spread` and `spread_over_racks`."""
+        if any(broker.rack is not None for broker in self.brokers.values()):
+            return spread_over_racks(partitions, replication_factor, list(self.brokers.values()), first)
         up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
         down = [node_id for node_id in self.brokers if node_id not in up]
         return spread(partitions, replication_factor, up, down, first)
@@ -251,11 +260,16 @@ class Cluster:
             raise ConfigError.of("name", name, LEGAL_NAME)
         if name in self.topics:
             raise ConfigError.of("name", name, "a topic that does not exist yet")
+        other = self.topics.colliding(name)
+        if other is not None:
+            expected = f"a name that differs from topic {other!r} in more than '.' and '_', which are equal in metrics"
+            raise ConfigError.of("name", name, expected)
         where = f"topic {name!r}"
         check_integer("partitions", partitions, least=1, most=MAX_PARTITIONS, where=where)
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
-        return self.create_topic(name, partitions, replication_factor)
+        factor = self.default_replication_factor if replication_factor is None else replication_factor
+        return self.topics.create(name, self.place_topic(partitions, factor))
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.
@@ -284,9 +298,9 @@ class Cluster:
             raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
         return topic
 
-    def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:
+    def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Add a broker, without replicas, under the next node id."""
-        broker = self.new_broker(max(self.brokers) + 1, emulated)
+        broker = self.new_broker(max(self.brokers) + 1, emulated, rack)
         self.brokers[broker.node_id] = broker
         return broker
 
@@ -405,6 +419,8 @@ class Cluster:
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
+        # After the timers of groups, because sessions restart when their coordinator moves.
+        self.controller.balance_leaders(now_ms)
         for call, response in self.sync_delays.due(now_ms):
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
@@ -438,6 +454,14 @@ class Cluster:
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
+
+
+def _leader_balance(config: Config) -> LeaderBalance | None:
+    """Return when preferred leaders are elected automatically, by the settings."""
+    if not config.switch("auto.leader.rebalance.enable"):
+        return None
+    interval_ms = config.number("leader.imbalance.check.interval.seconds") * 1000
+    return LeaderBalance(interval_ms, config.number("leader.imbalance.per.broker.percentage"))
 
 
 def uuid_text(raw: bytes) -> str:

@@ -16,7 +16,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import FaultHandle, Hold, check_type, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
-from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
+from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import Accept, Environment
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
@@ -30,7 +30,7 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.errors import ConfigError, one_of
+from fakebroker.errors import ConfigError, FakebrokerError, one_of
 from fakebroker.validation import Seconds, convert, plain
 
 T = TypeVar("T")
@@ -80,6 +80,8 @@ class ClusterCommands:
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
         """Create a topic and distribute its partitions evenly over the brokers.
 
+        The first partitions of successive topics have different leaders: each topic starts at the next broker.
+
         Args:
             name: Name of the topic.
             partitions: Number of partitions.
@@ -87,7 +89,8 @@ class ClusterCommands:
                 `default.replication.factor`, but at most the number of brokers.
 
         Raises:
-            ConfigError: The topic exists, or an argument is out of range.
+            ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
+                underscores, or an argument is out of range.
         """
         self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor))
 
@@ -176,7 +179,9 @@ class ClusterCommands:
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Run a preferred leader election for all partitions.
 
-        The first replica of each partition becomes its leader, if the broker is up.
+        The first replica of each partition becomes its leader, if the broker is up. Coordinators of groups move with
+        their partitions of __consumer_offsets. Use it after `start_broker` to move leaders back; with the broker
+        setting `auto.leader.rebalance.enable` the brokers do so themselves, after a time.
 
         Args:
             how: Options of the failover of coordinators; see `Failover`.
@@ -185,15 +190,7 @@ class ClusterCommands:
             ConfigError: An option is out of range.
         """
         options = Failover(**how)
-
-        def elect() -> None:
-            for topic in self._cluster.topics:
-                for partition in topic.partitions:
-                    preferred = partition.replicas[0]
-                    if preferred != partition.leader_id and self._cluster.brokers[preferred].up:
-                        self._cluster.controller.set_leader(partition, preferred, self._now_ms(), options)
-
-        self._run(elect)
+        self._run(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
 
     # Brokers
 
@@ -224,8 +221,15 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
-        It becomes the leader of its partitions that have none, unless they await their last leader (see `stop_broker`).
-        Partitions that have elected another leader keep it.
+        It has the same replicas as before, which are in sync at once. It becomes the leader of those partitions that
+        have no leader, unless they await another one as their last leader (see `stop_broker`). Reassignments that have
+        waited for it are completed.
+
+        Nothing else moves back: partitions that have elected another leader keep it, and so do the groups that have
+        moved to another coordinator, and network conditions (`set_broker`) are normal. `elect_preferred` moves leaders
+        and coordinators back. So does time, if the broker setting `auto.leader.rebalance.enable` is true (false by
+        default, unlike in Kafka): `leader.imbalance.check.interval.seconds` (300) of the brokers' clock after a
+        partition got another leader than its first replica.
 
         Args:
             node_id: Node id of the broker.
@@ -247,6 +251,8 @@ class ClusterCommands:
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Stop a broker, with elections of new leaders for its partitions, and start it again.
 
+        Leaders and coordinators do not move back; see `start_broker`.
+
         Args:
             node_id: Node id of the broker.
             how: Options of both failovers, at the stop and at the start; see `Failover`.
@@ -261,6 +267,8 @@ class ClusterCommands:
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart all brokers that are up, one after the other.
 
+        Leaders and coordinators do not move back; see `start_broker`.
+
         Args:
             how: Options of all failovers; see `Failover`.
 
@@ -274,7 +282,7 @@ class ClusterCommands:
     def upgrade_broker(
         self,
         node_id: int,
-        as_version: str | None,
+        as_version: ReleaseName | None,
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
@@ -301,13 +309,13 @@ class ClusterCommands:
             self.start_broker(node_id, **how)
 
     @command
-    def add_broker(self, like: Broker | None = None) -> BrokerView:
+    def add_broker(self, like: BrokerSettings | None = None) -> BrokerView:
         """Add a broker, on a free port.
 
         It has no replicas until partitions are created or moved.
 
         Args:
-            like: Release and API versions of the broker. None: those of the cluster.
+            like: Release, API versions and rack of the broker. None: those of the cluster, and no rack.
 
         Returns:
             The broker, with its node id and port.
@@ -318,8 +326,12 @@ class ClusterCommands:
         emulated = EmulatedRelease.of(like or self._default_broker, self._proposals)
 
         def add() -> BrokerView:
-            broker = self._cluster.add_broker(emulated)
-            self._environment.open_listener(broker)
+            broker = self._cluster.add_broker(emulated, (like or self._default_broker).rack)
+            try:
+                self._environment.open_listener(broker)
+            except FakebrokerError:  # It has no port, so it cannot stay.
+                del self._cluster.brokers[broker.node_id]
+                raise
             return BrokerView.of(broker)
 
         return self._run(add)

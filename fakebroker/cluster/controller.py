@@ -17,6 +17,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
+from fakebroker.protocol.releases import Release
 from fakebroker.validation import Count
 
 MAX_OPTION_MS = 10**12
@@ -60,6 +61,24 @@ class FailoverOptions(TypedDict, total=False):
     stale_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderBalance:
+    """When preferred leaders are elected automatically (`auto.leader.rebalance.enable`).
+
+    Attributes:
+        interval_ms: Time from the moment when a partition gets another leader than its preferred one, its first
+            replica, to the election. While there are such partitions, elections are repeated at this interval.
+        percentage: In releases before 4.0, which could have a controller with ZooKeeper: a broker becomes the leader
+            of the partitions that prefer it only if more than this percentage of them have another leader.
+    """
+
+    interval_ms: float
+    percentage: int
+
+
+FIRST_RELEASE_WITHOUT_ZOOKEEPER = Release(4, 0)
+
+
 @dataclass(slots=True)
 class Controller:
     """Elects leaders and moves replicas and coordinators.
@@ -70,6 +89,8 @@ class Controller:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
+        balance: When preferred leaders are elected automatically; None if they are not.
+        balance_due_ms: When the next automatic election is due; None if all partitions have their preferred leader.
         loading: Maps the number of each offsets partition being loaded to (end of loading in ms, whether it will fail).
             The end is infinite if only `finish_loading` ends it.
         stale: Maps the number of an offsets partition to (node id of its old leader, end in ms). Until the end,
@@ -79,6 +100,8 @@ class Controller:
     brokers: Mapping[int, BrokerNode]
     topics: Topics
     purgatory: FetchPurgatory
+    balance: LeaderBalance | None = None
+    balance_due_ms: float | None = None
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
 
@@ -100,6 +123,7 @@ class Controller:
                 partition.replicas = (*partition.target_replicas[1:], node_id)
                 partition.adding = partition.removing = ()
         self.purgatory.release(partition)
+        self._schedule_balance(partition, now_ms)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
 
@@ -170,6 +194,58 @@ class Controller:
         elif gone:
             partition.leader_epoch += 1
             self.purgatory.release(partition)
+        self._schedule_balance(partition, now_ms)
+
+    # Preferred leaders
+
+    def can_lead_again(self, partition: Partition) -> bool:
+        """Whether the preferred leader of a partition is not its leader, but could be: its broker is up."""
+        preferred = partition.replicas[0]
+        return partition.leader_id != preferred and self.brokers[preferred].up
+
+    def elect_preferred(self, now_ms: float, how: Failover) -> None:
+        """Make the preferred leader of each partition its leader, if the broker is up."""
+        for topic in self.topics:
+            for partition in topic.partitions:
+                if self.can_lead_again(partition):
+                    self.set_leader(partition, partition.replicas[0], now_ms, how)
+
+    def schedule_balance(self, now_ms: float) -> None:
+        """Schedule an automatic election if a partition has another leader than its preferred one."""
+        if self.balance is not None:
+            for topic in self.topics:
+                for partition in topic.partitions:
+                    self._schedule_balance(partition, now_ms)
+
+    def _schedule_balance(self, partition: Partition, now_ms: float) -> None:
+        if self.balance is None or self.balance_due_ms is not None or partition.leader_id == partition.replicas[0]:
+            return
+        self.balance_due_ms = now_ms + self.balance.interval_ms
+
+    def balance_leaders(self, now_ms: float) -> None:
+        """If an automatic election is due, elect preferred leaders and schedule the next election.
+
+        Since 4.0 all of them (ReplicationControlManager.maybeBalancePartitionLeaders), before only those of brokers
+        that have lost many (KafkaController.checkAndTriggerAutoLeaderRebalance).
+        """
+        balance, due_ms = self.balance, self.balance_due_ms
+        if balance is None or due_ms is None or now_ms < due_ms:
+            return
+        by_preferred: dict[int, list[Partition]] = {}
+        for topic in self.topics:
+            for partition in topic.partitions:
+                by_preferred.setdefault(partition.replicas[0], []).append(partition)
+        controller = next((broker for broker in self.brokers.values() if broker.up), None)
+        elects_all = controller is not None and controller.release >= FIRST_RELEASE_WITHOUT_ZOOKEEPER
+        for node_id, preferring in by_preferred.items():
+            lost = [partition for partition in preferring if partition.leader_id != node_id]
+            if elects_all or 100 * len(lost) > balance.percentage * len(preferring):
+                for partition in lost:
+                    # The other replicas of a partition that awaits its last leader are not in sync.
+                    if self.can_lead_again(partition) and not partition.awaits_last_leader:
+                        self.set_leader(partition, node_id, now_ms, Failover())
+        self.balance_due_ms = None
+        self.schedule_balance(now_ms)
 
     # Loading
 
@@ -238,11 +314,13 @@ class Controller:
             for partition in topic.partitions:
                 if partition.is_reassigning:
                     self._finish_reassignment(partition, now_ms, how)
+        self.schedule_balance(now_ms)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Take all replicas from a broker that will be removed.
 
-        Each moves to another broker that has no replica of the partition, if there is one.
+        Each moves to another broker that has no replica of the partition, if there is one: to a broker that is up if
+        possible, because only that is in sync and can become the leader.
         """
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
@@ -251,6 +329,7 @@ class Controller:
                     continue
                 kept = [node_id for node_id in partition.target_replicas if node_id != broker.node_id]
                 free = [node_id for node_id in others if node_id not in kept]
+                free = [node_id for node_id in free if self.brokers[node_id].up] or free
                 is_short = len(kept) < len(partition.target_replicas)
                 replacement = free[partition.index % len(free) :][:1] if free and is_short else []
                 self._place(partition, [*kept, *replacement], now_ms, how)
@@ -263,11 +342,13 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next offsets partition finishes loading (ms).
+        """Return when the next offsets partition finishes loading, or the next automatic election is due (ms).
 
-        None if no partition is being loaded, or if all of them wait for `finish_loading`.
+        None if there is no election and no partition is being loaded, or if all of them wait for `finish_loading`.
         """
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
+        if self.balance_due_ms is not None:
+            ends.append(self.balance_due_ms)
         return min(ends, default=None)
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:

@@ -25,7 +25,7 @@ class Snapshot:
         brokers: The brokers by node id; their coordinators and fetch sessions are not used.
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: Copies of the topics.
-        placed_topics, next_producer_id, offsets_topic_is_used: See `Cluster`.
+        scram_iterations, placed_topics, next_producer_id, offsets_topic_is_used: See `Cluster`.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
 
@@ -33,6 +33,7 @@ class Snapshot:
     brokers: Mapping[int, BrokerNode]
     broker_configs: Mapping[str, str]
     topics: list[Topic]
+    scram_iterations: Mapping[tuple[str, int], int]
     placed_topics: int
     next_producer_id: int
     offsets_topic_is_used: bool
@@ -46,6 +47,7 @@ def take(cluster: Cluster) -> Snapshot:
         brokers={node_id: replace(broker) for node_id, broker in cluster.brokers.items()},
         broker_configs=cluster.broker_configs,
         topics=cluster.topics.clones(),
+        scram_iterations=cluster.scram_iterations,
         placed_topics=cluster.placed_topics,
         next_producer_id=cluster.next_producer_id,
         offsets_topic_is_used=cluster.offsets_topic_is_used,
@@ -73,6 +75,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         cluster.brokers.clear()
         cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
+    cluster.scram_iterations = snapshot.scram_iterations
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
     cluster.offsets_topic_is_used = snapshot.offsets_topic_is_used
@@ -83,6 +86,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics)
     cluster.log_manager.schedule(now_ms)
+    cluster.controller.schedule_balance(now_ms)
     _load(cluster, snapshot, now_ms)
 
 
@@ -120,6 +124,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
+    cluster.controller.balance_due_ms = None
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
@@ -128,7 +133,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
-    broker.up, broker.configs = kept.up, kept.configs
+    broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     return broker
 
 

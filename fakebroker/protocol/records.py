@@ -490,3 +490,20 @@ def with_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_times
     _INT64.pack_into(data, _MAX_TIMESTAMP_AT, max_timestamp_ms)
     _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
     return RecordBatch.from_bytes(bytes(data))
+
+
+def recompressed(batch: RecordBatch, compression: Compression) -> RecordBatch:
+    """Return a batch with the same records and another codec."""
+    data = encode_batch(
+        decode_records(batch),
+        base_offset=batch.base_offset,
+        compression=compression,
+        leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        timestamp_type=batch.timestamp_type,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+    )
+    return RecordBatch.from_bytes(data)

@@ -92,6 +92,7 @@ def embedded_cluster(
         "fakebroker",
         "serve",
         f"--brokers={cluster.brokers}",
+        f"--first-node-id={cluster.first_node_id}",
         f"--host={host}",
         "--port=0",
         f"--seed={seed}",

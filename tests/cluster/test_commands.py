@@ -229,5 +229,5 @@ def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> Non
         commands.seed_groups([GroupSeed(group_id="g", members=members)])
     with pytest.raises(ConfigError, match=r"^fault: nth=0: expected an integer >= 1 or none$"):
         commands.add_fault(Fault(api="Heartbeat", drop=True, nth=0))
-    with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string or none$"):
+    with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string \(such as '2\.8'\) or none$"):
         commands.add_broker(Broker(as_version=2.8))  # type: ignore[arg-type]  # a common mistake

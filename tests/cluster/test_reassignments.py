@@ -145,6 +145,16 @@ def test_a_broker_that_is_removed_ends_a_reassignment_to_it() -> None:
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(2, 1)], [1])
 
 
+def test_replicas_of_a_removed_broker_move_to_brokers_that_are_up() -> None:
+    harness = ClusterHarness({"news": 4}, brokers=4, config={"default.replication.factor": 1})
+    stop_brokers(harness, 2, 3)
+    assert leaders(harness) == [1, -1, -1, 4]
+    harness.cluster.remove_broker(harness.cluster.brokers[1], harness.now_ms, Failover())
+    assert (replicas(harness)[0], leaders(harness)[0]) == ((4,), 4)
+    harness.cluster.remove_broker(harness.cluster.brokers[4], harness.now_ms, Failover())
+    assert (set(replicas(harness)), leaders(harness)) == ({(2,), (3,)}, [-1] * 4)
+
+
 def test_invalid_reassignments_change_nothing(subtests: pytest.Subtests) -> None:
     cases: list[tuple[dict[str, Any], ErrorCode, str]] = [
         ({"target": [1], "name": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition none-0"),

@@ -20,6 +20,8 @@ from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, List
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, TimestampType, decode_records, encode_batch, split_batches
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness
+from tests.support.cluster.group_admin_harness import GroupAdminHarness
+from tests.support.cluster.group_requests import commit_request, offset_to_commit
 
 NOW_MS = int(START_MS)
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -356,6 +358,16 @@ def test_acks_all_needs_enough_in_sync_replicas(subtests: pytest.Subtests) -> No
     assert error(harness.produce((None, b"e"))) == ErrorCode.NONE
 
 
+def test_groups_need_enough_in_sync_replicas_of_their_log() -> None:
+    groups = GroupAdminHarness(min_insync_replicas=2)
+    harness = groups.cluster_harness
+    commit = commit_request(offset_to_commit(0))
+    stop(harness, 2)
+    assert error(harness.ask(commit, 8).topics[0].partitions[0]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    start(harness, 2)
+    assert error(harness.ask(commit, 8).topics[0].partitions[0]) == ErrorCode.NONE
+
+
 def test_more_in_sync_replicas_than_replicas(subtests: pytest.Subtests) -> None:
     for as_version, expected in (("3.6", ErrorCode.NOT_ENOUGH_REPLICAS), ("3.7", ErrorCode.NONE)):
         with subtests.test(as_version=as_version):
@@ -458,3 +470,29 @@ def test_a_batch_larger_than_a_segment() -> None:
     harness = TopicHarness({"segment.bytes": 1024**2, "max.message.bytes": 2 * 1024**2})
     assert error(harness.produce((None, bytes(1_000_000)))) == ErrorCode.NONE
     assert error(harness.produce((None, bytes(1024**2)))) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+# compression.type
+
+
+def test_batches_are_converted_to_the_codec_of_the_topic(subtests: pytest.Subtests) -> None:
+    codecs = {"uncompressed": Compression.NONE, "gzip": Compression.GZIP, "zstd": Compression.ZSTD}
+    for name, codec in codecs.items():
+        for sent in Compression:
+            with subtests.test(topic=name, sent=sent.name):
+                harness = TopicHarness({"compression.type": name})
+                response = harness.produce((b"k", b"a", NOW_MS), (None, b"b", NOW_MS + 5), compression=sent)
+                assert error(response) == ErrorCode.NONE
+                (stored,) = split_batches(harness.fetch().records)
+                assert stored.compression is codec
+                assert [(each.key, each.value, each.timestamp_ms) for each in decode_records(stored)] == [
+                    (b"k", b"a", NOW_MS),
+                    (None, b"b", NOW_MS + 5),
+                ]
+
+
+def test_a_batch_that_is_too_large_after_conversion() -> None:
+    harness = TopicHarness({"compression.type": "uncompressed", "max.message.bytes": 1000})
+    response = harness.produce((None, bytes(10_000)), compression=Compression.GZIP)
+    assert error(response) == ErrorCode.MESSAGE_TOO_LARGE
+    assert harness.values() == []

@@ -308,7 +308,8 @@ def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> A
 
 def test_events_return_the_result_of_their_command(control: ControlHarness) -> None:
     result = control.post("/events", {"do": "add_broker", "like": {"as_version": "2.8"}})["result"]
-    assert result == {"node_id": 4, "host": "127.0.0.1", "port": control.cluster.brokers[3].port, "up": True}
+    port = control.cluster.brokers[3].port
+    assert result == {"node_id": 4, "host": "127.0.0.1", "port": port, "up": True, "rack": None}
     assert control.post("/events", {"do": "hold", "group_id": "g", "state": "PreparingRebalance"}) == {"result": None}
 
 

@@ -3,7 +3,6 @@
 from uuid import UUID
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin._acl import AclOperation
 from kafka.errors import IncompatibleBrokerVersion
 
@@ -98,8 +97,3 @@ def test_unsupported_apis_are_errors(start_admin: StartAdmin) -> None:
     for call in (admin.list_transactions, admin.describe_metadata_quorum, admin.list_config_resources):
         with pytest.raises(IncompatibleBrokerVersion):
             call()
-    futures = confluent_admin(start_admin).describe_user_scram_credentials(["anybody"])
-    assert isinstance(futures, dict)
-    (refused,) = futures.values()
-    with pytest.raises(KafkaException, match="not supported by broker"):
-        refused.result(CALL_TIMEOUT_S)

@@ -48,6 +48,7 @@ _DYNAMIC: dict[str, ConfigKey] = {
 
 _READ_ONLY: dict[str, ConfigKey] = {
     **{name: ConfigKey(_INT, -1, about="The number of this broker.") for name in NODE_ID_CONFIGS},
+    "broker.rack": ConfigKey(ConfigType.STRING, None, about="The rack of this broker."),
     "log.flush.scheduler.interval.ms": ConfigKey(_LONG, 2**63 - 1),
     "log.retention.hours": ConfigKey(_INT, 168),
     "log.retention.minutes": ConfigKey(_INT, None),

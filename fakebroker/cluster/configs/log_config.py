@@ -7,7 +7,17 @@ from typing import Protocol
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.resolution import ConfigHolder, topic_config
 from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES
+from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.releases import Release
+
+_COMPRESSION = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
 
 KIP_966 = Release(3, 7)
 """The first release in which `min.insync.replicas` is at most the number of replicas (KAFKA-15583)."""
@@ -30,6 +40,7 @@ class LogConfig:
         uses_append_time: Whether the broker sets the timestamps of records.
         timestamp_before_max_ms: How far the timestamp of a produced record may be before the brokers' time.
         timestamp_after_max_ms: How far the timestamp of a produced record may be after the brokers' time.
+        compression: The codec of record batches in the log; None for that of the producer.
     """
 
     max_message_bytes: int
@@ -44,6 +55,7 @@ class LogConfig:
     uses_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    compression: Compression | None
 
     def needed_in_sync(self, replicas: int) -> int:
         """Return how many of a partition's replicas must be in sync for an append with acks=all."""
@@ -109,4 +121,5 @@ def _resolved(cluster: ConfigHolder, broker: BrokerNode, topic: ConfiguredTopic)
         uses_append_time=text("message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
         timestamp_after_max_ms=int(text("message.timestamp.after.max.ms")),
+        compression=_COMPRESSION[text("compression.type")],
     )

@@ -60,6 +60,8 @@ def static_configs(cluster: ConfigHolder, broker: BrokerNode) -> dict[str, str]:
     given = {
         name: config_text(value) for name, value in cluster.config.overrides.items() if not name.startswith(OWN_PREFIX)
     }
+    if broker.rack is not None:
+        given["broker.rack"] = broker.rack
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 
 

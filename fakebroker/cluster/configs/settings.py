@@ -14,6 +14,7 @@ from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
+_STRING = ConfigType.STRING
 _INT32_MAX = 2**31 - 1
 
 OWN_PREFIX = "fakebroker."
@@ -23,6 +24,9 @@ MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
 
 SETTINGS: dict[str, ConfigKey] = {
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
+    "auto.leader.rebalance.enable": ConfigKey(
+        _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
+    ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
@@ -37,6 +41,12 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "group.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a group."),
     "group.min.session.timeout.ms": ConfigKey(_INT, 6000, 0, about="Shortest session timeout a member may ask for."),
+    "leader.imbalance.check.interval.seconds": ConfigKey(
+        _LONG, 300, 1, 10**9, about="Time from the loss of a preferred leader to the automatic election."
+    ),
+    "leader.imbalance.per.broker.percentage": ConfigKey(
+        _INT, 10, 0, about="Share of a broker's lost leaderships above which it is elected, in releases before 4.0."
+    ),
     "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 1, about="How often topics are compacted."),
     "log.retention.check.interval.ms": ConfigKey(_LONG, 300_000, 1, about="How often expired records are looked for."),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
@@ -49,6 +59,15 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 7 * 24 * 60, 1, about="How long offsets of groups without members are kept."
     ),
     "offsets.topic.num.partitions": ConfigKey(_INT, 50, 1, 10_000, about="Partitions of __consumer_offsets."),
+    "replica.selector.class": ConfigKey(
+        _STRING,
+        None,
+        choices=(
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+        about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
+    ),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
 SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about}
@@ -90,7 +109,11 @@ class Config:
                 mistakes.append(error)
         if mistakes:
             raise ConfigError.all_of(mistakes)
-        self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
+        self._values: dict[str, Value | None] = {
+            name: None if setting.default is None else _checked(name, setting.default)
+            for name, setting in SETTINGS.items()
+        }
+        self._values |= self.overrides
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
             expected = f"an integer <= group.max.session.timeout.ms, which is {high}"
@@ -101,6 +124,11 @@ class Config:
         value = self._values[name]
         assert isinstance(value, int)
         return value
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a setting that is a text; None if it was not given and has no default."""
+        value = self._values[name]
+        return None if value is None else str(value)
 
     def switch(self, name: str) -> bool:
         """Return the value of a boolean setting."""
@@ -158,10 +186,10 @@ def _checked(name: str, value: object) -> Value:
 
 def _text(name: str, value: object, setting: ConfigKey) -> str:
     """Return the value of a setting that is a text or a list, such as "compact,delete"."""
-    if not isinstance(value, str) or setting.value_error(value) is not None:
-        kind = "one or more of" if setting.type is ConfigType.LIST else "one of"
-        raise ConfigError.of(name, value, f"{kind} {', '.join(setting.choices)}")
-    return setting.normalized(value)
+    if isinstance(value, str) and setting.value_error(value) is None:
+        return setting.normalized(value)
+    expected = one_of(setting.choices, str(value))
+    raise ConfigError.of(name, value, f"a list of {expected}" if setting.type is ConfigType.LIST else expected)
 
 
 def _number(name: str, value: object) -> int:

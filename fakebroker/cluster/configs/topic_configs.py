@@ -29,6 +29,7 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
         _STRING,
         "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        about="Codec to which the broker converts record batches.",
         broker_name="compression.type",
     ),
     "compression.zstd.level": ConfigKey(_INT, 3, -(2**17), 22, broker_name="compression.zstd.level"),

@@ -218,9 +218,9 @@ class FaultInjector:
         assert fault is not None
         if fault.silent:
             return
-        if response is not None and fault.throttle_time_ms is not None:
+        if fault.throttle_time_ms is not None and hasattr(response, "throttle_time_ms"):  # Responses of SASL have none.
             response = copy.copy(response)
-            setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010  # every response has it
+            setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010
         low_s, high_s = delay_range(fault)
         if high_s <= 0:
             self._send(call, response, now_ms)

@@ -55,7 +55,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     api: str | None
-    versions: str | None = None
+    versions: Annotated[str, Meta(examples=["0-3"])] | None = None
     broker: int | None = None
     client_id: str | None = None
     group: str | None = None

@@ -31,7 +31,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
     topics = _refused(call) or _topics(cluster, call)
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in cluster.brokers.values()
             if broker.up
         ],

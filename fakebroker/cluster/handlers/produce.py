@@ -34,6 +34,7 @@ from fakebroker.protocol.records import (
     RefusedRecordsError,
     RefusedTimestampsError,
     TimestampType,
+    recompressed,
     split_batches,
     validate_produced,
     with_timestamps,
@@ -75,7 +76,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | N
     return ProduceResponse(
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port)
+            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in leaders_of(cluster, moved)
         ],
     )
@@ -168,7 +169,14 @@ def _checked(
         batch = _checked_messages(cluster, call, partition, config, records)
     else:
         batch = _checked_batch(cluster, call, partition, config, records)
-    return batch if isinstance(batch, ErrorCode) else _stamped(batch, config, int(now_ms))
+    if isinstance(batch, ErrorCode):
+        return batch
+    batch = _stamped(batch, config, int(now_ms))
+    if config.compression is not None and batch.compression is not config.compression:
+        batch = recompressed(batch, config.compression)
+        if batch.size_bytes > config.max_message_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE
+    return ErrorCode.RECORD_LIST_TOO_LARGE if batch.size_bytes > config.segment_bytes else batch
 
 
 def _checked_batch(
@@ -190,8 +198,7 @@ def _checked_batch(
         return error
     if any(batch.size_bytes > config.max_message_bytes for batch in batches):
         return ErrorCode.MESSAGE_TOO_LARGE
-    batch = validate_produced(records)
-    return ErrorCode.RECORD_LIST_TOO_LARGE if batch.size_bytes > config.segment_bytes else batch
+    return validate_produced(records)
 
 
 def _checked_messages(
@@ -211,9 +218,7 @@ def _checked_messages(
     if not messages:
         return ErrorCode.NONE
     batch = RecordBatch.from_bytes(to_record_batch(messages))
-    if batch.size_bytes > config.max_message_bytes:
-        return ErrorCode.MESSAGE_TOO_LARGE
-    return ErrorCode.RECORD_LIST_TOO_LARGE if batch.size_bytes > config.segment_bytes else batch
+    return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > config.max_message_bytes else batch
 
 
 def _stamped(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:

@@ -39,6 +39,7 @@ from fakebroker.control.client.json_views import (
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
+from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.validation import convert, plain
 
@@ -178,7 +179,7 @@ class Client(JournalExport):
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+        return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:

@@ -12,19 +12,21 @@ from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.topic_partition import format_partitions
 
 
 def group_path(group_id: str) -> str:
     """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`."""
+    if not isinstance(group_id, str):
+        raise ConfigError.of("group_id", group_id, "a string")
     escaped = group_id.replace("~", "~7E")
     return f"groups/{quote(escaped.replace('.', '~2E') if escaped in ('.', '..') else escaped, safe='')}"
 
 
 def broker_view(row: Mapping[str, Any]) -> BrokerView:
     """Convert a `BrokerRow`."""
-    return BrokerView(row["node_id"], row["host"], row["port"], row["up"])
+    return BrokerView(row["node_id"], row["host"], row["port"], row["up"], row["rack"])
 
 
 def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:

@@ -102,6 +102,7 @@ class VirtualCluster:
                 journal=NoJournal(),
                 now_ms=environment.now_ms(),
                 keeps_history=False,
+                first_node_id=settings.first_node_id,
             )
 
         self.cluster = new_cluster()

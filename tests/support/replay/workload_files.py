@@ -21,6 +21,7 @@ orders = 12
 payments = 6
 [cluster]
 brokers = 5
+first_node_id = 0
 proposals = ["batch-join"]
 config = { "offsets.topic.num.partitions" = 10, "group.initial.rebalance.delay.ms" = 0 }
 load_ms = 200
