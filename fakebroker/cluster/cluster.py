@@ -13,11 +13,12 @@ from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
+from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import FaultInjector
+from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
@@ -25,6 +26,7 @@ from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.racks import spread_over_racks
+from fakebroker.cluster.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -124,7 +126,8 @@ class Cluster:
             config.number("log.retention.check.interval.ms"),
             config.number("log.cleaner.backoff.ms"),
         )
-        self.controller = Controller(self.brokers, self.topics, self.purgatory, _leader_balance(config))
+        copies = ReplicaCopies(self.brokers, self._copy_rate)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
@@ -169,6 +172,10 @@ class Cluster:
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def _copy_rate(self, partition: Partition, node_id: int) -> float:
+        follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
+        return copy_rate(partition, follower, leader, self.broker_configs)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
@@ -235,10 +242,12 @@ class Cluster:
     def in_sync(self, partition: Partition) -> list[int]:
         """Return the node ids of the in-sync replicas: those that are up, because replication is immediate.
 
-        If none is up, the last leader remains in sync, as in Kafka.
+        Replicas that a reassignment adds are in sync when they have copied the log. If none is up, the last leader
+        remains in sync, as in Kafka.
         """
-        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
-        return up or [node_id for node_id in partition.replicas if node_id == partition.last_leader_id]
+        return self.controller.eligible(partition) or [
+            node_id for node_id in partition.replicas if node_id == partition.last_leader_id
+        ]
 
     def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool:
         """Return whether an append with acks=all is accepted, by `min.insync.replicas` (Partition.scala)."""
@@ -277,7 +286,7 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal, or `total` is not greater than its partition count.
         """
-        topic = self._existing(name)
+        topic = self.existing_topic(name)
         least = len(topic.partitions) + 1
         check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
@@ -288,14 +297,22 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        self.delete_topic(self._existing(name))
+        self.delete_topic(self.existing_topic(name))
 
-    def _existing(self, name: str) -> Topic:
-        """Return an existing topic that commands may change: one that is not internal."""
+    def existing_topic(self, name: str, field: str = "name") -> Topic:
+        """Return an existing topic that commands may change: one that is not internal.
+
+        Args:
+            name: The topic.
+            field: The argument, for the error message.
+
+        Raises:
+            ConfigError: The topic does not exist or is internal.
+        """
         topic = self.topics.get(name)
         if topic is None or topic.is_internal:
             known = one_of((each.name for each in self.topics if not each.is_internal), name, none="but there is none")
-            raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
+            raise ConfigError.of(field, name, f"a topic that is not internal, {known}")
         return topic
 
     def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
@@ -332,6 +349,8 @@ class Cluster:
         self.topics.delete(topic)
         for partition in topic.partitions:
             self.purgatory.release(partition)
+            partition.copying = ()
+            self.controller.copies.keep(partition)
         for broker in self.brokers.values():
             broker.coordinator.delete_topic_offsets(topic.name)
 
@@ -371,17 +390,18 @@ class Cluster:
 
         Returns:
             Whether the call is answered and `call.response` is set. Otherwise the call is added to `answered` when it
-            is answered. Other calls that this request completes are also added there.
+            is answered, and the caller runs `faults.actions` before it does anything else. Other calls that this
+            request completes are also added to `answered`.
         """
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
-        handler = _HANDLERS[call.api.name]
         response: Message | None = None
-        if self.faults.active and self.faults.pick(call):
-            self.faults.handle(call, partial(handler, self), now_ms)
+        if self.faults.active and (fault := self.faults.pick(call)) is not None:
+            if not self.faults.delay_request(call, fault, now_ms):
+                self._handle_with_fault(call, fault)
         else:
-            response = handler(self, call, now_ms)
+            response = _HANDLERS[call.api.name](self, call, now_ms)
         if call.peer.broker.coordinator.answers:
             self.settle(now_ms)
         if response is None:
@@ -389,6 +409,49 @@ class Cluster:
         call.response = response
         call.answered_ms = now_ms
         return True
+
+    def _handle_with_fault(self, call: Call, fault: ActiveFault) -> None:
+        """Handle a call now, or after the actions of its fault."""
+        if not fault.before:
+            self._handle_between_actions(call, fault)
+            return
+        call.boundaries.handled_ms = None
+        stops = call.broker.stops
+
+        def proceed() -> None:
+            if call.broker.stops == stops and self.brokers.get(call.node_id) is call.broker:
+                self._handle_between_actions(call, fault)
+                self.settle(self.now_ms)
+
+        self.faults.actions.add(fault.before, call, fault, proceed)
+
+    def _handle_between_actions(self, call: Call, fault: ActiveFault) -> None:
+        if call.boundaries_or_none is not None:
+            call.boundaries_or_none.handled_ms = self.now_ms
+        self.faults.handle(call, partial(_HANDLERS[call.api.name], self), self.now_ms)
+        if fault.then:
+            self.faults.actions.add(fault.then, call, fault)
+
+    def _handle_delayed_requests(self, now_ms: float, wire_ms: float) -> None:
+        """Handle the requests whose delay is over, each at its time, after the timers that expire before."""
+        while (due_ms := self.faults.next_request()) is not None and due_ms <= now_ms:
+            # Not before the last request or tick: the time of a coordinator never goes back.
+            self._expire_timers(max(due_ms, self.now_ms), wire_ms)
+            due = self.faults.due_request(now_ms)
+            if due is None:
+                continue
+            self.wire_ms = wire_ms
+            call, fault, stops = due
+            if call.broker.stops != stops or self.brokers.get(call.node_id) is not call.broker:
+                continue
+            try:
+                self._handle_with_fault(call, fault)
+                self.settle(self.now_ms)
+                self.faults.actions.run()
+            except Exception as error:  # A bug in a handler closes only the connection of the request.
+                call.closes_connection = True
+                self.answered.append(call)
+                self.faults.actions.log(f"delayed {call!r}", error)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Answer a call that `handle` did not answer. The response is None if the request has none (acks=0)."""
@@ -409,12 +472,18 @@ class Cluster:
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
-        """Process all timers that are due: groups, loading coordinators, delayed responses and Fetch requests.
+        """Process all that is due: timers of groups, loading coordinators, delayed requests, responses and Fetches.
 
         Args:
             now_ms: The brokers' time in milliseconds.
             wire_ms: The clients' time in milliseconds, by which Fetch requests wait, if it differs.
         """
+        wire_ms = now_ms if wire_ms is None else wire_ms
+        if self.faults.next_request() is not None:
+            self._handle_delayed_requests(now_ms, wire_ms)
+        self._expire_timers(now_ms, wire_ms)
+
+    def _expire_timers(self, now_ms: float, wire_ms: float) -> None:
         self.now_ms = now_ms
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
@@ -425,7 +494,7 @@ class Cluster:
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
         self.log_manager.tick(now_ms)
-        fetch.expire(self, now_ms, now_ms if wire_ms is None else wire_ms)
+        fetch.expire(self, now_ms, wire_ms)
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:

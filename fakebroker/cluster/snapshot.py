@@ -87,6 +87,10 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     cluster.topics.replace_all(topics)
     cluster.log_manager.schedule(now_ms)
     cluster.controller.schedule_balance(now_ms)
+    for topic in topics:
+        for partition in topic.partitions:
+            cluster.controller.copies.keep(partition)
+    cluster.controller.copies.reschedule(now_ms)
     _load(cluster, snapshot, now_ms)
 
 
@@ -97,6 +101,8 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
     cluster.faults.reset(fresh.faults)
+    for broker in cluster.brokers.values():
+        broker.stops += 1  # All connections are closed.
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
@@ -125,6 +131,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
     cluster.controller.balance_due_ms = None
+    cluster.controller.copies.clear()
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
@@ -133,6 +140,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
+    broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     return broker
 

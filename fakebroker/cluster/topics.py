@@ -54,6 +54,7 @@ class Partition:
             gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
+        copying: Those of `adding` that are not in sync yet, because they still copy the log (see `ReplicaCopies`).
     """
 
     topic: "Topic"
@@ -66,6 +67,7 @@ class Partition:
     awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    copying: tuple[int, ...] = ()
 
     @property
     def is_reassigning(self) -> bool:
@@ -87,6 +89,7 @@ class Topic:
         partitions: Its partitions, by number.
         configs: The configs that were set on the topic. Replaced, not changed, when they are altered.
         log_configs: A cache of `log_config`, by node id.
+        next_partition: Counts the records that commands have produced without a key, to distribute them.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Topic:
     partitions: list[Partition]
     configs: Mapping[str, str] = field(default_factory=dict)
     log_configs: dict[int, CachedLogConfig] = field(default_factory=dict, compare=False)
+    next_partition: int = 0
 
     @property
     def is_internal(self) -> bool:

@@ -26,7 +26,7 @@ def settings() -> str:
 def topic_configs() -> str:
     """Topic configs that have an effect."""
     rows = [
-        (f"`{name}`", f"`{key.broker_name}`", key.default_text, key.about)
+        (f"`{name}`", f"`{key.broker_name}`" if key.broker_name else "", key.default_text or "(empty)", key.about)
         for name, key in TOPIC_CONFIGS.items()
         if key.about
     ]

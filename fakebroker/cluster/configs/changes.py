@@ -197,6 +197,7 @@ def _apply(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
             if leader is not None:
                 partition.log.retain(log_config(cluster, leader, topic).keep_bytes)
     cluster.log_manager.schedule(cluster.now_ms)
+    cluster.controller.copies.reschedule(cluster.now_ms)
 
 
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:

@@ -70,7 +70,7 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
-SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about}
+SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about and key.broker_name}
 SETTINGS = dict(sorted(SETTINGS.items()))
 
 # Older defaults: the release in which the default changed, the setting, and its default before.

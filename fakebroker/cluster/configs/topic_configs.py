@@ -43,9 +43,13 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "file.delete.delay.ms": ConfigKey(_LONG, 60_000, 0, broker_name="log.segment.delete.delay.ms"),
     "flush.messages": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.flush.interval.messages"),
     "flush.ms": ConfigKey(_LONG, _FOREVER, 0, broker_name="log.flush.interval.ms"),
-    "follower.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "follower.replication.throttled.replicas": ConfigKey(
+        _LIST, "", about="Replicas whose copies to their broker are throttled in a reassignment, or *."
+    ),
     "index.interval.bytes": ConfigKey(_INT, 4096, 0, broker_name="log.index.interval.bytes"),
-    "leader.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "leader.replication.throttled.replicas": ConfigKey(
+        _LIST, "", about="Replicas whose copies from their broker are throttled in a reassignment, or *."
+    ),
     "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
     "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),
     "max.compaction.lag.ms": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
