@@ -255,8 +255,8 @@ class Cluster:
         return needed <= 1 or len(self.in_sync(partition)) >= needed
 
     def _leader_config(self, partition: Partition) -> LogConfig | None:
-        """Return the configs of a partition at its leader; None if it has no leader."""
-        leader = self.leader_of(partition)
+        """Return the configs of a partition at its leader or last leader; None if that broker was removed."""
+        leader = self.brokers.get(partition.last_leader_id)
         return None if leader is None else log_config(self, leader, partition.topic)
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:

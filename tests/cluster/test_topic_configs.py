@@ -195,6 +195,31 @@ def test_checks_are_scheduled_only_while_there_is_something_to_do() -> None:
     assert harness.cluster.next_deadline() is None
 
 
+def test_records_of_a_partition_without_a_leader_expire_as_well() -> None:
+    harness = TopicHarness({"retention.ms": MINUTE_MS}, brokers=2)
+    harness.produce((None, b"a"))
+    for node_id in (1, 2):
+        stop(harness, node_id)
+    harness.advance(CHECK_MS)
+    start(harness, 1)
+    start(harness, 2)
+    assert harness.values() == []
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, -1])
+def test_an_infinite_retention_needs_no_checks(retention_ms: int) -> None:
+    harness = TopicHarness({"retention.ms": retention_ms})
+    harness.produce((None, b"a"))
+    harness.advance(CHECK_MS)
+    assert harness.cluster.next_deadline() is None
+
+
+def test_altered_configs_without_records_need_no_checks() -> None:
+    harness = TopicHarness()
+    harness.alter(retention_ms=1000, cleanup_policy="compact,delete")
+    assert harness.cluster.next_deadline() is None
+
+
 def test_a_header_with_a_wrong_largest_timestamp_is_corrected() -> None:
     harness = TopicHarness({"retention.ms": MINUTE_MS})
     right = encode_batch([Record(0, NOW_MS + CHECK_MS, None, b"a")])

@@ -237,38 +237,37 @@ class PartitionLog:
             self._drop_oldest()
             self._move_start(self._batches[self._head].base_offset)
 
-    def delete_before(self, timestamp_ms: float) -> float:
-        """Drop the oldest batches as long as their largest timestamp is before a time (`retention.ms`).
-
-        Batches without a timestamp are kept, with those after them.
-
-        Returns:
-            The largest timestamp of the oldest remaining batch; infinity if it has none or there is no batch.
-        """
-        dropped = False
-        while (
-            self._head < len(self._batches) and NO_TIMESTAMP < self._batches[self._head].max_timestamp_ms < timestamp_ms
-        ):
-            self._drop_oldest()
-            dropped = True
-        if dropped:
-            has_batches = self._head < len(self._batches)
-            self._move_start(self._batches[self._head].base_offset if has_batches else self.log_end_offset)
+    @property
+    def oldest_timestamp_ms(self) -> float:
+        """The largest timestamp of the oldest batch; infinity if it has none or there is no batch."""
         oldest_ms = next((batch.max_timestamp_ms for batch in self._live()), NO_TIMESTAMP)
         return inf if oldest_ms == NO_TIMESTAMP else oldest_ms
 
-    def compact(self, now_ms: float, min_lag_ms: int, delete_retention_ms: int) -> float:
-        """Drop the records that newer ones with the same key supersede; see `Cleaner.clean`.
+    def delete_before(self, timestamp_ms: float) -> None:
+        """Drop the oldest batches as long as their largest timestamp is before a time (`retention.ms`).
 
-        Returns:
-            When the next call may drop a record, as `Cleaner.next_ms`.
+        Batches without a timestamp are kept, with those after them.
         """
+        while self.oldest_timestamp_ms < timestamp_ms:
+            start_offset = self._batches[self._head].last_offset + 1
+            self._drop_oldest()
+            self._move_start(start_offset)
+
+    @property
+    def next_compaction_ms(self) -> float:
+        """When `compact` may drop a record, in milliseconds of the brokers' time, which may be past; infinity: never."""
+        if self._head == len(self._batches):
+            return inf
+        return 0 if self._cleaner is None else self._cleaner.next_ms(self.log_end_offset)
+
+    def compact(self, now_ms: float, min_lag_ms: int, delete_retention_ms: int) -> None:
+        """Drop the records that newer ones with the same key supersede; see `Cleaner.clean`."""
+        if self.next_compaction_ms > now_ms:
+            return
         self._cleaner = self._cleaner or Cleaner()
-        if self._cleaner.next_ms(self.log_end_offset) <= now_ms:
-            live = self._batches[self._head :]
-            self._batches, self._head = self._cleaner.clean(live, now_ms, min_lag_ms, delete_retention_ms), 0
-            self.size_bytes = sum(batch.size_bytes for batch in self._batches)
-        return self._cleaner.next_ms(self.log_end_offset) if self._batches else inf
+        live = self._batches[self._head :]
+        self._batches, self._head = self._cleaner.clean(live, now_ms, min_lag_ms, delete_retention_ms), 0
+        self.size_bytes = sum(batch.size_bytes for batch in self._batches)
 
     def truncate_before(self, offset: int) -> None:
         """Set the log start offset to this offset, and drop the batches that end before it (DeleteRecords).
