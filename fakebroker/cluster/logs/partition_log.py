@@ -255,7 +255,7 @@ class PartitionLog:
 
     @property
     def next_compaction_ms(self) -> float:
-        """When `compact` may drop a record, in milliseconds of the brokers' time, which may be past; infinity: never."""
+        """When `compact` may drop a record next, in milliseconds of the brokers' time; infinity if never."""
         if self._head == len(self._batches):
             return inf
         return 0 if self._cleaner is None else self._cleaner.next_ms(self.log_end_offset)
