@@ -1,5 +1,6 @@
 """DescribeClientQuotas and AlterClientQuotas, and what quotas do to the clients that exceed them."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -21,12 +22,12 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from fakebroker.protocol.types import ZERO_UUID
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, response
 
-Names = dict[str, str | None]
+Names = Mapping[str, str | None]
 MUTATION = "controller_mutation_rate"
 
 
 def alter(
-    harness: ClusterHarness, names: Names, values: dict[str, float | None], *, validate_only: bool = False
+    harness: ClusterHarness, names: Names, values: Mapping[str, float | None], *, validate_only: bool = False
 ) -> tuple[int, str | None]:
     """Send AlterClientQuotas for one entity; None removes a quota. Returns the error and its message."""
     return alter_pairs(harness, list(names.items()), values, validate_only=validate_only)
@@ -34,8 +35,8 @@ def alter(
 
 def alter_pairs(
     harness: ClusterHarness,
-    names: list[tuple[str, str | None]],
-    values: dict[str, float | None],
+    names: Sequence[tuple[str, str | None]],
+    values: Mapping[str, float | None],
     *,
     validate_only: bool = False,
 ) -> tuple[int, str | None]:
