@@ -80,11 +80,12 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
     topics = [topic.clone() for topic in snapshot.topics]
+    formers = {topic.topic_id: topic.partitions for topic in cluster.topics.all()}
     for topic in topics:
-        known = cluster.topics.find("", topic.topic_id, by_id=True)
-        for partition, former in zip(topic.partitions, known.partitions if known else (), strict=False):
+        for partition, former in zip(topic.partitions, formers.get(topic.topic_id, ()), strict=False):
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics, offsets_topic_is_used=snapshot.offsets_topic_is_used)
+    cluster.log_manager.schedule(now_ms)
     cluster.controller.schedule_balance(now_ms)
     for topic in topics:
         for partition in topic.partitions:

@@ -21,6 +21,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
     BrokerView,
@@ -32,6 +33,7 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
+from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
@@ -44,7 +46,7 @@ from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Table, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
-from fakebroker.validation import Seconds
+from fakebroker.validation import Data, Seconds
 
 T = TypeVar("T")
 
@@ -382,6 +384,58 @@ class FakeCluster(JournalExport):
             ConfigError: There is no such topic, or it is internal.
         """
         self._commands.delete_topic(name)
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> list[ProducedRecord]:
+        """Append records to a topic, without a client.
+
+        They pass the checks of a Produce request with `acks=all`, and consumers that wait for records get them. If one
+        of them is not accepted, none is appended.
+
+        Args:
+            topic: The topic, which must exist.
+            values: The values: strings, which are encoded as UTF-8, bytes, or None for a tombstone.
+            key: The key of all records: a string, bytes, or None.
+            partition: The partition. None: with a key, the partition that Kafka's default partitioner chooses
+                (murmur2); without a key, the records go in turn to the partitions that have a leader.
+            headers: The headers of all records: a mapping from names to strings, bytes or None; or a list of pairs.
+            timestamp: The timestamp of all records, in milliseconds since the Unix epoch. None: the time of the
+                brokers' clock.
+
+        Returns:
+            A pair (partition, offset) for each record, with these attributes, in the order of the values.
+
+        Raises:
+            ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the
+                records. The error names Kafka's error, such as MESSAGE_TOO_LARGE.
+        """
+        return self._commands.produce(topic, values, key=key, partition=partition, headers=headers, timestamp=timestamp)
+
+    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
+        """Return the records of a topic: those that a consumer could read now, ordered by partition and offset.
+
+        Records that retention, compaction or DeleteRecords have removed are missing, as are control records.
+
+        Args:
+            topic: The topic. Internal topics can be read, too.
+            partition: The partition; None for all.
+
+        Raises:
+            ConfigError: There is no such topic or partition.
+        """
+        check_type("topic", topic, str, "a string")
+        found = self.call(lambda: batches_of(self.cluster, topic, partition))
+        return [record for each in found for record in each.records()]
 
     # Coordinators
 

@@ -201,3 +201,17 @@ def test_the_settings_and_a_command_create_it_with_another_number() -> None:
         assert topics(harness)[NAME] == 3
         leaders = [each.leader_id for each in harness.cluster.topics.offsets_topic.partitions]
         assert find(harness, "a", "b") == [leaders[partition_for(each, 3)] for each in ("a", "b")]
+
+
+def test_leader_epochs_do_not_decrease_while_it_is_hidden() -> None:
+    harness = ClusterHarness(brokers=3)
+    commands = commands_of(harness)
+    before = commands.snapshot()
+    named(harness)
+    after = commands.snapshot()
+    for node_id in (3, 2, 3):
+        commands.move_offsets_partition(0, node_id)
+    known = named(harness).partitions[0].leader_epoch
+    commands.restore(before)
+    commands.restore(after)
+    assert named(harness).partitions[0].leader_epoch > known
