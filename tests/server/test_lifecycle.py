@@ -12,6 +12,7 @@ import trio
 
 from fakebroker import Broker, FakebrokerError, FakeCluster, Fault, ListenError, MemberSeed
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.server.lifecycle import bound, start_listening
 from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
@@ -59,6 +60,13 @@ def test_a_start_without_a_free_port_can_be_tried_again() -> None:
             pass
     with cluster:
         beat(cluster)
+
+
+def test_a_port_that_two_processes_have_bound_is_in_use_for_the_second_to_listen() -> None:
+    with bound("127.0.0.1", 0) as first, bound("127.0.0.1", first.getsockname()[1]) as second:
+        start_listening(first, 1)
+        with pytest.raises(ListenError, match=r"^cannot listen on 127.0.0.1:\d+: the port is in use$"):
+            start_listening(second, 1)
 
 
 def test_leaving_a_cluster_that_was_not_entered_is_an_error() -> None:
