@@ -16,7 +16,7 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import FaultInjector
+from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
@@ -348,17 +348,18 @@ class Cluster:
 
         Returns:
             Whether the call is answered and `call.response` is set. Otherwise the call is added to `answered` when it
-            is answered. Other calls that this request completes are also added there.
+            is answered, and the caller runs `faults.actions` before it does anything else. Other calls that this
+            request completes are also added to `answered`.
         """
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
-        handler = _HANDLERS[call.api.name]
         response: Message | None = None
-        if self.faults.active and self.faults.pick(call):
-            self.faults.handle(call, partial(handler, self), now_ms)
+        if self.faults.active and (fault := self.faults.pick(call)) is not None:
+            if not self.faults.delay_request(call, fault, now_ms):
+                self._handle_with_fault(call, fault)
         else:
-            response = handler(self, call, now_ms)
+            response = _HANDLERS[call.api.name](self, call, now_ms)
         if call.peer.broker.coordinator.answers:
             self.settle(now_ms)
         if response is None:
@@ -366,6 +367,49 @@ class Cluster:
         call.response = response
         call.answered_ms = now_ms
         return True
+
+    def _handle_with_fault(self, call: Call, fault: ActiveFault) -> None:
+        """Handle a call now, or after the actions of its fault."""
+        if not fault.before:
+            self._handle_between_actions(call, fault)
+            return
+        call.boundaries.handled_ms = None
+        stops = call.broker.stops
+
+        def proceed() -> None:
+            if call.broker.stops == stops and self.brokers.get(call.node_id) is call.broker:
+                self._handle_between_actions(call, fault)
+                self.settle(self.now_ms)
+
+        self.faults.actions.add(fault.before, call, fault, proceed)
+
+    def _handle_between_actions(self, call: Call, fault: ActiveFault) -> None:
+        if call.boundaries_or_none is not None:
+            call.boundaries_or_none.handled_ms = self.now_ms
+        self.faults.handle(call, partial(_HANDLERS[call.api.name], self), self.now_ms)
+        if fault.then:
+            self.faults.actions.add(fault.then, call, fault)
+
+    def _handle_delayed_requests(self, now_ms: float, wire_ms: float) -> None:
+        """Handle the requests whose delay is over, each at its time, after the timers that expire before."""
+        while (due_ms := self.faults.next_request()) is not None and due_ms <= now_ms:
+            # Not before the last request or tick: the time of a coordinator never goes back.
+            self._expire_timers(max(due_ms, self.now_ms), wire_ms)
+            due = self.faults.due_request(now_ms)
+            if due is None:
+                continue
+            self.wire_ms = wire_ms
+            call, fault, stops = due
+            if call.broker.stops != stops or self.brokers.get(call.node_id) is not call.broker:
+                continue
+            try:
+                self._handle_with_fault(call, fault)
+                self.settle(self.now_ms)
+                self.faults.actions.run()
+            except Exception as error:  # A bug in a handler closes only the connection of the request.
+                call.closes_connection = True
+                self.answered.append(call)
+                self.faults.actions.log(f"delayed {call!r}", error)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Answer a call that `handle` did not answer. The response is None if the request has none (acks=0)."""
@@ -386,12 +430,18 @@ class Cluster:
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
-        """Process all timers that are due: groups, loading coordinators, delayed responses and Fetch requests.
+        """Process all that is due: timers of groups, loading coordinators, delayed requests, responses and Fetches.
 
         Args:
             now_ms: The brokers' time in milliseconds.
             wire_ms: The clients' time in milliseconds, by which Fetch requests wait, if it differs.
         """
+        wire_ms = now_ms if wire_ms is None else wire_ms
+        if self.faults.next_request() is not None:
+            self._handle_delayed_requests(now_ms, wire_ms)
+        self._expire_timers(now_ms, wire_ms)
+
+    def _expire_timers(self, now_ms: float, wire_ms: float) -> None:
         self.now_ms = now_ms
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
@@ -401,7 +451,7 @@ class Cluster:
         for call, response in self.sync_delays.due(now_ms):
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
-        fetch.expire(self, now_ms, now_ms if wire_ms is None else wire_ms)
+        fetch.expire(self, now_ms, wire_ms)
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:

@@ -18,8 +18,8 @@ from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.seed import GroupSeed, SeedOptions
-from fakebroker.errors import ConfigError
-from fakebroker.validation import convert, plain
+from fakebroker.errors import ConfigError, one_of
+from fakebroker.validation import accepts_none, convert, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,6 +94,35 @@ def commands_of(owner: type) -> dict[str, Command]:
     return {definition.name: definition for definition in definitions}
 
 
+NONE = "none"
+"""Represents None in events, because TOML has no null."""
+
+
+def checked_event(event: Mapping[str, Any], commands: Mapping[str, Command]) -> tuple[str, dict[str, Any]]:
+    """Validate an event and return the name and the arguments of its command, without running it.
+
+    Args:
+        event: The name of the command as `do`, and its arguments.
+        commands: The commands by name.
+
+    Raises:
+        ConfigError: The command does not exist; an argument is missing, unknown or invalid.
+    """
+    if not isinstance(event, Mapping):
+        raise ConfigError.of("event", event, "a table")
+    if "do" not in event:
+        raise ConfigError.missing("do", one_of(commands))
+    name = event["do"]
+    if not isinstance(name, str) or name not in commands:
+        raise ConfigError.of("do", name, one_of(commands, name))
+    command = commands[name]
+    optional = {field.name for field in msgspec.structs.fields(command.arguments) if accepts_none(field.type)}
+    arguments = {
+        key: None if value == NONE and key in optional else value for key, value in event.items() if key != "do"
+    }
+    return name, command.checked(arguments)
+
+
 def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]:
     """Return a struct with the parameters of a method as fields.
 
@@ -152,6 +181,11 @@ class FaultHandle:
     def hits(self) -> int:
         """Number of requests that the fault has affected."""
         return self._active.hits
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first errors of its actions (`before` and `then`), as text."""
+        return tuple(self._active.errors)
 
     def is_of(self, fault: ActiveFault) -> bool:
         """Return whether this is a handle of the given fault."""

@@ -14,12 +14,13 @@ from typing import TypeVar, Unpack
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command, commands_of
+from fakebroker.cluster.command import FaultHandle, Hold, check_type, checked_event, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import Accept, Environment
-from fakebroker.cluster.faults.injection import ActiveFault
-from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.faults.actions import BoundAction
+from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
+from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions, seed_groups
@@ -414,6 +415,9 @@ class ClusterCommands:
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault into requests: `fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
+        Instead of a fault, or in addition, commands can run before or after a request is handled:
+        `fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`.
+
         Args:
             api: Name of the API, as in Kafka. None: all APIs.
             options: Which requests of the API match, and what happens to them; see
@@ -435,7 +439,17 @@ class ClusterCommands:
             ConfigError: As `fail`.
         """
         check_type("fault", fault, Fault, "a Fault")
-        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
+        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms(), self._bind)))
+
+    def _bind(self, action: Action) -> BoundAction:
+        """Check the action of a fault, and return it in a form that can be run."""
+        if callable(action):
+            return bind_function(action)
+        name, arguments = checked_event(action, COMMANDS)
+        for field in ("before", "then"):
+            bound_actions(field, arguments.get(field), self._bind)
+        text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        return BoundAction(f"{name}({text})", lambda call: getattr(self, name)(**arguments))
 
     def faults(self) -> list[FaultHandle]:
         """Return the faults that were not removed, oldest first, including those whose `times` are used up."""

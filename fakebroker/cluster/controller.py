@@ -289,6 +289,7 @@ class Controller:
         Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
         """
         broker.up = False
+        broker.stops += 1
         for partition in self.topics.led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)

@@ -96,6 +96,8 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
     cluster.faults.reset(fresh.faults)
+    for broker in cluster.brokers.values():
+        broker.stops += 1  # All connections are closed.
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
@@ -132,6 +134,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
+    broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     return broker
 

@@ -331,7 +331,13 @@ class FakeCluster(JournalExport):
 
     def report(self) -> str:
         """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
-        return report(self.seed, self.groups(), self.journal_view())
+        text = report(self.seed, self.groups(), self.journal_view())
+        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        """The last errors of actions of faults (see `Fault.before` and `Fault.then`) since the last reset, as text."""
+        return tuple(self.cluster.faults.actions.errors)
 
     # Topics
 
@@ -560,6 +566,13 @@ class FakeCluster(JournalExport):
 
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault: `cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
+
+        Commands or functions can also run before or after a request is handled:
+        `cluster.fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`. Their errors are logged, and
+        are in the journal, in `FaultHandle.errors` and in `action_errors`; the pytest plugin fails the test.
+
+        A request can also be handled late: `cluster.fail("Heartbeat", client_id="a", nth=2, delay_before_s=60)` expires
+        the session of a member, whose heartbeat then gets UNKNOWN_MEMBER_ID.
 
         Args:
             api: The API by Kafka's name; None matches every API.

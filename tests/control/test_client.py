@@ -196,6 +196,23 @@ def test_faults_and_the_requests_that_they_matched(control: ControlHarness, clie
     assert [each.group_ids for each in client.requests("Heartbeat")] == [call.group_ids] == [("g",)]
 
 
+def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client) -> None:
+    fault = client.fail("Heartbeat", nth=2, then={"do": "start_broker", "node_id": 1}, delay_before_s=0)
+    with WireClient(control.cluster.brokers[0]) as wire:
+        for _ in range(2):
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
+    (error,) = fault.errors
+    assert (client.action_errors, client.faults[0].errors) == ((error,), (error,))
+    assert client.requests("Heartbeat")[1].action_errors == (error,)
+    assert client.faults[0].fault == control.cluster.faults[0].fault
+    fault.remove()
+    assert fault.errors == ()
+    with pytest.raises(ConfigError, match=r"then=<function .*: expected events: functions cannot be sent to another"):
+        client.fail("Heartbeat", then=lambda call: None)
+    with pytest.raises(ConfigError, match=r"then\.do='stop': expected one of "):
+        client.fail("Heartbeat", then={"do": "stop"})
+
+
 def test_clock_and_snapshots(client: Client) -> None:
     client.seed_group("g", 1, topics=["orders"], lag=0)
     client.advance(1.5)

@@ -18,7 +18,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.wire_client import WireClient, find_coordinator
+from tests.support.wire_client import WireClient, find_coordinator, until
 
 
 @pytest.fixture(scope="module")
@@ -216,12 +216,35 @@ def test_faults_are_added_listed_and_removed(control: ControlHarness) -> None:
         response = wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
     assert response.error_code == 16
     rule = {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}
-    assert control.get("/faults") == {"faults": [{"id": added["id"], "rule": rule, "hits": 1}]}
+    row = {"id": added["id"], "rule": rule, "hits": 1, "errors": []}
+    assert control.get("/faults") == {"faults": [row], "action_errors": []}
     other = control.post("/events", {"do": "fail", "api": None, "drop": True})["result"]
     assert control.request("DELETE", f"{BASE}/faults/{added['id']}").status == 204
     assert [row["id"] for row in control.get("/faults")["faults"]] == [other["id"]]
     assert control.request("DELETE", f"{BASE}/faults").status == 204
-    assert control.get("/faults") == {"faults": []}
+    assert control.get("/faults") == {"faults": [], "action_errors": []}
+
+
+def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:
+    rule = {"api": "Heartbeat", "times": 1, "then": [{"do": "create_topic", "name": "new"}, {"do": "clear_faults"}]}
+    assert control.post("/faults", rule, 201)["rule"] == rule
+    late = {"api": "Heartbeat", "delay_before_s": 5, "before": {"do": "start_broker", "node_id": 1}}
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(heartbeat, HeartbeatResponse)
+        assert control.get("/faults") == {"faults": [], "action_errors": []}
+        control.post("/events", {"do": "fail", **late})
+        wire.send(heartbeat)
+        until(lambda: control.cluster.count("Heartbeat") == 2, control.cluster)
+        assert control.get("/journal?api=Heartbeat")["requests"][1]["handled_ms"] is None
+        control.post("/clock/advance", {"seconds": 5})
+        wire.receive()
+    row = control.get("/journal?api=Heartbeat")["requests"][1]
+    assert row["handled_ms"] - row["received_ms"] == 5_000
+    (error,) = row["action_errors"]
+    assert error.startswith("start_broker(node_id=1) at <Heartbeat v4 from 'wire' at broker 1>: node_id=1: expected ")
+    assert control.get("/faults")["action_errors"] == control.get("/faults")["faults"][0]["errors"] == [error]
+    assert control.post("/faults", {"api": "Heartbeat", "then": {"do": "stop"}}, 422)["field"] == "then.do"
 
 
 def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness) -> None:

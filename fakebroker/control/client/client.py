@@ -20,7 +20,7 @@ from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.events import checked
-from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
@@ -101,6 +101,15 @@ class RemoteFault:
         except NotFound as error:
             _check_about_fault(error)
         return self._hits
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first errors of its actions, as text; after its removal, none."""
+        try:
+            return tuple(self._client.get(f"faults/{self.id}")["errors"])
+        except NotFound as error:
+            _check_about_fault(error)
+        return ()
 
     def remove(self) -> None:
         """Remove the fault, if it has not been removed."""
@@ -422,12 +431,19 @@ class Client(JournalExport):
 
     def add_fault(self, fault: Fault) -> RemoteFault:
         valid = convert(plain(fault), Fault, where="fault")
+        for name in ("before", "then"):
+            if any(callable(action) for action in actions_of(getattr(valid, name))):
+                raise ConfigError.of(name, getattr(valid, name), "events: functions cannot be sent to another process")
         row = self.post("faults", named_error(msgspec.structs.asdict(valid)))
         return RemoteFault(self, row["id"], valid)
 
     @property
     def faults(self) -> list[RemoteFault]:
         return [RemoteFault(self, row["id"], restored_fault(row["rule"])) for row in self.get("faults")["faults"]]
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        return tuple(self.get("faults")["action_errors"])
 
     def remove_fault(self, handle: RemoteFault) -> None:
         handle.remove()
