@@ -12,6 +12,7 @@ from itertools import zip_longest
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
@@ -23,6 +24,7 @@ from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.racks import spread_over_racks
+from fakebroker.cluster.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -115,7 +117,8 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
-        self.controller = Controller(self.brokers, self.topics, self.purgatory, _leader_balance(config))
+        copies = ReplicaCopies(self.brokers, self._copy_rate)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
@@ -156,6 +159,10 @@ class Cluster:
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def _copy_rate(self, partition: Partition, node_id: int) -> float:
+        follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
+        return copy_rate(partition, follower, leader, self.broker_configs)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
@@ -222,10 +229,12 @@ class Cluster:
     def in_sync(self, partition: Partition) -> list[int]:
         """Return the node ids of the in-sync replicas: those that are up, because replication is immediate.
 
-        If none is up, the last leader remains in sync, as in Kafka.
+        Replicas that a reassignment adds are in sync when they have copied the log. If none is up, the last leader
+        remains in sync, as in Kafka.
         """
-        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
-        return up or [node_id for node_id in partition.replicas if node_id == partition.last_leader_id]
+        return self.controller.eligible(partition) or [
+            node_id for node_id in partition.replicas if node_id == partition.last_leader_id
+        ]
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Check the arguments of a command and create a topic.
@@ -254,7 +263,7 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal, or `total` is not greater than its partition count.
         """
-        topic = self._existing(name)
+        topic = self.existing_topic(name)
         least = len(topic.partitions) + 1
         check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
@@ -265,14 +274,22 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        self.delete_topic(self._existing(name))
+        self.delete_topic(self.existing_topic(name))
 
-    def _existing(self, name: str) -> Topic:
-        """Return an existing topic that commands may change: one that is not internal."""
+    def existing_topic(self, name: str, field: str = "name") -> Topic:
+        """Return an existing topic that commands may change: one that is not internal.
+
+        Args:
+            name: The topic.
+            field: The argument, for the error message.
+
+        Raises:
+            ConfigError: The topic does not exist or is internal.
+        """
         topic = self.topics.get(name)
         if topic is None or topic.is_internal:
             known = one_of((each.name for each in self.topics if not each.is_internal), name, none="but there is none")
-            raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
+            raise ConfigError.of(field, name, f"a topic that is not internal, {known}")
         return topic
 
     def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
@@ -309,6 +326,8 @@ class Cluster:
         self.topics.delete(topic)
         for partition in topic.partitions:
             self.purgatory.release(partition)
+            partition.copying = ()
+            self.controller.copies.keep(partition)
         for broker in self.brokers.values():
             broker.coordinator.delete_topic_offsets(topic.name)
 

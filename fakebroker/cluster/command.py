@@ -19,7 +19,7 @@ from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.seed import GroupSeed, SeedOptions
 from fakebroker.errors import ConfigError, one_of
-from fakebroker.validation import accepts_none, convert, plain
+from fakebroker.validation import accepts_data, accepts_none, convert, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -116,7 +116,9 @@ def checked_event(event: Mapping[str, Any], commands: Mapping[str, Command]) -> 
     if not isinstance(name, str) or name not in commands:
         raise ConfigError.of("do", name, one_of(commands, name))
     command = commands[name]
-    optional = {field.name for field in msgspec.structs.fields(command.arguments) if accepts_none(field.type)}
+    fields = msgspec.structs.fields(command.arguments)
+    # The key "none" of a record is text.
+    optional = {field.name for field in fields if accepts_none(field.type) and not accepts_data(field.type)}
     arguments = {
         key: None if value == NONE and key in optional else value for key, value in event.items() if key != "do"
     }
@@ -208,7 +210,7 @@ class FaultHandle:
 
 
 class Hold:
-    """A group that is held in a state. As a context manager, it releases the group on exit, if it is still held."""
+    """Something that is held: a group in a state, or reassignments. A context manager that releases it on exit."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release

@@ -86,6 +86,10 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics)
     cluster.controller.schedule_balance(now_ms)
+    for topic in topics:
+        for partition in topic.partitions:
+            cluster.controller.copies.keep(partition)
+    cluster.controller.copies.reschedule(now_ms)
     _load(cluster, snapshot, now_ms)
 
 
@@ -126,6 +130,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
     cluster.controller.balance_due_ms = None
+    cluster.controller.copies.clear()
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:

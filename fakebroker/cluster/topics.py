@@ -53,6 +53,7 @@ class Partition:
             gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
+        copying: Those of `adding` that are not in sync yet, because they still copy the log (see `ReplicaCopies`).
     """
 
     topic: "Topic"
@@ -65,6 +66,7 @@ class Partition:
     awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    copying: tuple[int, ...] = ()
 
     @property
     def is_reassigning(self) -> bool:
@@ -85,12 +87,14 @@ class Topic:
         topic_id: Its id of 16 bytes (KIP-516); a topic that is deleted and created again has another one.
         partitions: Its partitions, by number.
         configs: The configs that were set on the topic.
+        next_partition: Counts the records that commands have produced without a key, to distribute them.
     """
 
     name: str
     topic_id: bytes
     partitions: list[Partition]
     configs: Mapping[str, str] = field(default_factory=dict)
+    next_partition: int = 0
 
     @property
     def is_internal(self) -> bool:

@@ -21,6 +21,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
     BrokerView,
@@ -32,6 +33,7 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
+from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
@@ -44,7 +46,7 @@ from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Table, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
-from fakebroker.validation import Seconds
+from fakebroker.validation import Data, Seconds
 
 T = TypeVar("T")
 
@@ -380,6 +382,58 @@ class FakeCluster(JournalExport):
         """
         self._commands.delete_topic(name)
 
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> list[ProducedRecord]:
+        """Append records to a topic, without a client.
+
+        They pass the checks of a Produce request with `acks=all`, and consumers that wait for records get them. If one
+        of them is not accepted, none is appended.
+
+        Args:
+            topic: The topic, which must exist.
+            values: The values: strings, which are encoded as UTF-8, bytes, or None for a tombstone.
+            key: The key of all records: a string, bytes, or None.
+            partition: The partition. None: with a key, the partition that Kafka's default partitioner chooses
+                (murmur2); without a key, the records go in turn to the partitions that have a leader.
+            headers: The headers of all records: a mapping from names to strings, bytes or None; or a list of pairs.
+            timestamp: The timestamp of all records, in milliseconds since the Unix epoch. None: the time of the
+                brokers' clock.
+
+        Returns:
+            A pair (partition, offset) for each record, with these attributes, in the order of the values.
+
+        Raises:
+            ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the
+                records. The error names Kafka's error, such as MESSAGE_TOO_LARGE.
+        """
+        return self._commands.produce(topic, values, key=key, partition=partition, headers=headers, timestamp=timestamp)
+
+    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
+        """Return the records of a topic: those that a consumer could read now, ordered by partition and offset.
+
+        Records that retention, compaction or DeleteRecords have removed are missing, as are control records.
+
+        Args:
+            topic: The topic. Internal topics can be read, too.
+            partition: The partition; None for all.
+
+        Raises:
+            ConfigError: There is no such topic or partition.
+        """
+        check_type("topic", topic, str, "a string")
+        found = self.call(lambda: batches_of(self.cluster, topic, partition))
+        return [record for each in found for record in each.records()]
+
     # Coordinators
 
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None:
@@ -433,6 +487,44 @@ class FakeCluster(JournalExport):
             how: Options of the failovers; see `move_coordinator`.
         """
         self._commands.elect_preferred(**how)
+
+    # Reassignments
+
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        """Hold reassignments before they complete: replicas that they add do not get in sync until the release.
+
+        AlterPartitionReassignments succeeds, and Metadata and ListPartitionReassignments show the added and removed
+        replicas. Applies to reassignments in progress and to later ones. Without a hold, a reassignment completes at
+        once, unless a broker is down, or it is throttled by `leader.replication.throttled.rate` or
+        `follower.replication.throttled.rate` of brokers and `leader.replication.throttled.replicas` or
+        `follower.replication.throttled.replicas` of the topic. Throttled copies take the size of the log divided by
+        the rate, by the brokers' clock; those from or to one broker run one after the other.
+
+        Args:
+            topic: The topic, which need not exist yet; None for all.
+
+        Returns:
+            A context manager that releases the reassignments on exit.
+        """
+        return self._commands.hold_reassignments(topic)
+
+    def release_reassignments(self, topic: str | None = None) -> None:
+        """Release held reassignments. Those that are not throttled have completed when this returns.
+
+        Args:
+            topic: As for `hold_reassignments`.
+
+        Raises:
+            ConfigError: The reassignments of the topic are not held.
+        """
+        self._commands.release_reassignments(topic)
+
+    def finish_reassignments(self) -> None:
+        """Complete all reassignments in progress, held and throttled ones included.
+
+        Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
+        """
+        self._commands.finish_reassignments()
 
     # Brokers
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
+from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
 from fakebroker.control.client.http import Unreachable
+from fakebroker.control.routes import records as records_module
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -156,6 +158,44 @@ def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, c
     client.stop_zombies()
     with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that has a coordinator now$"):
         client.coordinator_of("g")
+
+
+def test_records_equal_those_of_the_cluster(
+    control: ControlHarness, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records_module, "MAX_RECORDS_BYTES", 10)
+    headers = [("h", b"\xff"), ("h", None)]
+    assert client.produce("orders", ["a", b"\xff", None], partition=1, headers=headers) == [(1, 0), (1, 1), (1, 2)]
+    client.produce("orders", [b"%09d" % number for number in range(20)], key="k")
+    assert client.records("orders") == control.cluster.records("orders")
+    assert [each.value for each in client.records("orders", partition=1)][:3] == [b"a", b"\xff", None]
+    with pytest.raises(ConfigError, match=r"values\[0\]=5: expected a string or bytes or none"):
+        client.produce("orders", [5])  # type: ignore[list-item]  # The type is wrong on purpose.
+    with pytest.raises(ConfigError, match="no topic 'x': expected one of"):
+        client.records("x")
+
+
+def test_commands_for_reassignments(control: ControlHarness, client: Client) -> None:
+    cluster = control.cluster.cluster
+
+    def move(to: int) -> tuple[int, ...]:
+        partition = cluster.topics.offsets_partition(0)
+        control.cluster.call(lambda: cluster.controller.reassign(partition, [to], cluster.now_ms, Failover()))
+        return partition.adding
+
+    move(1)
+    with client.hold_reassignments():
+        assert move(2) == (2,)
+    assert move(2) == ()
+    client.hold_reassignments("__consumer_offsets")
+    assert move(3) == (3,)
+    client.release_reassignments("__consumer_offsets")
+    with pytest.raises(ConfigError, match="expected what hold_reassignments was given, but none is held"):
+        client.release_reassignments("__consumer_offsets")
+    client.hold_reassignments()
+    assert move(1) == (1,)
+    client.finish_reassignments()
+    assert cluster.topics.offsets_partition(0).replicas == (1,)
 
 
 def test_commands_for_groups(client: Client) -> None:

@@ -77,6 +77,38 @@ def test_topics_are_created_listed_and_deleted(control: ControlHarness) -> None:
     assert control.request("GET", f"{BASE}/topics/new").status == 404
 
 
+def test_records_are_produced_and_listed(control: ControlHarness) -> None:
+    body = {"values": ["größe", {"base64": "/w=="}, None], "key": "k", "headers": {"h": {"base64": "/w=="}}}
+    produced = control.post("/topics/orders/records", {**body, "partition": 1, "timestamp": 1_000}, 201)
+    assert produced == {"records": [{"partition": 1, "offset": offset} for offset in range(3)]}
+    event = {"do": "produce", "topic": "orders", "values": ["b"], "partition": 0}
+    assert control.post("/events", event) == {"result": [{"partition": 0, "offset": 0}]}
+    rows = control.get("/topics/orders/records")["records"]
+    assert [(row["partition"], row["offset"], row["value"]) for row in rows] == [
+        (0, 0, "b"),
+        (1, 0, "größe"),
+        (1, 1, {"base64": "/w=="}),
+        (1, 2, None),
+    ]
+    assert (rows[1]["key"], rows[1]["timestamp"], rows[1]["headers"]) == ("k", 1_000, [["h", {"base64": "/w=="}]])
+    assert rows[0]["key"] is None
+    page = control.get("/topics/orders/records?partition=1&offset=1&limit=1")
+    assert (page["is_complete"], [row["offset"] for row in page["records"]]) == (False, [1])
+    page = control.get("/topics/orders/records?partition=1&offset=2")
+    assert (page["is_complete"], [row["offset"] for row in page["records"]]) == (True, [2])
+    cases: list[tuple[str, str, dict[str, Any] | None, int, str]] = [
+        ("GET", "/topics/none/records", None, 404, "topic"),
+        ("GET", "/topics/orders/records?partition=4", None, 422, "partition"),
+        ("GET", "/topics/orders/records?limit=0", None, 422, "limit"),
+        ("POST", "/topics/none/records", {"values": []}, 404, "topic"),
+        ("POST", "/topics/orders/records", {"values": [5]}, 422, "values[0]"),
+        ("POST", "/topics/orders/records", {"values": [], "key": {"base64": "!"}}, 422, "key.base64"),
+    ]
+    for method, path, sent, status, field in cases:
+        answer = control.request(method, BASE + path, sent)
+        assert (answer.status, answer.json["field"]) == (status, field)
+
+
 def test_coordinators_are_moved_and_loaded(control: ControlHarness) -> None:
     control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
     partition = control.cluster.cluster.offsets_partition_of("g").index

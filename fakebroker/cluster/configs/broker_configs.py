@@ -36,6 +36,12 @@ _INT, _LONG = ConfigType.INT, ConfigType.LONG
 
 _DYNAMIC: dict[str, ConfigKey] = {
     "background.threads": ConfigKey(_INT, 10, 1),
+    "follower.replication.throttled.rate": ConfigKey(
+        _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy to this broker, of throttled replicas."
+    ),
+    "leader.replication.throttled.rate": ConfigKey(
+        _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy from this broker, of throttled replicas."
+    ),
     "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 0),
     "log.cleaner.threads": ConfigKey(_INT, 1, 0),
     "max.connections": ConfigKey(_INT, 2**31 - 1, 0),

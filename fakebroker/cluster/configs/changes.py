@@ -165,6 +165,7 @@ def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: b
     if not validate_only:
         topic.configs = configs
         apply_retention(cluster, [topic])
+        cluster.controller.copies.reschedule(cluster.now_ms)
 
 
 def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
@@ -182,6 +183,7 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
     else:
         cluster.broker_configs = configs
     apply_retention(cluster, cluster.topics)
+    cluster.controller.copies.reschedule(cluster.now_ms)
 
 
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:

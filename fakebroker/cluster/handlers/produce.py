@@ -5,7 +5,7 @@ Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, Re
 UnifiedLog.append.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import topic_number
@@ -42,6 +42,13 @@ _FIRST_VERSION_OF_BATCHES = 3
 _RECORD_BATCH_MAGIC = 2
 
 
+class Prepared(NamedTuple):
+    """A batch that was checked and can be appended to its partition."""
+
+    partition: Partition
+    batch: RecordBatch
+
+
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | None:
     request: ProduceRequest = call.request
     moved: list[Partition] = []
@@ -75,6 +82,22 @@ def _produce(
     now_ms: float,
 ) -> PartitionProduceResponse:
     """Append the batch of one partition, or return its error. A partition that has moved is added to `moved`."""
+    found = prepare(cluster, call, topic, data, moved)
+    return found if isinstance(found, PartitionProduceResponse) else append(cluster, call, found, now_ms)
+
+
+def prepare(
+    cluster: "Cluster", call: Call, topic: TopicProduceData, data: PartitionProduceData, moved: list[Partition]
+) -> Prepared | PartitionProduceResponse:
+    """Check the batch of one partition, without appending it; return the batch, or the response with an error.
+
+    Args:
+        cluster: The cluster.
+        call: The request.
+        topic: The topic in the request.
+        data: The partition in the request.
+        moved: Extended by the partition, if it has moved to another leader.
+    """
     if call.api_version < _FIRST_VERSION_OF_BATCHES and call.broker.release >= KIP_896:
         return _refused(data.index, ErrorCode.UNSUPPORTED_VERSION)
     partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
@@ -93,8 +116,13 @@ def _produce(
             )
             moved.append(partition)
         return response
-    response = _append(cluster, call, partition, batch, now_ms)
-    response.log_start_offset = partition.log.log_start_offset
+    return Prepared(partition, batch)
+
+
+def append(cluster: "Cluster", call: Call, prepared: Prepared, now_ms: float) -> PartitionProduceResponse:
+    """Append a batch that was checked, and answer the Fetch requests that wait for it."""
+    response = _append(cluster, call, *prepared, now_ms)
+    response.log_start_offset = prepared.partition.log.log_start_offset
     return response
 
 

@@ -194,6 +194,11 @@ class PartitionLog:
             chosen.append(batch.data)
         return b"".join(chosen)
 
+    def batches_from(self, offset: int) -> Iterator[RecordBatch]:
+        """Return the batches from the one that contains the offset, or from the next one if none does."""
+        self._complete()
+        return islice(self._batches, max(self._head, self._index_of(offset)), None)
+
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record with this timestamp or a later one (Kafka's `FileRecords.searchForTimestamp`)."""
         for batch in self._live():
