@@ -143,7 +143,8 @@ REQUIRED: dict[type[msgspec.Struct], dict[str, Any]] = {
 
 def test_fields_of_structs(subtests: pytest.Subtests) -> None:
     kinds = [kind for method in methods_of(FakeCluster).values() for kind in parameters_of(method).values()]
-    assert {struct for kind in kinds for struct in structs_of(kind)} <= set(USES), "expected an entry in USES"
+    structs = {struct for kind in kinds for struct in structs_of(kind) if any(cases(fields_of(struct)))}
+    assert structs <= set(USES), "expected an entry in USES"
     with new_cluster() as cluster:
         for struct, use in USES.items():
             for name, arguments in cases(fields_of(struct)):
@@ -196,6 +197,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "add_fault": {"api": "JoinGroup", "drop": True},
     "delay_sync": {"member": "app"},
     "move_coordinator": {"partition": 1, "to": 2},
+    "produce": {"values": ["a"]},
     "upgrade_broker": {"as_version": "2.8"},
     "wait_for_commit": {"group_id": "stable", "partition": "orders-1", "at_least": 6, "timeout_s": 0},
     "wait_for_generation": {"group_id": "stable", "above": 100, "timeout_s": 0},
