@@ -12,6 +12,7 @@ from itertools import zip_longest
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
@@ -21,6 +22,7 @@ from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.racks import spread_over_racks
@@ -76,7 +78,7 @@ class Cluster:
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
-        purgatory, controller, faults, sync_delays: The services, each described by its class.
+        purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
@@ -117,6 +119,13 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
+        self.log_manager = LogManager(
+            self.topics,
+            self._leader_config,
+            now_ms,
+            config.number("log.retention.check.interval.ms"),
+            config.number("log.cleaner.backoff.ms"),
+        )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
@@ -156,6 +165,10 @@ class Cluster:
         """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
+            config = log_config(self, self.brokers[node_id], partition.topic)
+            if not self.has_enough_replicas(partition, config):
+                done(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # In place of NOT_ENOUGH_REPLICAS, as in Kafka.
+                return
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
@@ -235,6 +248,16 @@ class Cluster:
         return self.controller.eligible(partition) or [
             node_id for node_id in partition.replicas if node_id == partition.last_leader_id
         ]
+
+    def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool:
+        """Return whether an append with acks=all is accepted, by `min.insync.replicas` (Partition.scala)."""
+        needed = config.needed_in_sync(len(partition.replicas))
+        return needed <= 1 or len(self.in_sync(partition)) >= needed
+
+    def _leader_config(self, partition: Partition) -> LogConfig | None:
+        """Return the configs of a partition at its leader or last leader; None if that broker was removed."""
+        leader = self.brokers.get(partition.last_leader_id)
+        return None if leader is None else log_config(self, leader, partition.topic)
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Check the arguments of a command and create a topic.
@@ -470,6 +493,7 @@ class Cluster:
         for call, response in self.sync_delays.due(now_ms):
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
+        self.log_manager.tick(now_ms)
         fetch.expire(self, now_ms, wire_ms)
         self.settle(now_ms)
 
@@ -479,7 +503,8 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline(), self.faults.next_deadline())
+        services = (self.controller, self.sync_delays, self.faults, self.log_manager)
+        deadlines += (service.next_deadline() for service in services)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:

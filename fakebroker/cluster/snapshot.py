@@ -85,6 +85,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         for partition, former in zip(topic.partitions, known.partitions if known else (), strict=False):
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics)
+    cluster.log_manager.schedule(now_ms)
     cluster.controller.schedule_balance(now_ms)
     for topic in topics:
         for partition in topic.partitions:
