@@ -255,6 +255,7 @@ def test_the_cluster_wide_resource_has_only_altered_configs() -> None:
 
 def test_internal_topics_have_their_own_configs() -> None:
     harness = ClusterHarness()
+    harness.cluster.topics.show_offsets_topic()
     offsets_topic = (TOPIC, "__consumer_offsets")
     assert value(harness, offsets_topic, "cleanup.policy") == ("compact", ConfigSource.TOPIC_CONFIG)
     assert value(harness, offsets_topic, "segment.bytes") == ("104857600", ConfigSource.TOPIC_CONFIG)
