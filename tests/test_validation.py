@@ -134,12 +134,13 @@ def test_malformed_json_is_one_error() -> None:
 
 
 def test_numbers_that_json_cannot_represent_are_named(subtests: pytest.Subtests) -> None:
-    for text, error in [
+    wrong: list[tuple[bytes | str, str]] = [
         (b'{"size": 1e999}', "size=inf: expected a finite number"),
         (b'{"size": [1, NaN]}', "size[1]=nan: expected a finite number"),
         ('{"rows": [{"name": -Infinity}]}', "rows[0].name=-inf: expected a finite number"),
-    ]:
-        with subtests.test(text):
+    ]
+    for text, error in wrong:
+        with subtests.test(error):
             with pytest.raises(ConfigError) as caught:
                 read_json(text, File, name="body")
             assert str(caught.value) == error
