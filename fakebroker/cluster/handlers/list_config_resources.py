@@ -39,7 +39,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListConfigResources
 def _names(cluster: "Cluster", type_: ResourceType) -> list[str]:
     match type_:
         case ResourceType.TOPIC:
-            return [topic.name for topic in cluster.topics.visible()]
+            return [topic.name for topic in cluster.topics]
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
             return [str(broker.node_id) for broker in cluster.brokers.values() if broker.up]
         case _:
