@@ -76,6 +76,8 @@ def test_serve_prints_the_ports_of_its_brokers_and_stops_at_sigint() -> None:
 EVENTS = [
     '{"do": "stop_broker"}',
     '{"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}',
+    '{"do": "create_topic", "name": "orders"}',
+    '{"do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}]}',
     '{"do": "stop_broker", "node_id": 2}',
 ]
 
@@ -88,11 +90,12 @@ def test_serve_runs_the_events_on_stdin_and_stops_at_sigterm() -> None:
         process.stdin.write("\n".join(EVENTS))
         process.stdin.close()
         log = ""
-        while "event done" not in log:
+        while 'event done: {"do": "stop_broker"' not in log:
             assert process.poll() is None
             log += process.stderr.readline()
         assert 'event failed: {"do": "stop_broker"}: node_id is missing' in log
         assert '"delay_s": ["a", "b"]}: 2 errors' in log
+        assert 'event done: {"do": "produce"' in log
         assert 'event done: {"do": "stop_broker", "node_id": 2}' in log
         with WireClient(broker) as wire:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse, version=9)

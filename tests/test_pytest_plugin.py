@@ -249,6 +249,26 @@ def test_it(fake_cluster):
     )
 
 
+def test_a_failed_action_of_a_fault_fails_the_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        READS
+        + """
+def test_it(fake_cluster):
+    fake_cluster.fail("JoinGroup", times=1, then={"do": "start_broker", "node_id": 1})
+    read(fake_cluster)
+
+def test_without_error(fake_cluster):
+    fake_cluster.fail("JoinGroup", times=1, then={"do": "create_topic", "name": "more"})
+    read(fake_cluster)
+        """,
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["actions of faults failed:", "start_broker(node_id=1) at <JoinGroup v*: expected a broker that is down*"]
+    )
+
+
 def test_a_failed_test_shows_its_shared_cluster(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

@@ -26,6 +26,7 @@ class BrokerNode:
         up: Whether the broker runs.
         rack: Its `broker.rack`; None if it has none.
         configs: The broker's dynamic configs, set by AlterConfigs.
+        stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
     """
 
     node_id: int
@@ -38,3 +39,4 @@ class BrokerNode:
     up: bool = True
     rack: str | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
+    stops: int = 0

@@ -204,6 +204,7 @@ def _update(call: Call, kept: Call) -> None:
     """Update the copy of a call."""
     kept.summary = call.summarize()
     kept.fault, kept.response_version = call.fault, call.response_version
+    kept.boundaries_or_none = call.boundaries_or_none
     kept.answered_ms, kept.answered_after = call.answered_ms, call.answered_after
 
 

@@ -21,6 +21,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
     BrokerView,
@@ -32,6 +33,7 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
+from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
@@ -44,7 +46,7 @@ from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Table, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
-from fakebroker.validation import Seconds
+from fakebroker.validation import Data, Seconds
 
 T = TypeVar("T")
 
@@ -75,7 +77,10 @@ class FakeCluster(JournalExport):
 
     Args:
         brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack.
-        topics: Topics that exist from the start: number of partitions by name.
+        topics: Topics that exist from the start: number of partitions by name. As in Kafka, `__consumer_offsets` is not
+            among them: it is created with `offsets.topic.num.partitions` when a client first looks for the coordinator
+            of a group. Kafka then returns COORDINATOR_NOT_AVAILABLE once, this cluster returns the coordinator. If the
+            topic is created before, here or by a client, its partitions decide which coordinator a group has.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
         as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every
@@ -333,7 +338,13 @@ class FakeCluster(JournalExport):
 
     def report(self) -> str:
         """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
-        return report(self.seed, self.groups(), self.journal_view())
+        text = report(self.seed, self.groups(), self.journal_view())
+        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        """The last errors of actions of faults (see `Fault.before` and `Fault.then`) since the last reset, as text."""
+        return tuple(self.cluster.faults.actions.errors)
 
     # Topics
 
@@ -375,6 +386,58 @@ class FakeCluster(JournalExport):
             ConfigError: There is no such topic, or it is internal.
         """
         self._commands.delete_topic(name)
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> list[ProducedRecord]:
+        """Append records to a topic, without a client.
+
+        They pass the checks of a Produce request with `acks=all`, and consumers that wait for records get them. If one
+        of them is not accepted, none is appended.
+
+        Args:
+            topic: The topic, which must exist.
+            values: The values: strings, which are encoded as UTF-8, bytes, or None for a tombstone.
+            key: The key of all records: a string, bytes, or None.
+            partition: The partition. None: with a key, the partition that Kafka's default partitioner chooses
+                (murmur2); without a key, the records go in turn to the partitions that have a leader.
+            headers: The headers of all records: a mapping from names to strings, bytes or None; or a list of pairs.
+            timestamp: The timestamp of all records, in milliseconds since the Unix epoch. None: the time of the
+                brokers' clock.
+
+        Returns:
+            A pair (partition, offset) for each record, with these attributes, in the order of the values.
+
+        Raises:
+            ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the
+                records. The error names Kafka's error, such as MESSAGE_TOO_LARGE.
+        """
+        return self._commands.produce(topic, values, key=key, partition=partition, headers=headers, timestamp=timestamp)
+
+    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
+        """Return the records of a topic: those that a consumer could read now, ordered by partition and offset.
+
+        Records that retention, compaction or DeleteRecords have removed are missing, as are control records.
+
+        Args:
+            topic: The topic. Internal topics can be read, too.
+            partition: The partition; None for all.
+
+        Raises:
+            ConfigError: There is no such topic or partition.
+        """
+        check_type("topic", topic, str, "a string")
+        found = self.call(lambda: batches_of(self.cluster, topic, partition))
+        return [record for each in found for record in each.records()]
 
     # Coordinators
 
@@ -429,6 +492,44 @@ class FakeCluster(JournalExport):
             how: Options of the failovers; see `move_coordinator`.
         """
         self._commands.elect_preferred(**how)
+
+    # Reassignments
+
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        """Hold reassignments before they complete: replicas that they add do not get in sync until the release.
+
+        AlterPartitionReassignments succeeds, and Metadata and ListPartitionReassignments show the added and removed
+        replicas. Applies to reassignments in progress and to later ones. Without a hold, a reassignment completes at
+        once, unless a broker is down, or it is throttled by `leader.replication.throttled.rate` or
+        `follower.replication.throttled.rate` of brokers and `leader.replication.throttled.replicas` or
+        `follower.replication.throttled.replicas` of the topic. Throttled copies take the size of the log divided by
+        the rate, by the brokers' clock; those from or to one broker run one after the other.
+
+        Args:
+            topic: The topic, which need not exist yet; None for all.
+
+        Returns:
+            A context manager that releases the reassignments on exit.
+        """
+        return self._commands.hold_reassignments(topic)
+
+    def release_reassignments(self, topic: str | None = None) -> None:
+        """Release held reassignments. Those that are not throttled have completed when this returns.
+
+        Args:
+            topic: As for `hold_reassignments`.
+
+        Raises:
+            ConfigError: The reassignments of the topic are not held.
+        """
+        self._commands.release_reassignments(topic)
+
+    def finish_reassignments(self) -> None:
+        """Complete all reassignments in progress, held and throttled ones included.
+
+        Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
+        """
+        self._commands.finish_reassignments()
 
     # Brokers
 
@@ -562,6 +663,13 @@ class FakeCluster(JournalExport):
 
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault: `cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
+
+        Commands or functions can also run before or after a request is handled:
+        `cluster.fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`. Their errors are logged, and
+        are in the journal, in `FaultHandle.errors` and in `action_errors`; the pytest plugin fails the test.
+
+        A request can also be handled late: `cluster.fail("Heartbeat", client_id="a", nth=2, delay_before_s=60)` expires
+        the session of a member, whose heartbeat then gets UNKNOWN_MEMBER_ID.
 
         Args:
             api: The API by Kafka's name; None matches every API.

@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from fakebroker.cluster.call import Call, CallSummary, Peer, is_error_code
+from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.dropped_calls import DroppedKind
-from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.faults.injection import name_of
+from fakebroker.cluster.faults.rule import Fault, actions_of
 from fakebroker.cluster.inspect.journal_filters import TopicName
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
 from fakebroker.errors import ConfigError, ErrorCode, one_of
@@ -33,6 +34,7 @@ _SECRETS = ("auth_bytes", "hmac", "salt", "salted_password")
 """Fields with secrets of SASL, SCRAM and delegation tokens; all are bytes."""
 _UNKNOWN_TAGS = "unknown_tags"
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
+_ACTIONS = {"before", "then"}
 _MAX_CACHED_TYPES = 1_000
 """Maximum number of pairs of a struct and a version whose list of fields is cached."""
 _Convert = Callable[[Any, int], Any]
@@ -68,12 +70,14 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     members: tuple[str, ...]
     size: int
     received_ms: float
+    handled_ms: float | None
     answered_ms: float | None
     answered_after: int
     has_response: bool
     response_version: int
     errors: tuple[str, ...]
     fault: dict[str, Any] | None
+    action_errors: tuple[str, ...]
     request: dict[str, Any] | None
     response: dict[str, Any] | None
     instances: tuple[str, ...] = ()
@@ -187,12 +191,14 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "partitions": partitions,
         "size": call.size,
         "received_ms": call.received_ms,
+        "handled_ms": call.handled_ms,
         "answered_ms": call.answered_ms,
         "answered_after": call.answered_after,
         "has_response": call.has_response,
         "response_version": call.response_version,
         "errors": [error.name for error in call.errors],
         "fault": None if call.fault is None else plain_fault(call.fault),
+        "action_errors": call.action_errors,
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
     }
@@ -208,6 +214,8 @@ def _call(entry: _Entry) -> Call:
     if entry.request is not None:
         call.request = restored(api.request, entry.request, call.api_version, "request")
     call.received_ms, call.answered_ms = entry.received_ms, entry.answered_ms
+    if entry.handled_ms != entry.received_ms or entry.action_errors:
+        call.boundaries_or_none = Boundaries(entry.handled_ms, entry.action_errors)
     call.answered_after, call.response_version = entry.answered_after, entry.response_version
     call.summary = CallSummary(
         node_id=entry.broker,
@@ -224,9 +232,12 @@ def _call(entry: _Entry) -> Call:
 
 
 def plain_fault(fault: Fault) -> dict[str, object]:
-    """Return the fields of a fault that differ from their defaults, as plain values."""
+    """Return the fields of a fault that differ from their defaults, as plain values; functions by their names."""
     fields = msgspec.structs.asdict(fault).items()
     values = {name: value for name, value in fields if name != "error" and value != _DEFAULTS[name]}
+    for name in _ACTIONS.intersection(values):
+        actions = [name_of(action) if callable(action) else action for action in actions_of(values[name])]
+        values[name] = actions if len(actions) > 1 else actions[0]
     return values if fault.code is None else {**values, "error": fault.code.name}
 
 

@@ -75,7 +75,7 @@ def test_options_of_commands_are_the_fields_of_their_structs() -> None:
     for options, struct in OPTIONS.items():
         types = get_type_hints(struct)
         for name, hint in get_type_hints(options).items():
-            assert types[name] == hint or name in ("offsets", "lag"), (struct, name)
+            assert types[name] == hint or name in ("offsets", "lag", "before", "then"), (struct, name)
         without = {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
         assert list(options.__annotations__) == [name for name in struct.__struct_fields__ if name not in without]
 

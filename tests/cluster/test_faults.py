@@ -509,7 +509,7 @@ INVALID_FAULTS: list[tuple[dict[str, Any], str]] = [
         {"api": "Fetch", "partition": "o-1", "topic": "o", "drop": True},
         "topic='o': expected none with partition",
     ),
-    ({"api": "Heartbeat"}, "fault has no effect: set one of error, delay_s, drop"),
+    ({"api": "Heartbeat"}, "fault has no effect: set one of error, before, delay_before_s, then, delay_s, drop"),
     ({"api": "Heartbeat", "stale": True}, "api='Heartbeat': expected FindCoordinator or Metadata with stale=True"),
     ({"api": "Metadata", "stale": True, "drop": True}, "stale=True: expected none with drop"),
     (

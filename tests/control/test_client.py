@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
+from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
 from fakebroker.control.client.http import Unreachable
+from fakebroker.control.routes import records as records_module
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -160,6 +162,44 @@ def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, c
         client.coordinator_of("g")
 
 
+def test_records_equal_those_of_the_cluster(
+    control: ControlHarness, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records_module, "MAX_RECORDS_BYTES", 10)
+    headers = [("h", b"\xff"), ("h", None)]
+    assert client.produce("orders", ["a", b"\xff", None], partition=1, headers=headers) == [(1, 0), (1, 1), (1, 2)]
+    client.produce("orders", [b"%09d" % number for number in range(20)], key="k")
+    assert client.records("orders") == control.cluster.records("orders")
+    assert [each.value for each in client.records("orders", partition=1)][:3] == [b"a", b"\xff", None]
+    with pytest.raises(ConfigError, match=r"values\[0\]=5: expected a string or bytes or none"):
+        client.produce("orders", [5])  # type: ignore[list-item]  # The type is wrong on purpose.
+    with pytest.raises(ConfigError, match="no topic 'x': expected one of"):
+        client.records("x")
+
+
+def test_commands_for_reassignments(control: ControlHarness, client: Client) -> None:
+    cluster = control.cluster.cluster
+
+    def move(to: int) -> tuple[int, ...]:
+        partition = cluster.topics.offsets_partition(0)
+        control.cluster.call(lambda: cluster.controller.reassign(partition, [to], cluster.now_ms, Failover()))
+        return partition.adding
+
+    move(1)
+    with client.hold_reassignments():
+        assert move(2) == (2,)
+    assert move(2) == ()
+    client.hold_reassignments("__consumer_offsets")
+    assert move(3) == (3,)
+    client.release_reassignments("__consumer_offsets")
+    with pytest.raises(ConfigError, match="expected what hold_reassignments was given, but none is held"):
+        client.release_reassignments("__consumer_offsets")
+    client.hold_reassignments()
+    assert move(1) == (1,)
+    client.finish_reassignments()
+    assert cluster.topics.offsets_partition(0).replicas == (1,)
+
+
 def test_commands_for_groups(client: Client) -> None:
     client.seed_groups([GroupSeed(group_id="g", members=["a", MemberSeed(client_id="s", instance_id="i")])])
     with client.hold("g", "PreparingRebalance"):
@@ -196,6 +236,23 @@ def test_faults_and_the_requests_that_they_matched(control: ControlHarness, clie
     (call,) = client.wait_for_request("Heartbeat", error=ErrorCode.NOT_COORDINATOR)
     assert (call.api.name, call.errors) == ("Heartbeat", (ErrorCode.NOT_COORDINATOR,))
     assert [each.group_ids for each in client.requests("Heartbeat")] == [call.group_ids] == [("g",)]
+
+
+def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client) -> None:
+    fault = client.fail("Heartbeat", nth=2, then={"do": "start_broker", "node_id": 1}, delay_before_s=0)
+    with WireClient(control.cluster.brokers[0]) as wire:
+        for _ in range(2):
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
+    (error,) = fault.errors
+    assert (client.action_errors, client.faults[0].errors) == ((error,), (error,))
+    assert client.requests("Heartbeat")[1].action_errors == (error,)
+    assert client.faults[0].fault == control.cluster.faults[0].fault
+    fault.remove()
+    assert fault.errors == ()
+    with pytest.raises(ConfigError, match=r"then=<function .*: expected events: functions cannot be sent to another"):
+        client.fail("Heartbeat", then=lambda call: None)
+    with pytest.raises(ConfigError, match=r"then\.do='stop': expected one of "):
+        client.fail("Heartbeat", then={"do": "stop"})
 
 
 def test_clock_and_snapshots(client: Client) -> None:
@@ -260,10 +317,9 @@ def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
     broker = control.cluster.brokers[0]
     with WireClient(broker, "app") as wire, client.fail("OffsetCommit", error="NOT_COORDINATOR", times=1):
         wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
-        wire.ask(
-            HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i"), HeartbeatResponse
-        )
-    for api, filters in (
+        static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+        wire.ask(static, HeartbeatResponse)
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("OffsetCommit", {"topic": "orders"}),
         ("OffsetCommit", {"partition": "orders-1"}),
         ("OffsetCommit", {"topic": "orders", "partition": 1}),
@@ -272,8 +328,9 @@ def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
         ("Heartbeat", {"instance_id": "i"}),
         ("Heartbeat", {"member": "i"}),
         ("Heartbeat", {"member": "app"}),
-    ):
-        assert [call.api.name for call in client.requests(**filters)] == [api], filters  # type: ignore[arg-type]
-        assert client.count(**filters) == 1  # type: ignore[arg-type]
-        client.assert_never("JoinGroup", **filters)  # type: ignore[arg-type]
-        client.wait_for_request(api, timeout_s=0, **filters)  # type: ignore[arg-type]
+    ]
+    for api, filters in cases:
+        assert [call.api.name for call in client.requests(**filters)] == [api], filters
+        assert client.count(**filters) == 1
+        client.assert_never("JoinGroup", **filters)
+        client.wait_for_request(api, timeout_s=0, **filters)

@@ -195,10 +195,15 @@ def test_an_embedded_cluster_returns_outcomes_of_events_and_is_reachable_until_i
         assert cluster.outcomes() == []
         cluster.perform({"do": "clear_faults"})
         cluster.perform({"do": "stop_broker", "node_id": 7})
-        assert cluster.outcomes() == [None, "node_id=7: expected one of 1"]
+        start = {"do": "start_broker", "node_id": 1}
+        cluster.perform({"do": "fail", "api": "Metadata", "times": 1, "then": start})
+        outcomes = cluster.outcomes()
+        assert outcomes == [None, "node_id=7: expected one of 1", None]
         run = small_run(cluster.bootstrap, tmp_path)
         assert final_state(run)[1]
         assert final_state(replace(run, cluster=cluster))[1]
+        failed = "an action of the fault failed: start_broker(node_id=1) at <Metadata v"
+        assert (cluster.outcomes()[2] or "").startswith(failed)
     assert not final_state(replace(run, cluster=cluster))[1]
 
 

@@ -35,9 +35,9 @@ def contents(journal: JournalQueries) -> list[Any]:
     return [
         (
             call.api, call.api_version, call.correlation_id, call.client_id, call.peer.client_host, call.connection_id,
-            call.node_id, call.group_ids, call.member_ids, call.received_ms, call.answered_ms, call.latency_ms,
-            call.errors, call.has_response, call.response_version, call.fault, call.request,
-            call.response and carried(call.response, call.response_version),
+            call.node_id, call.group_ids, call.member_ids, call.received_ms, call.handled_ms, call.answered_ms,
+            call.latency_ms, call.action_errors, call.errors, call.has_response, call.response_version, call.fault,
+            call.request, call.response and carried(call.response, call.response_version),
         )
         for call in journal.responses()
     ]  # fmt: skip
@@ -163,8 +163,8 @@ def test_any_message_survives_export_and_import(subtests: pytest.Subtests) -> No
 HEAD = '{"format":1,"mode":"full","dropped":0,"brokers":[1]}\n'
 LINE = (
     '{"api":"Heartbeat","version":0,"correlation_id":1,"client_id":"","client_host":"h","connection":1,"broker":1,'
-    '"groups":[],"members":[],"size":9,"received_ms":1,"answered_ms":null,"answered_after":0,"has_response":false,'
-    '"response_version":0,"errors":[],"fault":null,"request":null,"response":null}\n'
+    '"groups":[],"members":[],"size":9,"received_ms":1,"handled_ms":1,"answered_ms":null,"answered_after":0,"has_response":false,'
+    '"response_version":0,"errors":[],"fault":null,"action_errors":[],"request":null,"response":null}\n'
 )
 
 

@@ -237,6 +237,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "release": ("stable",),
     "release_sync": ("stable", "app"),
     "remove_broker": (1,),
+    "produce": ("orders", ["a"]),
+    "records": ("orders",),
     "restart_broker": (1,),
     "seed_group": ("new",),
     "seed_groups": ([],),

@@ -53,7 +53,7 @@ def _refused(request: ElectLeadersRequest, error: ErrorCode, message: str) -> El
 def _elect_all(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
     """Return a result for each topic, with those partitions that needed an election."""
     topics = []
-    for topic in cluster.visible_topics():
+    for topic in cluster.topics:
         results = [_elect(cluster, each, request.election_type, now_ms) for each in topic.partitions]
         needed = [result for result in results if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         topics.append(ReplicaElectionResult(topic=topic.name, partition_result=needed))
@@ -83,7 +83,7 @@ def _elect(cluster: "Cluster", partition: Partition, election_type: int, now_ms:
     if has_leader and (election_type == UNCLEAN or partition.leader_id == preferred):
         message = f"broker {partition.leader_id} is the leader of {name} already"
         return _result(partition.index, ErrorCode.ELECTION_NOT_NEEDED, message)
-    up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
+    up = cluster.controller.eligible(partition)
     if not up and election_type == UNCLEAN:
         message = f"no replica of {name} is up: expected one of {list(partition.replicas)}"
         return _result(partition.index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)

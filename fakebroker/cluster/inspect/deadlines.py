@@ -19,6 +19,7 @@ DeadlineKind = Literal[
     "load",
     "stale_lookup",
     "preferred_election",
+    "replica_copy",
     "session",
     "pending_member",
     "initial_delay",
@@ -41,6 +42,7 @@ class Deadline:
             load: A coordinator finishes reading its log, or fails to.
             stale_lookup: FindCoordinator stops returning the old coordinator.
             preferred_election: Preferred leaders are elected automatically (`auto.leader.rebalance.enable`).
+            replica_copy: A replica that a throttled reassignment adds gets in sync.
             session: A member is removed because its session expires; a new member, because its JoinGroup has been
                 parked for too long.
             pending_member: A member id returned with MEMBER_ID_REQUIRED is removed because no join has used it.
@@ -99,6 +101,12 @@ def _preferred_election(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]
         yield Deadline(at_ms=cluster.controller.balance_due_ms, kind="preferred_election")
 
 
+def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for copy in cluster.controller.copies:
+        if copy.end_ms != inf:
+            yield Deadline(at_ms=copy.end_ms, kind="replica_copy", node_id=copy.node_id)
+
+
 def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for broker in cluster.brokers.values():
         for group in broker.coordinator.groups():
@@ -153,6 +161,7 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _loads,
     _stale_lookups,
     _preferred_election,
+    _replica_copies,
     _group_timers,
     _offsets_expiry_checks,
     _delayed_responses,

@@ -4,7 +4,7 @@ Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
@@ -14,18 +14,20 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command import Hold
+from fakebroker.cluster.command import Hold, check_type
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.events import checked
-from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
+from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.control.client.http import Http, NotFound
 from fakebroker.control.client.json_views import (
@@ -36,12 +38,13 @@ from fakebroker.control.client.json_views import (
     moments_of,
     named_error,
     plain_seed,
+    record_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
-from fakebroker.validation import convert, plain
+from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")
 
@@ -101,6 +104,15 @@ class RemoteFault:
         except NotFound as error:
             _check_about_fault(error)
         return self._hits
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first errors of its actions, as text; after its removal, none."""
+        try:
+            return tuple(self._client.get(f"faults/{self.id}")["errors"])
+        except NotFound as error:
+            _check_about_fault(error)
+        return ()
 
     def remove(self) -> None:
         """Remove the fault, if it has not been removed."""
@@ -294,7 +306,7 @@ class Client(JournalExport):
         """Stop this cluster. The default cluster stops with its process only."""
         self._http.request_json("DELETE", self._base)
 
-    # Topics and coordinators
+    # Topics
 
     @_command
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None: ...
@@ -304,6 +316,39 @@ class Client(JournalExport):
 
     @_command
     def delete_topic(self, name: str) -> None: ...
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> list[ProducedRecord]:
+        options = {"key": key, "partition": partition, "headers": headers, "timestamp": timestamp}
+        return [ProducedRecord(**row) for row in self.perform("produce", topic=topic, values=values, **options)]
+
+    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
+        """Return the records of a topic, with one request for each thousand."""
+        check_type("topic", topic, str, "a string")
+        path = f"topics/{quote(topic, safe='')}"
+        indexes = range(len(self.get(path)["partitions"])) if partition is None else [partition]
+        return [record for index in indexes for record in self._records(f"{path}/records", topic, index)]
+
+    def _records(self, path: str, topic: str, partition: int) -> Iterator[RecordView]:
+        is_complete, offset = False, 0
+        while not is_complete:
+            page = self.get(path, partition=partition, offset=offset)
+            for row in page["records"]:
+                yield record_view(topic, row)
+                offset = row["offset"] + 1
+            is_complete = page["is_complete"]
+
+    # Coordinators
 
     @_command
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
@@ -319,6 +364,20 @@ class Client(JournalExport):
 
     @_command
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None: ...
+
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        self.perform("hold_reassignments", topic=topic)
+        return Hold(lambda: self._end_hold_of_reassignments(topic))
+
+    def _end_hold_of_reassignments(self, topic: str | None) -> None:
+        with suppress(ConfigError):  # The reassignments may have been released.
+            self.release_reassignments(topic)
+
+    @_command
+    def release_reassignments(self, topic: str | None = None) -> None: ...
+
+    @_command
+    def finish_reassignments(self) -> None: ...
 
     # Brokers
 
@@ -422,12 +481,19 @@ class Client(JournalExport):
 
     def add_fault(self, fault: Fault) -> RemoteFault:
         valid = convert(plain(fault), Fault, where="fault")
+        for name in ("before", "then"):
+            if any(callable(action) for action in actions_of(getattr(valid, name))):
+                raise ConfigError.of(name, getattr(valid, name), "events: functions cannot be sent to another process")
         row = self.post("faults", named_error(msgspec.structs.asdict(valid)))
         return RemoteFault(self, row["id"], valid)
 
     @property
     def faults(self) -> list[RemoteFault]:
         return [RemoteFault(self, row["id"], restored_fault(row["rule"])) for row in self.get("faults")["faults"]]
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        return tuple(self.get("faults")["action_errors"])
 
     def remove_fault(self, handle: RemoteFault) -> None:
         handle.remove()

@@ -37,9 +37,11 @@ class RequestRow(TypedDict):
     instance_ids: list[str]
     fault: bool
     received_ms: float
+    handled_ms: float | None
     answered_ms: float | None
     latency_ms: float | None
     errors: list[str]
+    action_errors: list[str]
     request: dict[str, Any] | None
     response: dict[str, Any] | None
 
@@ -136,9 +138,11 @@ def request_row(number: int, call: Call) -> RequestRow:
         "instance_ids": list(call.instance_ids),
         "fault": call.fault is not None,
         "received_ms": call.received_ms,
+        "handled_ms": call.handled_ms,
         "answered_ms": call.answered_ms,
         "latency_ms": call.latency_ms,
         "errors": [error.name for error in call.errors],
+        "action_errors": list(call.action_errors),
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
     }

@@ -108,6 +108,7 @@ class ClusterHarness:
         peer = peer or self.peer(broker)
         call = Call(peer, api_of(request), version, 1, client_id, carried(request, version), 0)
         self.cluster.handle(call, self.now_ms)
+        self.cluster.faults.actions.run()
         return call
 
     def ask(self, request: Message, version: int, *, broker: int = 1, client_id: str = "client") -> Any:
