@@ -78,6 +78,21 @@ def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=5)
 
 
+def test_an_invalid_argument_of_the_mark_is_named(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.fake_cluster(partial_frame_timeout_s=float("nan"))
+        def test_it(fake_cluster):
+            pass
+        """,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ConfigError: partial_frame_timeout_s=nan: expected a finite number"])
+
+
 def test_a_list_of_releases_parametrizes_tests(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

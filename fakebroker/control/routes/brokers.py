@@ -13,6 +13,7 @@ from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
 from fakebroker.control.routes.views import BrokerRow, broker_rows
 from fakebroker.control.steps import Steps, run as run_at_once
+from fakebroker.errors import ConfigError
 from fakebroker.server.fake_cluster import FakeCluster
 
 BROKER = f"{CLUSTER}/brokers/{{node_id}}"
@@ -178,7 +179,12 @@ def get_topic(served: ServedCluster, topic: str) -> TopicDetail:
 def create_partitions(served: ServedCluster, topic: str, body: PartitionCount) -> TopicDetail:
     """Add partitions to a topic."""
     found = _topic(served, topic)
-    served.cluster.create_partitions(topic, body.partitions)
+    try:
+        served.cluster.create_partitions(topic, body.partitions)
+    except ConfigError as error:
+        if error.field != "total":
+            raise
+        raise ConfigError.of("partitions", error.value, error.expected or "", where=f"topic {topic!r}") from None
     return _detail(found)
 
 
