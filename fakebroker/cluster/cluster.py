@@ -19,12 +19,14 @@ from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
+from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.racks import spread_over_racks
 from fakebroker.cluster.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
@@ -77,8 +79,10 @@ class Cluster:
         cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
-        purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
+        features: The finalized features.
+        purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
@@ -113,7 +117,9 @@ class Cluster:
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
+        self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
+        self.features = Features.of_new_cluster(each.release for each in releases)
         # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
@@ -130,6 +136,7 @@ class Cluster:
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
+        self.quotas = Quotas()
         self.history = History()
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
@@ -425,7 +432,7 @@ class Cluster:
             self.settle(now_ms)
         if response is None:
             return False
-        call.response = response
+        call.response = self.quotas.charge(call, response, now_ms) if self.quotas.limits else response
         call.answered_ms = now_ms
         return True
 
@@ -484,6 +491,8 @@ class Cluster:
 
         If a fault drops the response, the call stays unanswered in the journal, and the server closes its connection.
         """
+        if self.quotas.limits:
+            response = self.quotas.charge(call, response, now_ms)
         if call.fault is None or not call.fault.drop:
             call.response = response
             call.answered_ms = now_ms

@@ -72,7 +72,10 @@ def test_topics_are_created_listed_and_deleted(control: ControlHarness) -> None:
     assert len(control.post("/topics", {"name": "new", "partitions": 2}, 201)["partitions"]) == 2
     assert len(control.request("PATCH", f"{BASE}/topics/new", {"partitions": 3}).json["partitions"]) == 3
     assert [topic["name"] for topic in control.get("/topics")["topics"]] == ["orders", "new"]
-    assert control.get("/topics/new")["partitions"][2]["log_end_offset"] == 0
+    partition = control.get("/topics/new")["partitions"][2]
+    assert partition["log_end_offset"] == 0
+    assert sorted(partition["in_sync"]) == sorted(partition["replicas"]) == [1, 2, 3]
+    assert partition["adding"] == partition["removing"] == []
     assert control.request("DELETE", f"{BASE}/topics/new").status == 204
     assert control.request("GET", f"{BASE}/topics/new").status == 404
 
