@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, NewTopic
 from kafka.errors import InvalidUpdateVersionError, LogDirNotFoundError, NoError
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.handlers.describe_log_dirs import LOG_DIR
+from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
