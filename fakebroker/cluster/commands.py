@@ -861,7 +861,7 @@ class ClusterCommands:
     # Time
 
     @command
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Seconds) -> None:
         """Advance the brokers' clock and process everything that is due by then.
 
         Requires a manual clock.
