@@ -9,7 +9,9 @@ simulation runs them in virtual time. `fakebroker.cluster.events` runs them from
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, Unpack
+from typing import Annotated, TypeVar, Unpack
+
+from msgspec import Meta
 
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
@@ -17,14 +19,14 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import FaultHandle, Hold, check_type, checked_event, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
-from fakebroker.cluster.environment import Accept, Environment
+from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
 from fakebroker.cluster.faults.actions import BoundAction
 from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
 from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.producer import Headers, ProducedRecord, Timestamp, produce
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions, seed_groups
+from fakebroker.cluster.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls
@@ -33,7 +35,7 @@ from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.errors import ConfigError, FakebrokerError, one_of
-from fakebroker.validation import Data, Seconds, convert, plain
+from fakebroker.validation import Data, Seconds
 
 T = TypeVar("T")
 
@@ -802,13 +804,17 @@ class ClusterCommands:
         """
         self._seed([GroupSeed(group_id=group_id, members=members, **options)])
 
-    def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
+    @command
+    def seed_groups(self, groups: Sequence[GroupTable]) -> None:
         """Create several groups, or none if one of them cannot be created.
+
+        Args:
+            groups: The groups, each with `group_id` and the options of `seed_group`.
 
         Raises:
             ConfigError: As `seed_group`.
         """
-        self._seed(convert(plain(list(groups)), list[GroupSeed]))
+        self._seed(groups)
 
     def _seed(self, seeds: Sequence[GroupSeed]) -> None:
         self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
@@ -861,7 +867,7 @@ class ClusterCommands:
     # Time
 
     @command
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Annotated[float, Meta(ge=0, le=MAX_ADVANCE_S)]) -> None:
         """Advance the brokers' clock and process everything that is due by then.
 
         Requires a manual clock.
