@@ -16,6 +16,7 @@ from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
+from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
@@ -36,6 +37,7 @@ from fakebroker.cluster.topics import (
     Topics,
     spread,
 )
+from fakebroker.coordinator.group.append_errors import client_error
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
@@ -78,6 +80,7 @@ class Cluster:
         topics: The topics.
         purgatory, controller, faults, sync_delays: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
+        append_failures: The appends to __consumer_offsets that fail.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
@@ -120,6 +123,7 @@ class Cluster:
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
+        self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
         self.history = History()
@@ -156,9 +160,21 @@ class Cluster:
         """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
+            if self.append_failures.active and (error := self._append_error(node_id, index, records)):
+                done(error)
+                return
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def _append_error(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
+        """Return the error for clients if an append is to fail, else NONE."""
+        failure = self.append_failures.pick(index)
+        if failure is None:
+            return ErrorCode.NONE
+        error = client_error(failure.error, records, self.brokers[node_id].coordinator.config)
+        failure.hits += bool(error)
+        return error
 
     def _copy_rate(self, partition: Partition, node_id: int) -> float:
         follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]

@@ -16,7 +16,9 @@ from fakebroker.control.routes import records as records_module
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
+from tests.support.groups_over_tcp import commit_request
 from tests.support.wire_client import WireClient, find_coordinator
 
 
@@ -251,6 +253,24 @@ def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client)
         client.fail("Heartbeat", then=lambda call: None)
     with pytest.raises(ConfigError, match=r"then\.do='stop': expected one of "):
         client.fail("Heartbeat", then={"do": "stop"})
+
+
+def test_appends_fail(control: ControlHarness, client: Client) -> None:
+    with client.fail_append("g", ErrorCode.KAFKA_STORAGE_ERROR, times=2) as failure:
+        assert client.get(f"append_failures/{failure.id}")["error"] == "KAFKA_STORAGE_ERROR"
+        with WireClient(control.cluster.coordinator_of("g")) as wire:
+            response = wire.ask(commit_request(7), OffsetCommitResponse, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert failure.hits == 1
+    assert client.get("append_failures") == {"append_failures": []}
+    failure.remove()
+    assert failure.hits == 1
+    with pytest.raises(ConfigError, match=r"error='X': expected an error of an append, one of NOT_ENOUGH_REPLICAS, "):
+        client.fail_append("g", "X")
+    kept = client.fail_append("g", times=None)
+    assert kept.id != failure.id
+    client.clear_faults()
+    assert client.get("append_failures") == {"append_failures": []}
 
 
 def test_clock_and_snapshots(client: Client) -> None:
