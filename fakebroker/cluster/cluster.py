@@ -12,6 +12,7 @@ from itertools import zip_longest
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
@@ -22,6 +23,7 @@ from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.racks import spread_over_racks
@@ -50,8 +52,8 @@ from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
-INTERNAL_REPLICATION_FACTOR = 3
-"""Kafka's `offsets.topic.replication.factor`; at most the number of brokers."""
+TRANSACTIONS_TOPIC_REPLICATION_FACTOR = 3
+"""Kafka's `transaction.state.log.replication.factor`; at most the number of brokers."""
 
 _HANDLERS = handlers.BY_NAME
 
@@ -78,7 +80,7 @@ class Cluster:
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
-        purgatory, controller, faults, sync_delays: The services, each described by its class.
+        purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         append_failures: The appends to __consumer_offsets that fail.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
@@ -87,7 +89,6 @@ class Cluster:
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
         next_producer_id: The id that the next InitProducerId returns.
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
-        offsets_topic_is_used: Whether __consumer_offsets is visible to clients.
         answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
             server removes and sends them.
 
@@ -120,6 +121,13 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
+        self.log_manager = LogManager(
+            self.topics,
+            self._leader_config,
+            now_ms,
+            config.number("log.retention.check.interval.ms"),
+            config.number("log.cleaner.backoff.ms"),
+        )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
@@ -131,13 +139,12 @@ class Cluster:
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.scram_iterations: Mapping[tuple[str, int], int] = {}
-        self.offsets_topic_is_used = False
         self.answered: list[Call] = []
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
-        offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
-        for partition in offsets_topic.partitions:
-            self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
+        factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
+        self.topics.create_offsets_topic(self._spread(config.number("offsets.topic.num.partitions"), factor))
+        self._lead_offsets_topic()
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
@@ -160,29 +167,29 @@ class Cluster:
         """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
-            if self.append_failures.active and (error := self._append_error(node_id, index, records)):
+            if error := self._append_error(self.brokers[node_id], partition, records):
                 done(error)
                 return
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
 
-    def _append_error(self, node_id: int, index: int, records: Sequence[Record]) -> ErrorCode:
-        """Return the error for clients if an append is to fail, else NONE."""
-        failure = self.append_failures.pick(index)
+    def _append_error(self, broker: BrokerNode, partition: Partition, records: Sequence[Record]) -> ErrorCode:
+        """Return the error for clients if the log of an offsets partition refuses records, else NONE."""
+        config = broker.coordinator.config
+        if not self.has_enough_replicas(partition, log_config(self, broker, partition.topic)):
+            return client_error(ErrorCode.NOT_ENOUGH_REPLICAS, records, config)
+        failure = self.append_failures.pick(partition.index) if self.append_failures.active else None
         if failure is None:
             return ErrorCode.NONE
-        error = client_error(failure.error, records, self.brokers[node_id].coordinator.config)
+        error = client_error(failure.error, records, config)
         failure.hits += bool(error)
         return error
 
-    def _copy_rate(self, partition: Partition, node_id: int) -> float:
-        follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
-        return copy_rate(partition, follower, leader, self.broker_configs)
-
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
-        self.offsets_topic_is_used = True
+        if not self.topics.offsets_topic_is_used:
+            self.topics.show_offsets_topic()
         size_bytes = partition.log.size_bytes
         append_records(partition.log, records, partition.leader_epoch, self.now_ms, self.writer_release(partition))
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
@@ -196,19 +203,36 @@ class Cluster:
         """Return a partition of __consumer_offsets."""
         return self.topics.offsets_partition(index)
 
-    def visible_topics(self) -> list[Topic]:
-        """Return the topics that clients see. As in Kafka, __consumer_offsets is created when it is first needed."""
-        return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
-
     def leader_of(self, partition: Partition) -> BrokerNode | None:
         """Return the broker that leads a partition, if there is one and it is up."""
         broker = self.brokers.get(partition.leader_id)
         return broker if broker is not None and broker.up else None
 
-    def _create_internal(self, name: str, partitions: int) -> Topic:
-        """Create an internal topic whose partitions are distributed evenly, starting at the first broker that is up."""
-        factor = min(INTERNAL_REPLICATION_FACTOR, len(self.brokers))
-        return self.topics.create(name, self._spread(partitions, factor))
+    def add_topic(self, name: str, assignment: Assignment, configs: Mapping[str, str] | None = None) -> Topic:
+        """Create a topic, whose name must not be taken.
+
+        If it is __consumer_offsets, the number of its partitions decides from now on which coordinator a group has. In
+        Kafka it does when the brokers are started again, since they read the number at their start.
+        """
+        topic = self.topics.create(name, assignment, configs)
+        if name == OFFSETS_TOPIC:
+            self._lead_offsets_topic()
+            self.settle(self.now_ms)
+        return topic
+
+    def _lead_offsets_topic(self) -> None:
+        """Make the leaders of a new topic __consumer_offsets the coordinators of its partitions, without groups."""
+        self.controller.loading.clear()
+        self.controller.stale.clear()
+        partitions = self.topics.offsets_topic.partitions
+        for broker in self.brokers.values():
+            for led in list(broker.coordinator.led_partitions()):
+                broker.coordinator.resign(led.partition, self.now_ms)
+            broker.coordinator.set_partition_count(len(partitions))
+        for partition in partitions:
+            leader = self.leader_of(partition)
+            if leader is not None:
+                leader.coordinator.lead(partition.index, self.now_ms)
 
     @property
     def controller_id(self) -> int:
@@ -252,6 +276,16 @@ class Cluster:
             node_id for node_id in partition.replicas if node_id == partition.last_leader_id
         ]
 
+    def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool:
+        """Return whether an append with acks=all is accepted, by `min.insync.replicas` (Partition.scala)."""
+        needed = config.needed_in_sync(len(partition.replicas))
+        return needed <= 1 or len(self.in_sync(partition)) >= needed
+
+    def _leader_config(self, partition: Partition) -> LogConfig | None:
+        """Return the configs of a partition at its leader or last leader; None if that broker was removed."""
+        leader = self.brokers.get(partition.last_leader_id)
+        return None if leader is None else log_config(self, leader, partition.topic)
+
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Check the arguments of a command and create a topic.
 
@@ -271,7 +305,7 @@ class Cluster:
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
         factor = self.default_replication_factor if replication_factor is None else replication_factor
-        return self.topics.create(name, self.place_topic(partitions, factor))
+        return self.add_topic(name, self.place_topic(partitions, factor))
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.
@@ -311,6 +345,7 @@ class Cluster:
     def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Add a broker, without replicas, under the next node id."""
         broker = self.new_broker(max(self.brokers) + 1, emulated, rack)
+        broker.coordinator.set_partition_count(len(self.topics.offsets_topic.partitions))
         self.brokers[broker.node_id] = broker
         return broker
 
@@ -332,8 +367,12 @@ class Cluster:
 
     def auto_create_topic(self, name: str) -> Topic:
         """Create a topic that a request refers to, with the default number of partitions (AutoTopicCreationManager)."""
+        if name == OFFSETS_TOPIC:
+            self.topics.show_offsets_topic()
+            return self.topics.offsets_topic
         if name == TRANSACTIONS_TOPIC:
-            return self._create_internal(name, TRANSACTIONS_TOPIC_PARTITIONS)
+            factor = min(TRANSACTIONS_TOPIC_REPLICATION_FACTOR, len(self.brokers))
+            return self.topics.create(name, self._spread(TRANSACTIONS_TOPIC_PARTITIONS, factor))
         assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
         return self.topics.create(name, assignment)
 
@@ -349,29 +388,27 @@ class Cluster:
 
     def offsets_partition_of(self, group_id: str) -> Partition:
         """Return the partition of __consumer_offsets that has the records of a group."""
-        return self._partition_for(OFFSETS_TOPIC, group_id)
+        return _partition_for(self.topics.offsets_topic, group_id)
 
     def coordinator_of(self, group_id: str) -> BrokerNode | None:
         """Return the broker that coordinates a group, if there is one: the leader of its offsets partition."""
         return self.leader_of(self.offsets_partition_of(group_id))
 
     def reported_coordinator_of(self, group_id: str) -> BrokerNode | None:
-        """Return the broker that FindCoordinator returns for a group: during `stale_ms`, the old coordinator."""
-        self.offsets_topic_is_used = True
+        """Return the broker that FindCoordinator returns for a group: during `stale_ms`, the old coordinator.
+
+        The first call creates __consumer_offsets. Kafka does so in the background, and meanwhile returns
+        COORDINATOR_NOT_AVAILABLE; here the first call returns the coordinator, so that clients need not wait and retry.
+        """
+        self.topics.show_offsets_topic()
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker for FindCoordinator with a transactional id. Transactions are not supported otherwise."""
-        if TRANSACTIONS_TOPIC not in self.topics:
-            self.auto_create_topic(TRANSACTIONS_TOPIC)
-        return self.leader_of(self._partition_for(TRANSACTIONS_TOPIC, transactional_id))
-
-    def _partition_for(self, internal_topic: str, key: str) -> Partition:
-        topic = self.topics.get(internal_topic)
-        assert topic is not None
-        return topic.partitions[partition_for(key, len(topic.partitions))]
+        topic = self.topics.get(TRANSACTIONS_TOPIC) or self.auto_create_topic(TRANSACTIONS_TOPIC)
+        return self.leader_of(_partition_for(topic, transactional_id))
 
     def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         """Handle a request.
@@ -486,6 +523,7 @@ class Cluster:
         for call, response in self.sync_delays.due(now_ms):
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
+        self.log_manager.tick(now_ms)
         fetch.expire(self, now_ms, wire_ms)
         self.settle(now_ms)
 
@@ -495,7 +533,8 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline(), self.faults.next_deadline())
+        services = (self.controller, self.sync_delays, self.faults, self.log_manager)
+        deadlines += (service.next_deadline() for service in services)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:
@@ -514,6 +553,10 @@ class Cluster:
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
+
+
+def _partition_for(internal_topic: Topic, key: str) -> Partition:
+    return internal_topic.partitions[partition_for(key, len(internal_topic.partitions))]
 
 
 def _leader_balance(config: Config) -> LeaderBalance | None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.resolution import topic_number
+from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.handlers import produce as produce_handler
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.errors import ConfigError, ErrorCode
@@ -106,15 +106,15 @@ def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], n
     name = f"{partition.topic.name}-{partition.index}"
     if leader is None:
         raise ConfigError.of("partition", name, "a partition that has a leader now")
-    limit_bytes = topic_number(cluster, leader, partition.topic, "max.message.bytes")
+    config = log_config(cluster, leader, partition.topic)
     found = []
-    for batch in _batches(records, limit_bytes):
+    for batch in _batches(records, min(config.max_message_bytes, config.segment_bytes)):
         data = PartitionProduceData(index=partition.index, records=batch)
         topic = TopicProduceData(name=partition.topic.name, partition_data=[data])
         request = ProduceRequest(transactional_id=None, acks=_ALL_REPLICAS, timeout_ms=0, topic_data=[topic])
         peer = Peer(leader, "127.0.0.1", 0)
         call = Call(peer, API_BY_NAME["Produce"], _VERSION, 0, "", request, len(batch))
-        prepared = produce_handler.prepare(cluster, call, topic, data, [])
+        prepared = produce_handler.prepare(cluster, call, topic, data, [], now_ms)
         if isinstance(prepared, PartitionProduceResponse):
             error = ErrorCode(prepared.error_code).name
             reason = f"{error}: {prepared.error_message}" if prepared.error_message else error

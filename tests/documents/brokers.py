@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.releases import RELEASES, Release
 from fakebroker.protocol.schema import Versions
@@ -20,6 +21,21 @@ def settings() -> str:
         for name, setting in SETTINGS.items()
     ]
     return table(("setting", "default", "meaning"), rows)
+
+
+def topic_configs() -> str:
+    """Topic configs that have an effect."""
+    rows = [
+        (f"`{name}`", f"`{key.broker_name}`" if key.broker_name else "", key.default_text or "(empty)", key.about)
+        for name, key in TOPIC_CONFIGS.items()
+        if key.about
+    ]
+    return table(("config of a topic", "setting of brokers", "default", "meaning"), rows)
+
+
+def topic_configs_without_effect() -> str:
+    rows = [(f"`{name}`", key.default_text or "(empty)") for name, key in TOPIC_CONFIGS.items() if not key.about]
+    return table(("config of a topic", "default"), rows)
 
 
 def releases() -> str:

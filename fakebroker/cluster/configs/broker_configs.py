@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
 
 NODE_ID_CONFIGS = ("broker.id", "node.id")
@@ -42,7 +42,6 @@ _DYNAMIC: dict[str, ConfigKey] = {
     "leader.replication.throttled.rate": ConfigKey(
         _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy from this broker, of throttled replicas."
     ),
-    "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 0),
     "log.cleaner.threads": ConfigKey(_INT, 1, 0),
     "max.connections": ConfigKey(_INT, 2**31 - 1, 0),
     "max.connections.per.ip": ConfigKey(_INT, 2**31 - 1, 0),
@@ -63,10 +62,14 @@ _READ_ONLY: dict[str, ConfigKey] = {
     "log.roll.jitter.hours": ConfigKey(_INT, 0, 0),
 }
 
-DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC)
+DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC) | {"log.cleaner.backoff.ms"}
 """The configs that AlterConfigs may set, for one broker or for all."""
 
-BROKER_CONFIGS: dict[str, ConfigKey] = dict(sorted((TOPIC_DEFAULTS | _DYNAMIC | _READ_ONLY | SETTINGS).items()))
+BROKER_CONFIGS: dict[str, ConfigKey] = {
+    name: key
+    for name, key in sorted((_DYNAMIC | _READ_ONLY | SETTINGS | TOPIC_DEFAULTS).items())
+    if not name.startswith(OWN_PREFIX)
+}
 
 DEFAULTS = {name: text for name, key in BROKER_CONFIGS.items() if (text := key.default_text) is not None}
 

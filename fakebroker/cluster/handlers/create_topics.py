@@ -156,7 +156,7 @@ def _result(
         configs=_effective_configs(cluster, configs),
     )
     if not validate_only:
-        result.topic_id = cluster.topics.create(topic.name, plan, configs).topic_id
+        result.topic_id = cluster.add_topic(topic.name, plan, configs).topic_id
     return result
 
 

@@ -7,7 +7,7 @@ import msgspec
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker
-from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
+from fakebroker.cluster.topics import Topic
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
@@ -224,7 +224,6 @@ class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  
 def list_coordinators(served: ServedCluster) -> CoordinatorList:
     """List the coordinators of all partitions of __consumer_offsets."""
     core = served.cluster.cluster
-    topic = core.topics.get(OFFSETS_TOPIC)
     groups: dict[int, list[int]] = {}
     for broker in core.brokers.values():
         for group in broker.coordinator.groups():
@@ -241,7 +240,7 @@ def list_coordinators(served: ServedCluster) -> CoordinatorList:
                 "groups": len(groups.get(each.index, ())),
                 "members": sum(groups.get(each.index, ())),
             }
-            for each in (topic.partitions if topic else ())
+            for each in core.topics.offsets_topic.partitions
         ]
     }
 

@@ -135,7 +135,7 @@ INVALID: dict[str, dict[str, str]] = {
         ),
         f'{MINIMAL}[cluster]\nproposals = ["x"]': "cluster.proposals[0]='x': expected one of batch-join",
         f"{MINIMAL}[cluster.config]\n'group.max.sise' = 3": "cluster.config.group.max.sise=3: unknown setting; "
-        "expected one of auto.create.topics.enable, default.replication.factor, delete.topic.enable, ",
+        "expected one of auto.create.topics.enable, auto.leader.rebalance.enable, compression.type, ",
         f"{MINIMAL}[cluster]\nload_ms = -1": "cluster.load_ms=-1: expected an integer >= 0",
     },
     "groups: names and counts": {
