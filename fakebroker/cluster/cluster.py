@@ -186,6 +186,10 @@ class Cluster:
         failure.hits += bool(error)
         return error
 
+    def _copy_rate(self, partition: Partition, node_id: int) -> float:
+        follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
+        return copy_rate(partition, follower, leader, self.broker_configs)
+
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
         if not self.topics.offsets_topic_is_used:
