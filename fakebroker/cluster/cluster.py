@@ -20,12 +20,14 @@ from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
+from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.racks import spread_over_racks
 from fakebroker.cluster.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
@@ -79,8 +81,10 @@ class Cluster:
         cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
-        purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
+        features: The finalized features.
+        purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         append_failures: The appends to __consumer_offsets that fail.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
@@ -116,7 +120,9 @@ class Cluster:
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
+        self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
+        self.features = Features.of_new_cluster(each.release for each in releases)
         # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
@@ -134,6 +140,7 @@ class Cluster:
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
+        self.quotas = Quotas()
         self.history = History()
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
@@ -440,7 +447,7 @@ class Cluster:
             self.settle(now_ms)
         if response is None:
             return False
-        call.response = response
+        call.response = self.quotas.charge(call, response, now_ms) if self.quotas.limits else response
         call.answered_ms = now_ms
         return True
 
@@ -499,6 +506,8 @@ class Cluster:
 
         If a fault drops the response, the call stays unanswered in the journal, and the server closes its connection.
         """
+        if self.quotas.limits:
+            response = self.quotas.charge(call, response, now_ms)
         if call.fault is None or not call.fault.drop:
             call.response = response
             call.answered_ms = now_ms

@@ -334,6 +334,7 @@ class Controller:
         Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
         """
         broker.up = False
+        broker.log_levels = {}
         broker.stops += 1
         for partition in self.topics.led_by(broker.node_id):
             if elect:
@@ -349,7 +350,7 @@ class Controller:
 
         Partitions that have elected another leader keep it. Reassignments that waited for this broker are completed.
         """
-        broker.up = True
+        broker.up = broker.registered = True
         for partition in self.topics.led_by(NO_LEADER):
             if broker.node_id not in partition.replicas or broker.node_id in partition.copying:
                 continue

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.emulation import EmulatedRelease
+from fakebroker.cluster.features import Features
 from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.quotas import Entity
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
 from fakebroker.coordinator.group.records import OffsetRecord, Record
 from fakebroker.errors import ConfigError
@@ -24,6 +26,9 @@ class Snapshot:
         cluster_id: Id of the cluster. Only this cluster can restore the snapshot.
         brokers: The brokers by node id; their coordinators and fetch sessions are not used.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        resource_configs: The configs of groups and of subscriptions of client metrics.
+        quotas: The quotas of clients.
+        features: A copy of the finalized features.
         topics: Copies of the topics.
         scram_iterations, placed_topics, next_producer_id: See `Cluster`.
         offsets_topic_is_used: See `Topics`.
@@ -33,6 +38,9 @@ class Snapshot:
     cluster_id: str
     brokers: Mapping[int, BrokerNode]
     broker_configs: Mapping[str, str]
+    resource_configs: Mapping[tuple[int, str], Mapping[str, str]]
+    quotas: Mapping[Entity, Mapping[str, float]]
+    features: Features
     topics: list[Topic]
     scram_iterations: Mapping[tuple[str, int], int]
     placed_topics: int
@@ -47,6 +55,9 @@ def take(cluster: Cluster) -> Snapshot:
         cluster_id=cluster.cluster_id,
         brokers={node_id: replace(broker) for node_id, broker in cluster.brokers.items()},
         broker_configs=cluster.broker_configs,
+        resource_configs=cluster.resource_configs,
+        quotas=cluster.quotas.limits,
+        features=cluster.features.copy(),
         topics=cluster.topics.clones(),
         scram_iterations=cluster.scram_iterations,
         placed_topics=cluster.placed_topics,
@@ -76,6 +87,9 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         cluster.brokers.clear()
         cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
+    cluster.resource_configs = snapshot.resource_configs
+    cluster.quotas.restore(snapshot.quotas)
+    cluster.features.restore(snapshot.features)
     cluster.scram_iterations = snapshot.scram_iterations
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
@@ -143,6 +157,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
         setattr(broker, name, getattr(fresh, name))
     broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
+    broker.log_levels, broker.registered = kept.log_levels, kept.registered
     return broker
 
 

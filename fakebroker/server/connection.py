@@ -22,10 +22,10 @@ def client_host(address: str) -> str:
 
 
 class Blocked(Enum):
-    """Why requests of a connection are not handled although no response is pending: an effect of network faults.
+    """Why requests of a connection are not handled although no response is pending: network faults and quotas.
 
-    `NetworkFaults` sets these values. The reactor clears NOT_ACCEPTED and THROTTLED when their delay has passed.
-    HALF_OPEN and HANGING_UP remain until the connection is closed.
+    `NetworkFaults` sets these values; the reactor sets THROTTLED for quotas. The reactor clears NOT_ACCEPTED and
+    THROTTLED when their delay has passed. HALF_OPEN and HANGING_UP remain until the connection is closed.
     """
 
     NOT_ACCEPTED = auto()
@@ -63,6 +63,14 @@ class Connection(Peer):
         self.is_resumable = False
         self.is_closed = False
         self.interest = 0
+
+    def release_memory(self) -> None:
+        """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""
+        self.memo_call = None
+        self.memo_head = self.memo_tail = b""
+        self.frames = FrameBuffer(self.frames.max_bytes)
+        self.queued.clear()
+        self.unsent = bytearray()
 
     def __repr__(self) -> str:
         return f"connection {self.connection_id} from {self.client_host[1:]} to broker {self.broker.node_id}"

@@ -329,3 +329,26 @@ def test_a_server_that_does_not_respond_is_an_error_with_its_url() -> None:
         url = control.server.url
     with pytest.raises(Unreachable, match=rf"^no response from {url}: Connection refused$"):
         Client(url).reset()
+
+
+def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
+    broker = control.cluster.brokers[0]
+    with WireClient(broker, "app") as wire, client.fail("OffsetCommit", error="NOT_COORDINATOR", times=1):
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+        static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+        wire.ask(static, HeartbeatResponse)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("OffsetCommit", {"topic": "orders"}),
+        ("OffsetCommit", {"partition": "orders-1"}),
+        ("OffsetCommit", {"topic": "orders", "partition": 1}),
+        ("OffsetCommit", {"fault": True}),
+        ("OffsetCommit", {"version": 8}),
+        ("Heartbeat", {"instance_id": "i"}),
+        ("Heartbeat", {"member": "i"}),
+        ("Heartbeat", {"member": "app"}),
+    ]
+    for api, filters in cases:
+        assert [call.api.name for call in client.requests(**filters)] == [api], filters
+        assert client.count(**filters) == 1
+        client.assert_never("JoinGroup", **filters)
+        client.wait_for_request(api, timeout_s=0, **filters)

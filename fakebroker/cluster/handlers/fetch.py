@@ -25,6 +25,7 @@ from fakebroker.protocol.messages.fetch import (
     PartitionData,
 )
 from fakebroker.protocol.records import split_batches
+from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -33,6 +34,8 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
 _FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: in older versions, the limit may cut the last message.
 _FIRST_VERSION_OF_ZSTD = 10  # KIP-110
+_KIP_392 = Release(2, 4)
+"""The first release with `replica.selector.class`. Fetch 11, which has the rack of the client, is older."""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -93,6 +96,8 @@ def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms:
 def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
     """Read the partitions of a Fetch, within its limits, and compute how many more bytes it waits for."""
     budget_bytes = min(call.request.max_bytes, cluster.config.number("fetch.max.bytes"))
+    if cluster.quotas.limits:
+        budget_bytes = int(min(budget_bytes, cluster.quotas.max_fetch_bytes(call)))
     reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
     unknown: dict[Key, PartitionData] = {}
     is_empty = True
@@ -163,7 +168,7 @@ def _read_partition(
 def _preferred_read_replica(cluster: "Cluster", call: Call, partition: Partition) -> int | None:
     """Return the follower that the leader refers a consumer to, if any (ReplicaManager.findPreferredReadReplica)."""
     is_follower_fetch = max(call.request.replica_id, call.request.replica_state.replica_id) >= 0
-    if call.broker.node_id != partition.leader_id or is_follower_fetch:
+    if call.broker.node_id != partition.leader_id or is_follower_fetch or call.broker.release < _KIP_392:
         return None
     if cluster.config.text("replica.selector.class") != RACK_AWARE_SELECTOR:
         return None
@@ -206,13 +211,16 @@ def _failed(requested: FetchPartition, error: ErrorCode) -> PartitionData:
 
 
 def _response(cluster: "Cluster", call: Call, context: FetchContext, reading: Reading, now_ms: float) -> FetchResponse:
-    reply = context.reply(reading.data, now_ms)
+    size_bytes = sum(len(data.records or b"") for data in reading.data.values()) if cluster.quotas.limits else 0
+    is_throttled = cluster.quotas.fetch_throttle_ms(call, size_bytes, now_ms) > 0
+    reply = context.empty_reply() if is_throttled else context.reply(reading.data, now_ms)
     topics: list[FetchableTopicResponse] = []
     for (name, topic_id, _), data in reply.data.items():
         if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
             topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[]))
         topics[-1].partitions.append(data)
     return FetchResponse(
+        throttle_time_ms=int(call.throttle_ms),
         error_code=reply.error,
         session_id=reply.session_id,
         responses=topics,

@@ -41,7 +41,7 @@ from fakebroker.control.client.json_views import (
     record_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
+from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout, check_number
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.validation import Data, convert, plain
@@ -292,8 +292,9 @@ class Client(JournalExport):
     # Waits
 
     def _wait(self, kind: str, timeout_s: float, **arguments: Any) -> Any:
+        check_number("timeout_s", timeout_s, least=0)
         given = {name: value for name, value in arguments.items() if value is not None}
-        left_s = max(timeout_s, 0.0)
+        left_s = timeout_s
         while True:
             step_s = min(left_s, MAX_WAIT_S)
             left_s -= step_s
