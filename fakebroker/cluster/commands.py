@@ -9,7 +9,9 @@ simulation runs them in virtual time. `fakebroker.cluster.events` runs them from
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, Unpack
+from typing import Annotated, TypeVar, Unpack
+
+from msgspec import Meta
 
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
@@ -25,7 +27,7 @@ from fakebroker.cluster.command import (
 )
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
-from fakebroker.cluster.environment import Accept, Environment
+from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
 from fakebroker.cluster.faults.actions import BoundAction
 from fakebroker.cluster.faults.append_failures import AppendFailure, checked_error
 from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
@@ -908,7 +910,7 @@ class ClusterCommands:
     # Time
 
     @command
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Annotated[float, Meta(ge=0, le=MAX_ADVANCE_S)]) -> None:
         """Advance the brokers' clock and process everything that is due by then.
 
         Requires a manual clock.
