@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
+from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
@@ -37,7 +37,7 @@ from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
@@ -716,8 +716,30 @@ class FakeCluster(JournalExport):
         """
         self._commands.remove_fault(handle)
 
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+
+        The log is the group's partition of __consumer_offsets, and all groups of the partition are affected. Requests
+        get the errors that Kafka returns. For NOT_ENOUGH_REPLICAS: OffsetCommit, and the JoinGroup that creates a
+        group, get COORDINATOR_NOT_AVAILABLE; so does SyncGroup, and then the members rejoin.
+
+        Args:
+            group_id: The group, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail; None for all until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure; also a context manager.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        return self._commands.fail_append(group_id, error, times)
+
     def clear_faults(self) -> None:
-        """Remove all faults. Responses that are already delayed are still sent when they are due."""
+        """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
         self._commands.clear_faults()
 
     # Rebalances
