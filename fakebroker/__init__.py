@@ -12,16 +12,27 @@ if TYPE_CHECKING:
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
     from fakebroker.cluster.seed import GroupSeed, MemberSeed
-    from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
+    from fakebroker.errors import (
+        ClusterStopped,
+        ConfigError,
+        ErrorCode,
+        FakebrokerError,
+        ListenError,
+        PollError,
+        ProtocolError,
+        WaitTimeout,
+    )
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
     from fakebroker.server.journal_files import read_journal
+    from fakebroker.server.polling import Polled
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "fakebroker.client.admin.admin",
     "Broker": "fakebroker.cluster.emulation",
+    "ClusterStopped": "fakebroker.errors",
     "ConfigError": "fakebroker.errors",
     "Consumer": "fakebroker.client.consumer.consumer",
     "ErrorCode": "fakebroker.errors",
@@ -29,6 +40,8 @@ _HOMES = {
     "Fault": "fakebroker.cluster.faults.rule",
     "FakebrokerError": "fakebroker.errors",
     "ListenError": "fakebroker.errors",
+    "PollError": "fakebroker.errors",
+    "Polled": "fakebroker.server.polling",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
     "GroupSeed": "fakebroker.cluster.seed",
@@ -40,6 +53,7 @@ _HOMES = {
 __all__ = [
     "Admin",
     "Broker",
+    "ClusterStopped",
     "ConfigError",
     "Consumer",
     "ErrorCode",
@@ -49,6 +63,8 @@ __all__ = [
     "GroupSeed",
     "ListenError",
     "MemberSeed",
+    "PollError",
+    "Polled",
     "ProtocolError",
     "Scaled",
     "WaitTimeout",

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
@@ -17,7 +18,12 @@ from fakebroker.topic_partition import format_partitions
 
 
 def group_path(group_id: str) -> str:
-    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`."""
+    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`.
+
+    Raises:
+        ConfigError: The id is not a string.
+    """
+    check_type("group_id", group_id, str, "a string")
     escaped = group_id.replace("~", "~7E")
     return f"groups/{quote(escaped.replace('.', '~2E') if escaped in ('.', '..') else escaped, safe='')}"
 
