@@ -107,19 +107,13 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
 
     Requires a plugin that runs async fixtures: pytest-trio or anyio.
     """
-    import trio
-
     from fakebroker.server.fake_cluster import FakeCluster
 
     args, kwargs = _marked(request)
     cluster = FakeCluster(*args, **kwargs)
     request.node.stash.setdefault(_clusters, []).append(cluster)
-    if trio.lowlevel.in_trio_run():
-        async with cluster:
-            yield cluster
-    else:
-        with cluster:
-            yield cluster
+    async with cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
@@ -200,11 +194,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test in which an action of a fault failed, because its faults did not do what the test assumes."""
+    yield
+    errors = [error for cluster in _clusters_of(item) for error in cluster.action_errors]
+    if errors:
+        pytest.fail("\n".join(["actions of faults failed:", *errors]), pytrace=False)
+
+
+def _clusters_of(item: pytest.Item) -> list["FakeCluster"]:
+    return item.stash.get(_clusters, []) + _shared_clusters(item)
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add reports on the clusters of a failed test to the test's report."""
     report = yield
     if report.failed:
-        for number, cluster in enumerate(item.stash.get(_clusters, []) + _shared_clusters(item), 1):
+        for number, cluster in enumerate(_clusters_of(item), 1):
             report.sections.append((f"fake cluster {number}", _cluster_report(item, cluster, number)))
     return report
 

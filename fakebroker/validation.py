@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import MAX_MISTAKES, ConfigError, bounds, nearest, one_of
+from fakebroker.errors import MAX_MISTAKES, ConfigError, bounds, nearest, one_of, shown
 
 T = TypeVar("T")
 
@@ -29,6 +29,46 @@ Rate = Annotated[float, Meta(gt=0)]
 
 _UNCONVERTIBLE = (OverflowError, AttributeError)
 """Errors that msgspec raises for integers too large for a float, and for objects that look like tables."""
+
+
+class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes in plain data: `{"base64": "/w=="}` in JSON."""
+
+    base64: bytes
+
+    def __repr__(self) -> str:
+        return repr(self.base64)
+
+
+if TYPE_CHECKING:
+    Data = str | bytes | None
+else:
+    Data = str | Base64 | None
+"""The key or value of a record: text, which stands for its UTF-8 bytes; other bytes; or None.
+
+In JSON, bytes that are not UTF-8 are `{"base64": "..."}`, in arguments as in results.
+"""
+
+
+def data_bytes(data: Data | Base64) -> bytes | None:
+    """Return the bytes of a `Data` argument.
+
+    Raises:
+        UnicodeEncodeError: The text has no UTF-8 encoding, because it contains surrogates.
+    """
+    if isinstance(data, Base64):
+        return data.base64
+    return data.encode() if isinstance(data, str) else data
+
+
+def json_data(data: bytes | None) -> str | Base64 | None:
+    """Return bytes for JSON: text if they are UTF-8, else in base64."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return Base64(data)
 
 
 def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) -> T:
@@ -97,10 +137,12 @@ def write_json(value: Any) -> bytes:
 def plain(value: Any) -> Any:
     """Convert a value to plain data for `convert`: structs to dictionaries, iterables to lists.
 
-    Numbers of numpy and pandas become Python numbers. Other objects are returned unchanged.
+    Numbers of numpy and pandas become Python numbers, bytes become `Base64`. Other objects are returned unchanged.
     """
-    if value is None or isinstance(value, bool | str | bytes | int):
+    if value is None or isinstance(value, bool | str | int | Base64):
         return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return Base64(bytes(value))
     if isinstance(value, msgspec.Struct):
         return {name: plain(item) for name, item in msgspec.structs.asdict(value).items()}
     if isinstance(value, Mapping):
@@ -110,6 +152,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     return [plain(item) for item in value] if isinstance(value, Iterable) else value
+
+
+def accepts_data(kind: Any) -> bool:
+    """Return whether a type includes `Data`."""
+    return Base64 in _union_members(kind)
 
 
 def accepts_none(kind: Any) -> bool:
@@ -138,7 +185,7 @@ def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[Config
         return
     parts: Iterator[ConfigError] = iter(())
     if isinstance(value, Mapping) and (table := _type_arguments(options, Mapping)):
-        parts = (each for key in value for each in _mistakes(value[key], table[1], join(path, str(key)), strict))
+        parts = _mistakes_in_mapping(value, table, path, strict)
     elif isinstance(value, list | tuple) and (items := _type_arguments(options, Sequence)):
         kinds = items[:1] * len(value) if items[1:] in ((), (Ellipsis,)) else items
         numbered = enumerate(zip(value, kinds, strict=False))
@@ -151,6 +198,20 @@ def _mistakes(value: Any, kind: Any, path: str, strict: bool) -> Iterator[Config
         yield ConfigError.of(path, value, "a finite number")
     elif not _is_valid(value, kind, strict):
         yield ConfigError.of(path, value, expectation(kind, value))
+
+
+def _mistakes_in_mapping(
+    value: Mapping[Any, Any], kinds: tuple[Any, ...], path: str, strict: bool
+) -> Iterator[ConfigError]:
+    """Yield the errors of the keys and values of a mapping."""
+    for key, item in value.items():
+        if _is_valid(key, kinds[0], strict):
+            yield from _mistakes(item, kinds[1], join(path, str(key)), strict)
+        else:
+            expected = expectation(kinds[0], key)
+            yield ConfigError(
+                f"{path or 'table'}: key {shown(key)}: expected {expected}", field=path, value=key, expected=expected
+            )
 
 
 def _non_finite_numbers(value: Any, path: str) -> Iterator[ConfigError]:
@@ -266,7 +327,15 @@ def _literal_values(kind: Any) -> Sequence[Any]:
 
 
 def _description(kind: Any) -> str:
+    """Describe a type that is not a union. Examples in its `Meta` are shown as Python values."""
     info = inspect.type_info(kind)
+    if isinstance(info, inspect.Metadata):
+        examples = (info.extra_json_schema or {}).get("examples", ())
+        return _description_of(info.type) + "".join(f" (such as {example!r})" for example in examples[:1])
+    return _description_of(info)
+
+
+def _description_of(info: inspect.Type) -> str:
     if isinstance(info, inspect.IntType | inspect.FloatType):
         noun = "an integer" if isinstance(info, inspect.IntType) else "a number"
         return noun + bounds(info.ge, info.gt, info.le, info.lt)
@@ -278,12 +347,15 @@ def _description(kind: Any) -> str:
         return f"a list of {len(info.item_types)}"
     if isinstance(info, inspect.EnumType):
         return info.cls.__name__
+    if isinstance(info, inspect.StructType) and info.cls is Base64:
+        return "bytes"
     return _DESCRIPTIONS.get(type(info), "a table")
 
 
 _DESCRIPTIONS: dict[type, str] = {
     inspect.BoolType: "true or false",
     inspect.StrType: "a string",
+    inspect.BytesType: "bytes in base64",
     inspect.NoneType: "none",
     inspect.DateTimeType: "a date and time",
     inspect.AnyType: "a value",

@@ -76,6 +76,8 @@ def test_serve_prints_the_ports_of_its_brokers_and_stops_at_sigint() -> None:
 EVENTS = [
     '{"do": "stop_broker"}',
     '{"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}',
+    '{"do": "create_topic", "name": "orders"}',
+    '{"do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}]}',
     '{"do": "stop_broker", "node_id": 2}',
 ]
 
@@ -88,11 +90,12 @@ def test_serve_runs_the_events_on_stdin_and_stops_at_sigterm() -> None:
         process.stdin.write("\n".join(EVENTS))
         process.stdin.close()
         log = ""
-        while "event done" not in log:
+        while 'event done: {"do": "stop_broker"' not in log:
             assert process.poll() is None
             log += process.stderr.readline()
         assert 'event failed: {"do": "stop_broker"}: node_id is missing' in log
         assert '"delay_s": ["a", "b"]}: 2 errors' in log
+        assert 'event done: {"do": "produce"' in log
         assert 'event done: {"do": "stop_broker", "node_id": 2}' in log
         with WireClient(broker) as wire:
             metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse, version=9)
@@ -100,6 +103,17 @@ def test_serve_runs_the_events_on_stdin_and_stops_at_sigterm() -> None:
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT_S)
         assert process.returncode == 0
+
+
+def test_serve_has_the_given_node_ids_and_racks() -> None:
+    options = ("--port", "0", "--first-node-id", "0", "--rack", "a", "--rack", "b", "--until-stdin-ends")
+    with start_serve(*options) as process, WireClient(first_broker(process)) as wire:
+        metadata = wire.ask(MetadataRequest(topics=None), MetadataResponse)
+        assert [(broker.node_id, broker.rack) for broker in metadata.brokers] == [(0, "a"), (1, "b"), (2, "a")]
+        assert metadata.controller_id == 0
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(TIMEOUT_S) == 0
 
 
 @pytest.mark.slow
@@ -149,6 +163,19 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
         (
             ["--topic", f"orders:{digits}"],
             f"--topic='orders:{digits[:189]}...: expected NAME:PARTITIONS, such as orders:6",
+        ),
+        (
+            ["--topic", "orders:6", "--topic", "news:1", "--topic", "news:1", "--topic", "orders:3"],
+            "--topic='orders:3': expected orders once: --topic='orders:6' is given, too",
+        ),
+        (
+            ["--topic", "a.b:1", "--topic", "a_b:1"],
+            "name='a_b': expected a name that differs from topic 'a.b' in more than '.' and '_', "
+            "which are equal in metrics",
+        ),
+        (
+            ["--config", "group.max.size=1", "--config", "group.max.size=2"],
+            "--config='group.max.size=2': expected group.max.size once: --config='group.max.size=1' is given, too",
         ),
         (["--control", f"h:{digits}"], f"--control='h:{digits[:194]}...: expected HOST:PORT, such as 127.0.0.1:9644"),
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),

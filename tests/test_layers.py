@@ -15,22 +15,26 @@ LAYERS: dict[str, set[str]] = {
     "open_files": {"errors"},
     "validation": {"errors"},
     "topic_partition": {"errors"},
+    "host_port": set(),
     "protocol": {"errors", "topic_partition"},
     "coordinator": {"errors", "topic_partition"},
     "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator"},
-    "server": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster"},
-    "client": {"errors", "topic_partition", "protocol"},
+    "server": {"errors", "validation", "topic_partition", "host_port", "protocol", "coordinator", "cluster"},
+    "client": {"errors", "topic_partition", "host_port", "protocol"},
     "replay": {
-        *("errors", "validation", "topic_partition", "open_files", ""),
+        *("errors", "validation", "topic_partition", "host_port", "open_files", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),
     },
-    "control": {"errors", "validation", "topic_partition", "protocol", "coordinator", "cluster", "server", ""},
+    "control": {
+        *("errors", "validation", "topic_partition", "host_port", ""),
+        *("protocol", "coordinator", "cluster", "server"),
+    },
     "pytest_plugin": {"server"},
-    "cli": {"errors", "validation", "server", "cluster", "replay", "control", "open_files", ""},
+    "cli": {"errors", "validation", "host_port", "server", "cluster", "replay", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"topic_partition", "protocol", "coordinator", "cluster"}
+PURE = {"topic_partition", "host_port", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",

@@ -61,6 +61,10 @@ def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
         def test_marked(fake_cluster):
             assert len(fake_cluster.brokers) == 1
 
+        @pytest.mark.fake_cluster(first_node_id=0)
+        def test_marked_with_the_first_node_id(fake_cluster):
+            assert [broker.node_id for broker in fake_cluster.brokers] == [0, 1, 2]
+
         @pytest.mark.fake_cluster(2)
         def test_marked_without_names(fake_cluster):
             assert len(fake_cluster.brokers) == 2
@@ -71,7 +75,7 @@ def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
             assert one.bootstrap_servers != two.bootstrap_servers
         """,
     )
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)
 
 
 def test_a_list_of_releases_parametrizes_tests(pytester: pytest.Pytester) -> None:
@@ -242,6 +246,26 @@ def test_it(fake_cluster):
             "readers has been in Empty for *",
             "group readers, since *",
         ]
+    )
+
+
+def test_a_failed_action_of_a_fault_fails_the_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        READS
+        + """
+def test_it(fake_cluster):
+    fake_cluster.fail("JoinGroup", times=1, then={"do": "start_broker", "node_id": 1})
+    read(fake_cluster)
+
+def test_without_error(fake_cluster):
+    fake_cluster.fail("JoinGroup", times=1, then={"do": "create_topic", "name": "more"})
+    read(fake_cluster)
+        """,
+    )
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["actions of faults failed:", "start_broker(node_id=1) at <JoinGroup v*: expected a broker that is down*"]
     )
 
 

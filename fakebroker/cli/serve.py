@@ -6,25 +6,44 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import click
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
+from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.host_port import parse_host_port
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
+
+T = TypeVar("T")
 
 _YOUNG_COLLECTIONS = 1_000
 """Number of partial garbage collections before a full one, which pauses the brokers for 0.7 s with 100,000 groups."""
 
 
 @click.command()
-@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers; node ids start at 1.")
+@click.option("--brokers", type=int, default=3, show_default=True, help="Number of brokers.")
+@click.option(
+    "--first-node-id",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="Node id of the first broker; those of the others follow.",
+)
+@click.option(
+    "--rack",
+    "racks",
+    metavar="NAME",
+    multiple=True,
+    help="Rack of the brokers (broker.rack); repeatable: brokers are in these racks in turn.",
+)
 @click.option(
     "--port",
     type=int,
@@ -95,6 +114,8 @@ _YOUNG_COLLECTIONS = 1_000
 )
 def serve(
     brokers: int,
+    first_node_id: int,
+    racks: tuple[str, ...],
     port: int,
     topics: tuple[str, ...],
     config: tuple[str, ...],
@@ -116,13 +137,14 @@ def serve(
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
-        brokers,
-        dict(_topic(text) for text in topics),
-        {**KAFKA_DEFAULTS, **dict(_setting(text) for text in config)},
+        [Broker(rack=racks[index % len(racks)]) for index in range(brokers)] if racks else brokers,
+        _each_once("--topic", topics, _topic),
+        {**KAFKA_DEFAULTS, **_each_once("--config", config, _setting)},
         seed,
         as_version=as_version,
         clock="real" if speed == 1 else Scaled(speed),
         proposals=proposals,
+        first_node_id=first_node_id,
         host=host,
         port=port,
         advertised_host=advertised_host,
@@ -164,10 +186,10 @@ def _address(text: str) -> tuple[str, int]:
         FakebrokerError: The extra `control` is not installed.
     """
     check_installed()
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not _is_number(port) or int(port) > 65535:
+    address = parse_host_port(text)
+    if address is None:
         raise ConfigError.of("--control", text, "HOST:PORT, such as 127.0.0.1:9644")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    return address
 
 
 def _follow_stdin(cluster: FakeCluster | None, stop_process: bool) -> None:
@@ -195,6 +217,27 @@ def _perform(cluster: FakeCluster, event: str) -> None:
         log.warning("event failed: %s: %r", event.strip(), error, exc_info=True)
     else:
         log.info("event done: %s", event.strip())
+
+
+def _each_once(option: str, texts: Iterable[str], parse: Callable[[str], tuple[str, T]]) -> dict[str, T]:
+    """Return the values of a repeatable option by name.
+
+    Args:
+        option: The option, for error messages.
+        texts: The values of the option.
+        parse: Returns the name and the value in a text.
+
+    Raises:
+        ConfigError: A text is malformed, or a name has two values.
+    """
+    first: dict[str, str] = {}
+    values: dict[str, T] = {}
+    for text in texts:
+        name, value = parse(text)
+        if values.setdefault(name, value) != value:
+            raise ConfigError.of(option, text, f"{name} once: {option}={first[name]!r} is given, too")
+        first.setdefault(name, text)
+    return values
 
 
 def _topic(text: str) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
 from fakebroker.client.stream_transport import OpenStream, StreamConnection, StreamTransport
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS
 from fakebroker.client.versions import NegotiatedVersions, convert_response
+from fakebroker.host_port import format_host_port
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from fakebroker.protocol.schema import Message
 
@@ -63,7 +64,7 @@ class Connection(trio.abc.AsyncResource):
     """
 
     def __init__(self, transport: StreamTransport, host: str, port: int, client_id: str, max_in_flight: int) -> None:
-        self.broker = f"broker {host}:{port}"
+        self.broker = f"broker {format_host_port(host, port)}"
         self._transport, self._client_id = transport, client_id
         self._sending = trio.Lock()
         self._slots = trio.Semaphore(max_in_flight)

@@ -7,6 +7,20 @@ import trio
 from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, addresses
+from fakebroker.errors import FakebrokerError
+
+
+def check_in_trio(client: str) -> None:
+    """Check that a client is opened in a trio loop, because its connections are trio tasks.
+
+    Args:
+        client: The client, for the error message.
+
+    Raises:
+        FakebrokerError: It is opened under asyncio, or outside of a loop.
+    """
+    if not trio.lowlevel.in_trio_run():
+        raise FakebrokerError(f"{client} was opened outside of trio: expected a loop of trio.run, not one of asyncio")
 
 
 class BrokerPool:

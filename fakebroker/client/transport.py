@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import ConfigError
+from fakebroker.host_port import parse_host_port
 from fakebroker.protocol.schema import Message
 
 Address = tuple[str, int]
@@ -32,10 +33,10 @@ def addresses(bootstrap_servers: str | Sequence[str], setting: str = "bootstrap_
     parts = [bootstrap_servers] if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
     found: dict[Address, None] = {}
     for part in ",".join(parts).split(","):
-        host, _, port = part.strip().rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 65536):
+        address = parse_host_port(part.strip())
+        if address is None or address[1] == 0:
             raise ConfigError.of(setting, ",".join(parts), "HOST:PORT, or several with commas")
-        found[host.strip("[]"), int(port)] = None
+        found[address] = None
     return list(found)
 
 

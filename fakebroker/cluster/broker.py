@@ -24,7 +24,9 @@ class BrokerNode:
         release: The Kafka release that the broker emulates.
         versions: The supported versions, by API key. An API that is missing is not supported.
         up: Whether the broker runs.
+        rack: Its `broker.rack`; None if it has none.
         configs: The broker's dynamic configs, set by AlterConfigs.
+        stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
     """
 
     node_id: int
@@ -35,4 +37,6 @@ class BrokerNode:
     release: Release
     versions: Mapping[int, Versions]
     up: bool = True
+    rack: str | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
+    stops: int = 0

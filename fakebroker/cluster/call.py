@@ -4,7 +4,7 @@ Depends on frames, messages and `BrokerNode`; not on handlers, `Cluster` or sock
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
@@ -53,6 +53,21 @@ class Peer:
         return peer
 
 
+class Boundaries:
+    """What a fault did to a request before and after it was handled.
+
+    Attributes:
+        handled_ms: When the request was handled, by the brokers' time; None while it waits, and if it was lost.
+        errors: The errors of the fault's actions, as text.
+    """
+
+    __slots__ = ("errors", "handled_ms")
+
+    def __init__(self, handled_ms: float | None, errors: Iterable[str] = ()) -> None:
+        self.handled_ms = handled_ms
+        self.errors = list(errors)
+
+
 class CallSummary(NamedTuple):
     """What a journal without messages knows about a call."""
 
@@ -81,6 +96,7 @@ class Call:
         answered_ms: When the response was known, by the brokers' time; None while it is pending.
         answered_after: How many calls had been received when this call was answered; 0 if immediately.
         fault: The fault that was injected into the call, if any.
+        boundaries_or_none: What a fault did before and after the request was handled; usually None.
         closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
         summary: The summary of a recorded call, whose messages may be missing; None for a live call.
     """
@@ -90,6 +106,7 @@ class Call:
         "answered_ms",
         "api",
         "api_version",
+        "boundaries_or_none",
         "client_id",
         "closes_connection",
         "correlation_id",
@@ -120,6 +137,7 @@ class Call:
         self.answered_after = 0
         self.closes_connection = False
         self.fault: Fault | None = None
+        self.boundaries_or_none: Boundaries | None = None
         self.summary: CallSummary | None = None
 
     @property
@@ -131,6 +149,25 @@ class Call:
     def node_id(self) -> int:
         """The node id of the broker that received the request."""
         return self.peer.broker.node_id if self.summary is None else self.summary.node_id
+
+    @property
+    def boundaries(self) -> Boundaries:
+        """What a fault did before and after the request was handled; created when it is first needed."""
+        if self.boundaries_or_none is None:
+            self.boundaries_or_none = Boundaries(self.received_ms)
+        return self.boundaries_or_none
+
+    @property
+    def handled_ms(self) -> float | None:
+        """When the request was handled, by the brokers' time in milliseconds: when it was received, or if a fault
+        delays it, later. None while it is delayed, and if its broker stopped before.
+        """
+        return self.received_ms if self.boundaries_or_none is None else self.boundaries_or_none.handled_ms
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        """The errors of the actions of its fault (`Fault.before` and `Fault.then`), as text."""
+        return () if self.boundaries_or_none is None else tuple(self.boundaries_or_none.errors)
 
     @property
     def connection_id(self) -> int:

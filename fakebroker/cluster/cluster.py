@@ -7,20 +7,26 @@ clocks or random sources: ids and random numbers are passed in, so that the same
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.configs.log_config import LogConfig, log_config
+from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.controller import Controller, Failover
+from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
-from fakebroker.cluster.faults.injection import FaultInjector
+from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.racks import spread_over_racks
+from fakebroker.cluster.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -39,6 +45,7 @@ from fakebroker.coordinator.group.history import History, discard_change
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
+from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
@@ -55,7 +62,7 @@ class Cluster:
     All methods are called in one thread. State that requests or commands change is also handled in `snapshot.py`.
 
     Args:
-        releases: The emulated release of each broker; their node ids are 1, 2, 3 ...
+        releases: The emulated release of each broker, in the order of their node ids.
         topics: Names and partition counts of the initial topics.
         config: The brokers' settings.
         new_id: Returns a unique id of 16 bytes.
@@ -63,14 +70,17 @@ class Cluster:
         journal: Records the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
         keeps_history: Whether `history` records the transitions of groups.
+        first_node_id: The node id of the first broker; the others follow.
+        racks: The rack of each broker; brokers that are not listed have none.
 
     Attributes:
         cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: The topics.
-        purgatory, controller, faults, sync_delays: The services, each described by its class.
-        placed_topics: How many topics requests have created; determines the first broker of the next topic.
+        purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
+        scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
+        placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
@@ -95,6 +105,8 @@ class Cluster:
         journal: Journal,
         now_ms: float,
         keeps_history: bool = True,
+        first_node_id: int = 1,
+        racks: Sequence[str | None] = (),
     ) -> None:
         self.config = config
         self.journal = journal
@@ -107,7 +119,15 @@ class Cluster:
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
         self.purgatory = FetchPurgatory()
-        self.controller = Controller(self.brokers, self.topics, self.purgatory)
+        self.log_manager = LogManager(
+            self.topics,
+            self._leader_config,
+            now_ms,
+            config.number("log.retention.check.interval.ms"),
+            config.number("log.cleaner.backoff.ms"),
+        )
+        copies = ReplicaCopies(self.brokers, self._copy_rate)
+        self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
@@ -115,17 +135,18 @@ class Cluster:
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
+        self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.offsets_topic_is_used = False
         self.answered: list[Call] = []
-        for node_id, emulated in enumerate(releases, 1):
-            self.brokers[node_id] = self.new_broker(node_id, emulated)
+        for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
+            self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
         for partition in offsets_topic.partitions:
             self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
-    def new_broker(self, node_id: int, emulated: EmulatedRelease) -> BrokerNode:
+    def new_broker(self, node_id: int, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Create a broker without adding it to the cluster."""
         coordinator = Coordinator(
             self.config.coordinator(emulated.release, emulated.supports_batch_join),
@@ -135,7 +156,7 @@ class Cluster:
             on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions)
+        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions, rack=rack)
 
     def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -144,16 +165,29 @@ class Cluster:
         """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
+            config = log_config(self, self.brokers[node_id], partition.topic)
+            if not self.has_enough_replicas(partition, config):
+                done(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # In place of NOT_ENOUGH_REPLICAS, as in Kafka.
+                return
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def _copy_rate(self, partition: Partition, node_id: int) -> float:
+        follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
+        return copy_rate(partition, follower, leader, self.broker_configs)
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
         self.offsets_topic_is_used = True
         size_bytes = partition.log.size_bytes
-        append_records(partition.log, records, partition.leader_epoch, self.now_ms)
+        append_records(partition.log, records, partition.leader_epoch, self.now_ms, self.writer_release(partition))
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
+
+    def writer_release(self, partition: Partition) -> Release:
+        """Return the release that the leader of a partition emulates, or the last leader if there is none."""
+        broker = self.brokers.get(partition.last_leader_id)
+        return NEWEST if broker is None else broker.release
 
     def offsets_partition(self, index: int) -> Partition:
         """Return a partition of __consumer_offsets."""
@@ -169,7 +203,9 @@ class Cluster:
         return broker if broker is not None and broker.up else None
 
     def _create_internal(self, name: str, partitions: int) -> Topic:
-        return self.create_topic(name, partitions, min(INTERNAL_REPLICATION_FACTOR, len(self.brokers)))
+        """Create an internal topic whose partitions are distributed evenly, starting at the first broker that is up."""
+        factor = min(INTERNAL_REPLICATION_FACTOR, len(self.brokers))
+        return self.topics.create(name, self._spread(partitions, factor))
 
     @property
     def controller_id(self) -> int:
@@ -181,15 +217,8 @@ class Cluster:
         """`default.replication.factor`, but at most the number of brokers."""
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
-    def create_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
-        """Create a topic whose partitions are distributed evenly, starting at the first broker that is up.
-
-        The arguments must be valid. The replication factor is `default_replication_factor` if it is None.
-        """
-        return self.topics.create(name, self._spread(partitions, replication_factor or self.default_replication_factor))
-
     def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
-        """Choose the brokers of a topic that a request creates.
+        """Choose the brokers of a new topic that is not internal.
 
         Each call starts at the broker after that of the previous call; Kafka starts at a random broker.
         """
@@ -203,7 +232,9 @@ class Cluster:
         return self._spread(count, len(topic.partitions[0].replicas), before)
 
     def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
-        """Assign partitions to brokers, preferably to those that are up; see `spread`."""
+        """Assign partitions to brokers, preferably to those that are up; see `spread` and `spread_over_racks`."""
+        if any(broker.rack is not None for broker in self.brokers.values()):
+            return spread_over_racks(partitions, replication_factor, list(self.brokers.values()), first)
         up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
         down = [node_id for node_id in self.brokers if node_id not in up]
         return spread(partitions, replication_factor, up, down, first)
@@ -211,10 +242,22 @@ class Cluster:
     def in_sync(self, partition: Partition) -> list[int]:
         """Return the node ids of the in-sync replicas: those that are up, because replication is immediate.
 
-        If none is up, the last leader remains in sync, as in Kafka.
+        Replicas that a reassignment adds are in sync when they have copied the log. If none is up, the last leader
+        remains in sync, as in Kafka.
         """
-        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
-        return up or [node_id for node_id in partition.replicas if node_id == partition.last_leader_id]
+        return self.controller.eligible(partition) or [
+            node_id for node_id in partition.replicas if node_id == partition.last_leader_id
+        ]
+
+    def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool:
+        """Return whether an append with acks=all is accepted, by `min.insync.replicas` (Partition.scala)."""
+        needed = config.needed_in_sync(len(partition.replicas))
+        return needed <= 1 or len(self.in_sync(partition)) >= needed
+
+    def _leader_config(self, partition: Partition) -> LogConfig | None:
+        """Return the configs of a partition at its leader or last leader; None if that broker was removed."""
+        leader = self.brokers.get(partition.last_leader_id)
+        return None if leader is None else log_config(self, leader, partition.topic)
 
     def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
         """Check the arguments of a command and create a topic.
@@ -226,11 +269,16 @@ class Cluster:
             raise ConfigError.of("name", name, LEGAL_NAME)
         if name in self.topics:
             raise ConfigError.of("name", name, "a topic that does not exist yet")
+        other = self.topics.colliding(name)
+        if other is not None:
+            expected = f"a name that differs from topic {other!r} in more than '.' and '_', which are equal in metrics"
+            raise ConfigError.of("name", name, expected)
         where = f"topic {name!r}"
         check_integer("partitions", partitions, least=1, most=MAX_PARTITIONS, where=where)
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
-        return self.create_topic(name, partitions, replication_factor)
+        factor = self.default_replication_factor if replication_factor is None else replication_factor
+        return self.topics.create(name, self.place_topic(partitions, factor))
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.
@@ -238,7 +286,7 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal, or `total` is not greater than its partition count.
         """
-        topic = self._existing(name)
+        topic = self.existing_topic(name)
         least = len(topic.partitions) + 1
         check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
@@ -249,19 +297,27 @@ class Cluster:
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        self.delete_topic(self._existing(name))
+        self.delete_topic(self.existing_topic(name))
 
-    def _existing(self, name: str) -> Topic:
-        """Return an existing topic that commands may change: one that is not internal."""
+    def existing_topic(self, name: str, field: str = "name") -> Topic:
+        """Return an existing topic that commands may change: one that is not internal.
+
+        Args:
+            name: The topic.
+            field: The argument, for the error message.
+
+        Raises:
+            ConfigError: The topic does not exist or is internal.
+        """
         topic = self.topics.get(name)
         if topic is None or topic.is_internal:
             known = one_of((each.name for each in self.topics if not each.is_internal), name, none="but there is none")
-            raise ConfigError.of("name", name, f"a topic that is not internal, {known}")
+            raise ConfigError.of(field, name, f"a topic that is not internal, {known}")
         return topic
 
-    def add_broker(self, emulated: EmulatedRelease) -> BrokerNode:
+    def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Add a broker, without replicas, under the next node id."""
-        broker = self.new_broker(max(self.brokers) + 1, emulated)
+        broker = self.new_broker(max(self.brokers) + 1, emulated, rack)
         self.brokers[broker.node_id] = broker
         return broker
 
@@ -293,6 +349,8 @@ class Cluster:
         self.topics.delete(topic)
         for partition in topic.partitions:
             self.purgatory.release(partition)
+            partition.copying = ()
+            self.controller.copies.keep(partition)
         for broker in self.brokers.values():
             broker.coordinator.delete_topic_offsets(topic.name)
 
@@ -332,17 +390,18 @@ class Cluster:
 
         Returns:
             Whether the call is answered and `call.response` is set. Otherwise the call is added to `answered` when it
-            is answered. Other calls that this request completes are also added there.
+            is answered, and the caller runs `faults.actions` before it does anything else. Other calls that this
+            request completes are also added to `answered`.
         """
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
-        handler = _HANDLERS[call.api.name]
         response: Message | None = None
-        if self.faults.active and self.faults.pick(call):
-            self.faults.handle(call, partial(handler, self), now_ms)
+        if self.faults.active and (fault := self.faults.pick(call)) is not None:
+            if not self.faults.delay_request(call, fault, now_ms):
+                self._handle_with_fault(call, fault)
         else:
-            response = handler(self, call, now_ms)
+            response = _HANDLERS[call.api.name](self, call, now_ms)
         if call.peer.broker.coordinator.answers:
             self.settle(now_ms)
         if response is None:
@@ -350,6 +409,49 @@ class Cluster:
         call.response = response
         call.answered_ms = now_ms
         return True
+
+    def _handle_with_fault(self, call: Call, fault: ActiveFault) -> None:
+        """Handle a call now, or after the actions of its fault."""
+        if not fault.before:
+            self._handle_between_actions(call, fault)
+            return
+        call.boundaries.handled_ms = None
+        stops = call.broker.stops
+
+        def proceed() -> None:
+            if call.broker.stops == stops and self.brokers.get(call.node_id) is call.broker:
+                self._handle_between_actions(call, fault)
+                self.settle(self.now_ms)
+
+        self.faults.actions.add(fault.before, call, fault, proceed)
+
+    def _handle_between_actions(self, call: Call, fault: ActiveFault) -> None:
+        if call.boundaries_or_none is not None:
+            call.boundaries_or_none.handled_ms = self.now_ms
+        self.faults.handle(call, partial(_HANDLERS[call.api.name], self), self.now_ms)
+        if fault.then:
+            self.faults.actions.add(fault.then, call, fault)
+
+    def _handle_delayed_requests(self, now_ms: float, wire_ms: float) -> None:
+        """Handle the requests whose delay is over, each at its time, after the timers that expire before."""
+        while (due_ms := self.faults.next_request()) is not None and due_ms <= now_ms:
+            # Not before the last request or tick: the time of a coordinator never goes back.
+            self._expire_timers(max(due_ms, self.now_ms), wire_ms)
+            due = self.faults.due_request(now_ms)
+            if due is None:
+                continue
+            self.wire_ms = wire_ms
+            call, fault, stops = due
+            if call.broker.stops != stops or self.brokers.get(call.node_id) is not call.broker:
+                continue
+            try:
+                self._handle_with_fault(call, fault)
+                self.settle(self.now_ms)
+                self.faults.actions.run()
+            except Exception as error:  # A bug in a handler closes only the connection of the request.
+                call.closes_connection = True
+                self.answered.append(call)
+                self.faults.actions.log(f"delayed {call!r}", error)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Answer a call that `handle` did not answer. The response is None if the request has none (acks=0)."""
@@ -370,20 +472,29 @@ class Cluster:
         self.answered.append(call)
 
     def tick(self, now_ms: float, wire_ms: float | None = None) -> None:
-        """Process all timers that are due: groups, loading coordinators, delayed responses and Fetch requests.
+        """Process all that is due: timers of groups, loading coordinators, delayed requests, responses and Fetches.
 
         Args:
             now_ms: The brokers' time in milliseconds.
             wire_ms: The clients' time in milliseconds, by which Fetch requests wait, if it differs.
         """
+        wire_ms = now_ms if wire_ms is None else wire_ms
+        if self.faults.next_request() is not None:
+            self._handle_delayed_requests(now_ms, wire_ms)
+        self._expire_timers(now_ms, wire_ms)
+
+    def _expire_timers(self, now_ms: float, wire_ms: float) -> None:
         self.now_ms = now_ms
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
+        # After the timers of groups, because sessions restart when their coordinator moves.
+        self.controller.balance_leaders(now_ms)
         for call, response in self.sync_delays.due(now_ms):
             self.answer(call, response, now_ms)
         self.faults.tick(now_ms)
-        fetch.expire(self, now_ms, now_ms if wire_ms is None else wire_ms)
+        self.log_manager.tick(now_ms)
+        fetch.expire(self, now_ms, wire_ms)
         self.settle(now_ms)
 
     def next_deadline(self) -> float | None:
@@ -392,7 +503,8 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline(), self.faults.next_deadline())
+        services = (self.controller, self.sync_delays, self.faults, self.log_manager)
+        deadlines += (service.next_deadline() for service in services)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def settle(self, now_ms: float) -> None:
@@ -411,6 +523,14 @@ class Cluster:
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
+
+
+def _leader_balance(config: Config) -> LeaderBalance | None:
+    """Return when preferred leaders are elected automatically, by the settings."""
+    if not config.switch("auto.leader.rebalance.enable"):
+        return None
+    interval_ms = config.number("leader.imbalance.check.interval.seconds") * 1000
+    return LeaderBalance(interval_ms, config.number("leader.imbalance.per.broker.percentage"))
 
 
 def uuid_text(raw: bytes) -> str:

@@ -18,8 +18,8 @@ from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.seed import GroupSeed, SeedOptions
-from fakebroker.errors import ConfigError
-from fakebroker.validation import convert, plain
+from fakebroker.errors import ConfigError, one_of
+from fakebroker.validation import accepts_data, accepts_none, convert, plain
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,6 +94,37 @@ def commands_of(owner: type) -> dict[str, Command]:
     return {definition.name: definition for definition in definitions}
 
 
+NONE = "none"
+"""Represents None in events, because TOML has no null."""
+
+
+def checked_event(event: Mapping[str, Any], commands: Mapping[str, Command]) -> tuple[str, dict[str, Any]]:
+    """Validate an event and return the name and the arguments of its command, without running it.
+
+    Args:
+        event: The name of the command as `do`, and its arguments.
+        commands: The commands by name.
+
+    Raises:
+        ConfigError: The command does not exist; an argument is missing, unknown or invalid.
+    """
+    if not isinstance(event, Mapping):
+        raise ConfigError.of("event", event, "a table")
+    if "do" not in event:
+        raise ConfigError.missing("do", one_of(commands))
+    name = event["do"]
+    if not isinstance(name, str) or name not in commands:
+        raise ConfigError.of("do", name, one_of(commands, name))
+    command = commands[name]
+    fields = msgspec.structs.fields(command.arguments)
+    # The key "none" of a record is text.
+    optional = {field.name for field in fields if accepts_none(field.type) and not accepts_data(field.type)}
+    arguments = {
+        key: None if value == NONE and key in optional else value for key, value in event.items() if key != "do"
+    }
+    return name, command.checked(arguments)
+
+
 def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]:
     """Return a struct with the parameters of a method as fields.
 
@@ -153,6 +184,11 @@ class FaultHandle:
         """Number of requests that the fault has affected."""
         return self._active.hits
 
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first errors of its actions (`before` and `then`), as text."""
+        return tuple(self._active.errors)
+
     def is_of(self, fault: ActiveFault) -> bool:
         """Return whether this is a handle of the given fault."""
         return self._active is fault
@@ -174,7 +210,7 @@ class FaultHandle:
 
 
 class Hold:
-    """A group that is held in a state. As a context manager, it releases the group on exit, if it is still held."""
+    """Something that is held: a group in a state, or reassignments. A context manager that releases it on exit."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release

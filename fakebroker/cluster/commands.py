@@ -14,14 +14,16 @@ from typing import TypeVar, Unpack
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command, commands_of
+from fakebroker.cluster.command import FaultHandle, Hold, check_type, checked_event, command, commands_of
 from fakebroker.cluster.controller import Failover, FailoverOptions
-from fakebroker.cluster.emulation import Broker, EmulatedRelease, VersionCap
+from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import Accept, Environment
-from fakebroker.cluster.faults.injection import ActiveFault
-from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.faults.actions import BoundAction
+from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
+from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
+from fakebroker.cluster.producer import Headers, ProducedRecord, Timestamp, produce
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
@@ -30,8 +32,8 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.errors import ConfigError, one_of
-from fakebroker.validation import Seconds, convert, plain
+from fakebroker.errors import ConfigError, FakebrokerError, one_of
+from fakebroker.validation import Data, Seconds, convert, plain
 
 T = TypeVar("T")
 
@@ -80,6 +82,8 @@ class ClusterCommands:
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
         """Create a topic and distribute its partitions evenly over the brokers.
 
+        The first partitions of successive topics have different leaders: each topic starts at the next broker.
+
         Args:
             name: Name of the topic.
             partitions: Number of partitions.
@@ -87,7 +91,8 @@ class ClusterCommands:
                 `default.replication.factor`, but at most the number of brokers.
 
         Raises:
-            ConfigError: The topic exists, or an argument is out of range.
+            ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
+                underscores, or an argument is out of range.
         """
         self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor))
 
@@ -115,6 +120,56 @@ class ClusterCommands:
             ConfigError: The topic does not exist or is internal.
         """
         self._run(lambda: self._cluster.delete_named_topic(name))
+
+    @command
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: Timestamp | None = None,
+    ) -> list[ProducedRecord]:
+        """Append records to a topic, like a producer with `acks=all`.
+
+        The records pass the same checks as those of a Produce request, and complete the Fetch requests that wait for
+        them. All of them are appended, or none. Text stands for its bytes in UTF-8. In JSON and TOML, other bytes are
+        given in base64, as {"base64": "/w=="}.
+
+        Args:
+            topic: Name of the topic, which must exist.
+            values: The values of the records. None: a tombstone.
+            key: The key of all records.
+            partition: Number of the partition. None: with a key, the partition that Kafka's default partitioner chooses
+                (murmur2); without a key, the records go in turn to the partitions that have a leader.
+            headers: The headers of all records, by name; or a list of pairs, in which a name may occur twice.
+            timestamp: The timestamp of all records, in milliseconds since the Unix epoch. None: the time of the
+                brokers' clock.
+
+        Returns:
+            The partition and the offset of each record, in the order of the values.
+
+        Raises:
+            ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the
+                records. The error names Kafka's error, such as MESSAGE_TOO_LARGE.
+        """
+
+        def append() -> list[ProducedRecord]:
+            now_ms = self._now_ms()
+            return produce(
+                self._cluster,
+                topic,
+                values,
+                key=key,
+                partition=partition,
+                headers=headers or {},
+                timestamp_ms=int(now_ms) if timestamp is None else timestamp,
+                now_ms=now_ms,
+            )
+
+        return self._run(append)
 
     # Coordinators
 
@@ -176,7 +231,9 @@ class ClusterCommands:
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Run a preferred leader election for all partitions.
 
-        The first replica of each partition becomes its leader, if the broker is up.
+        The first replica of each partition becomes its leader, if the broker is up. Coordinators of groups move with
+        their partitions of __consumer_offsets. Use it after `start_broker` to move leaders back; with the broker
+        setting `auto.leader.rebalance.enable` the brokers do so themselves, after a time.
 
         Args:
             how: Options of the failover of coordinators; see `Failover`.
@@ -185,15 +242,60 @@ class ClusterCommands:
             ConfigError: An option is out of range.
         """
         options = Failover(**how)
+        self._run(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
 
-        def elect() -> None:
-            for topic in self._cluster.topics:
-                for partition in topic.partitions:
-                    preferred = partition.replicas[0]
-                    if preferred != partition.leader_id and self._cluster.brokers[preferred].up:
-                        self._cluster.controller.set_leader(partition, preferred, self._now_ms(), options)
+    # Reassignments
 
-        self._run(elect)
+    @command
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        """Hold reassignments of partitions before they complete, until `release_reassignments`.
+
+        The replicas that a reassignment adds do not get in sync, so that AlterPartitionReassignments succeeds,
+        Metadata and ListPartitionReassignments show the added and the removed replicas, and the leader stays. Applies
+        to reassignments in progress and to later ones; those that only remove replicas or change their order complete
+        at once. Clients can cancel or replace a reassignment meanwhile.
+
+        Without a hold, a reassignment completes at once, unless a broker is down or its copies are throttled (by the
+        configs `leader.replication.throttled.rate`, `leader.replication.throttled.replicas` and those for followers).
+
+        Args:
+            topic: Name of a topic, which need not exist yet. None: all topics.
+
+        Returns:
+            A context manager that releases the reassignments.
+        """
+        self._run(lambda: self._cluster.controller.hold_copies(topic, self._now_ms()))
+        return Hold(lambda: self._run(lambda: self._cluster.controller.release_copies(topic, self._now_ms())))
+
+    @command
+    def release_reassignments(self, topic: str | None = None) -> None:
+        """Release reassignments that are held.
+
+        Those that are not throttled have completed when the command returns. Throttled ones continue.
+
+        Args:
+            topic: The topic that was given to `hold_reassignments`, or None if it was None.
+
+        Raises:
+            ConfigError: The reassignments of the topic are not held.
+        """
+
+        def release() -> None:
+            held = self._cluster.controller.copies.held_topics
+            if topic not in held:
+                known = one_of(sorted(map(repr, held)), none="but none is held")
+                raise ConfigError.of("topic", topic, f"what hold_reassignments was given, {known}")
+            self._cluster.controller.release_copies(topic, self._now_ms())
+
+        self._run(release)
+
+    @command
+    def finish_reassignments(self) -> None:
+        """Complete all reassignments in progress, even if they are held or throttled.
+
+        Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
+        """
+        self._run(lambda: self._cluster.controller.finish_copies(self._now_ms()))
 
     # Brokers
 
@@ -224,8 +326,15 @@ class ClusterCommands:
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
-        It becomes the leader of its partitions that have none, unless they await their last leader (see `stop_broker`).
-        Partitions that have elected another leader keep it.
+        It has the same replicas as before, which are in sync at once. It becomes the leader of those partitions that
+        have no leader, unless they await another one as their last leader (see `stop_broker`). Reassignments that have
+        waited for it are completed.
+
+        Nothing else moves back: partitions that have elected another leader keep it, and so do the groups that have
+        moved to another coordinator, and network conditions (`set_broker`) are normal. `elect_preferred` moves leaders
+        and coordinators back. So does time, if the broker setting `auto.leader.rebalance.enable` is true (false by
+        default, unlike in Kafka): `leader.imbalance.check.interval.seconds` (300) of the brokers' clock after a
+        partition got another leader than its first replica.
 
         Args:
             node_id: Node id of the broker.
@@ -247,6 +356,8 @@ class ClusterCommands:
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Stop a broker, with elections of new leaders for its partitions, and start it again.
 
+        Leaders and coordinators do not move back; see `start_broker`.
+
         Args:
             node_id: Node id of the broker.
             how: Options of both failovers, at the stop and at the start; see `Failover`.
@@ -261,6 +372,8 @@ class ClusterCommands:
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart all brokers that are up, one after the other.
 
+        Leaders and coordinators do not move back; see `start_broker`.
+
         Args:
             how: Options of all failovers; see `Failover`.
 
@@ -274,7 +387,7 @@ class ClusterCommands:
     def upgrade_broker(
         self,
         node_id: int,
-        as_version: str | None,
+        as_version: ReleaseName | None,
         api_versions: Mapping[str, VersionCap] | None = None,
         **how: Unpack[FailoverOptions],
     ) -> None:
@@ -301,13 +414,13 @@ class ClusterCommands:
             self.start_broker(node_id, **how)
 
     @command
-    def add_broker(self, like: Broker | None = None) -> BrokerView:
+    def add_broker(self, like: BrokerSettings | None = None) -> BrokerView:
         """Add a broker, on a free port.
 
         It has no replicas until partitions are created or moved.
 
         Args:
-            like: Release and API versions of the broker. None: those of the cluster.
+            like: Release, API versions and rack of the broker. None: those of the cluster, and no rack.
 
         Returns:
             The broker, with its node id and port.
@@ -318,8 +431,12 @@ class ClusterCommands:
         emulated = EmulatedRelease.of(like or self._default_broker, self._proposals)
 
         def add() -> BrokerView:
-            broker = self._cluster.add_broker(emulated)
-            self._environment.open_listener(broker)
+            broker = self._cluster.add_broker(emulated, (like or self._default_broker).rack)
+            try:
+                self._environment.open_listener(broker)
+            except FakebrokerError:  # It has no port, so it cannot stay.
+                del self._cluster.brokers[broker.node_id]
+                raise
             return BrokerView.of(broker)
 
         return self._run(add)
@@ -402,6 +519,9 @@ class ClusterCommands:
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault into requests: `fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
 
+        Instead of a fault, or in addition, commands can run before or after a request is handled:
+        `fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`.
+
         Args:
             api: Name of the API, as in Kafka. None: all APIs.
             options: Which requests of the API match, and what happens to them; see
@@ -423,7 +543,17 @@ class ClusterCommands:
             ConfigError: As `fail`.
         """
         check_type("fault", fault, Fault, "a Fault")
-        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms())))
+        return self._handle(self._run(lambda: self._cluster.faults.add(fault, self._now_ms(), self._bind)))
+
+    def _bind(self, action: Action) -> BoundAction:
+        """Check the action of a fault, and return it in a form that can be run."""
+        if callable(action):
+            return bind_function(action)
+        name, arguments = checked_event(action, COMMANDS)
+        for field in ("before", "then"):
+            bound_actions(field, arguments.get(field), self._bind)
+        text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        return BoundAction(f"{name}({text})", lambda call: getattr(self, name)(**arguments))
 
     def faults(self) -> list[FaultHandle]:
         """Return the faults that were not removed, oldest first, including those whose `times` are used up."""

@@ -16,7 +16,9 @@ from msgspec import Meta
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.replica_copies import Copy, ReplicaCopies
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
+from fakebroker.protocol.releases import Release
 from fakebroker.validation import Count
 
 MAX_OPTION_MS = 10**12
@@ -60,6 +62,24 @@ class FailoverOptions(TypedDict, total=False):
     stale_ms: float
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderBalance:
+    """When preferred leaders are elected automatically (`auto.leader.rebalance.enable`).
+
+    Attributes:
+        interval_ms: Time from the moment when a partition gets another leader than its preferred one, its first
+            replica, to the election. While there are such partitions, elections are repeated at this interval.
+        percentage: In releases before 4.0, which could have a controller with ZooKeeper: a broker becomes the leader
+            of the partitions that prefer it only if more than this percentage of them have another leader.
+    """
+
+    interval_ms: float
+    percentage: int
+
+
+FIRST_RELEASE_WITHOUT_ZOOKEEPER = Release(4, 0)
+
+
 @dataclass(slots=True)
 class Controller:
     """Elects leaders and moves replicas and coordinators.
@@ -70,6 +90,9 @@ class Controller:
         brokers: The brokers of the cluster, by node id.
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
+        copies: The copies of reassignments in progress.
+        balance: When preferred leaders are elected automatically; None if they are not.
+        balance_due_ms: When the next automatic election is due; None if all partitions have their preferred leader.
         loading: Maps the number of each offsets partition being loaded to (end of loading in ms, whether it will fail).
             The end is infinite if only `finish_loading` ends it.
         stale: Maps the number of an offsets partition to (node id of its old leader, end in ms). Until the end,
@@ -79,6 +102,9 @@ class Controller:
     brokers: Mapping[int, BrokerNode]
     topics: Topics
     purgatory: FetchPurgatory
+    copies: ReplicaCopies
+    balance: LeaderBalance | None = None
+    balance_due_ms: float | None = None
     loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
     stale: dict[int, tuple[int, float]] = field(default_factory=dict)
 
@@ -98,8 +124,12 @@ class Controller:
             partition.last_leader_id = node_id
             if node_id not in partition.replicas:
                 partition.replicas = (*partition.target_replicas[1:], node_id)
-                partition.adding = partition.removing = ()
+                partition.adding = partition.removing = partition.copying = ()
+            partition.copying = tuple(copying for copying in partition.copying if copying != node_id)
+            self.copies.keep(partition)
+        self.copies.reschedule(now_ms)
         self.purgatory.release(partition)
+        self._schedule_balance(partition, now_ms)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
 
@@ -124,23 +154,34 @@ class Controller:
             self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
-        """Elect the first replica that is up. If none is up, the first one that starts will become the leader."""
-        up = [node_id for node_id in partition.replicas if self.brokers[node_id].up]
-        self.set_leader(partition, up[0] if up else NO_LEADER, now_ms, how)
+        """Elect the first replica that is eligible. If none is, the first one that starts will become the leader."""
+        eligible = self.eligible(partition)
+        self.set_leader(partition, eligible[0] if eligible else NO_LEADER, now_ms, how)
         partition.awaits_last_leader = False
+
+    def eligible(self, partition: Partition) -> list[int]:
+        """Return the node ids of the replicas that may lead: those that are up and do not copy the log any more."""
+        return [
+            node_id for node_id in partition.replicas if self.brokers[node_id].up and node_id not in partition.copying
+        ]
 
     # Reassignments
 
     def reassign(self, partition: Partition, target: Sequence[int], now_ms: float, how: Failover) -> None:
-        """Move a partition to the brokers `target`: immediately, or when all of them are up.
+        """Move a partition to the brokers `target`: immediately, or when all of them are up and have copied the log.
 
         A partition that awaits its last leader is moved after that leader has started, because new replicas copy from
         the leader.
         """
+        in_sync = [node_id for node_id in partition.replicas if node_id not in partition.copying]
         current = partition.replicas
         partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
         partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
         partition.replicas = (*target, *partition.removing)
+        partition.copying = tuple(node_id for node_id in partition.adding if node_id not in in_sync)
+        self.copies.keep(partition)
+        self.copies.reschedule(now_ms)
+        self._finish_copies(self.copies.due(now_ms), now_ms, how)
         self._finish_reassignment(partition, now_ms, how)
 
     def cancel_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
@@ -148,9 +189,36 @@ class Controller:
         kept = [node_id for node_id in partition.replicas if node_id not in partition.adding]
         self._place(partition, kept, now_ms, how)
 
+    def hold_copies(self, topic: str | None, now_ms: float) -> None:
+        """Make the copies of a topic, or with None those of all topics, wait for `release_copies`."""
+        self.copies.held_topics.add(topic)
+        self.copies.reschedule(now_ms)
+
+    def release_copies(self, topic: str | None, now_ms: float) -> None:
+        """Let the copies of a topic, or with None those that are held for all topics, continue."""
+        self.copies.held_topics.discard(topic)
+        self.copies.reschedule(now_ms)
+        self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
+
+    def finish_copies(self, now_ms: float) -> None:
+        """Finish all copies, except those that wait for a broker or a leader."""
+        self._finish_copies([copy for copy in self.copies if self.copies.can_run(copy)], now_ms, Failover())
+
+    def _finish_copies(self, copies: Sequence[Copy], now_ms: float, how: Failover) -> None:
+        """Finish copies, and the reassignments whose last copies they are."""
+        for copy in copies:
+            partition = copy.partition
+            partition.copying = tuple(node_id for node_id in partition.copying if node_id != copy.node_id)
+            self.copies.keep(partition)
+        if copies:
+            self.copies.reschedule(now_ms)
+        for partition in {id(copy.partition): copy.partition for copy in copies}.values():
+            if partition.is_reassigning:
+                self._finish_reassignment(partition, now_ms, how)
+
     def _finish_reassignment(self, partition: Partition, now_ms: float, how: Failover) -> None:
         target = partition.target_replicas
-        if not partition.awaits_last_leader and all(self.brokers[node_id].up for node_id in target):
+        if not partition.awaits_last_leader and set(target) <= set(self.eligible(partition)):
             self._place(partition, target, now_ms, how)
 
     def _place(self, partition: Partition, replicas: Sequence[int], now_ms: float, how: Failover) -> None:
@@ -160,7 +228,8 @@ class Controller:
         a leader only if its last leader is no longer a replica.
         """
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
-        partition.replicas, partition.adding, partition.removing = tuple(replicas), (), ()
+        partition.replicas, partition.adding, partition.removing, partition.copying = tuple(replicas), (), (), ()
+        self.copies.keep(partition)
         if partition.awaits_last_leader:
             needs_leader = partition.last_leader_id in gone
         else:
@@ -170,6 +239,58 @@ class Controller:
         elif gone:
             partition.leader_epoch += 1
             self.purgatory.release(partition)
+        self._schedule_balance(partition, now_ms)
+
+    # Preferred leaders
+
+    def can_lead_again(self, partition: Partition) -> bool:
+        """Whether the preferred leader of a partition is not its leader, but is eligible."""
+        preferred = partition.replicas[0]
+        return partition.leader_id != preferred and preferred in self.eligible(partition)
+
+    def elect_preferred(self, now_ms: float, how: Failover) -> None:
+        """Make the preferred leader of each partition its leader, if it is eligible."""
+        for topic in self.topics:
+            for partition in topic.partitions:
+                if self.can_lead_again(partition):
+                    self.set_leader(partition, partition.replicas[0], now_ms, how)
+
+    def schedule_balance(self, now_ms: float) -> None:
+        """Schedule an automatic election if a partition has another leader than its preferred one."""
+        if self.balance is not None:
+            for topic in self.topics:
+                for partition in topic.partitions:
+                    self._schedule_balance(partition, now_ms)
+
+    def _schedule_balance(self, partition: Partition, now_ms: float) -> None:
+        if self.balance is None or self.balance_due_ms is not None or partition.leader_id == partition.replicas[0]:
+            return
+        self.balance_due_ms = now_ms + self.balance.interval_ms
+
+    def balance_leaders(self, now_ms: float) -> None:
+        """If an automatic election is due, elect preferred leaders and schedule the next election.
+
+        Since 4.0 all of them (ReplicationControlManager.maybeBalancePartitionLeaders), before only those of brokers
+        that have lost many (KafkaController.checkAndTriggerAutoLeaderRebalance).
+        """
+        balance, due_ms = self.balance, self.balance_due_ms
+        if balance is None or due_ms is None or now_ms < due_ms:
+            return
+        by_preferred: dict[int, list[Partition]] = {}
+        for topic in self.topics:
+            for partition in topic.partitions:
+                by_preferred.setdefault(partition.replicas[0], []).append(partition)
+        controller = next((broker for broker in self.brokers.values() if broker.up), None)
+        elects_all = controller is not None and controller.release >= FIRST_RELEASE_WITHOUT_ZOOKEEPER
+        for node_id, preferring in by_preferred.items():
+            lost = [partition for partition in preferring if partition.leader_id != node_id]
+            if elects_all or 100 * len(lost) > balance.percentage * len(preferring):
+                for partition in lost:
+                    # The other replicas of a partition that awaits its last leader are not in sync.
+                    if self.can_lead_again(partition) and not partition.awaits_last_leader:
+                        self.set_leader(partition, node_id, now_ms, Failover())
+        self.balance_due_ms = None
+        self.schedule_balance(now_ms)
 
     # Loading
 
@@ -213,6 +334,7 @@ class Controller:
         Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
         """
         broker.up = False
+        broker.stops += 1
         for partition in self.topics.led_by(broker.node_id):
             if elect:
                 self.elect(partition, now_ms, how)
@@ -220,6 +342,7 @@ class Controller:
                 self.set_leader(partition, NO_LEADER, now_ms, how)
         for led in list(broker.coordinator.led_partitions()):
             broker.coordinator.resign(led.partition, now_ms)
+        self.copies.reschedule(now_ms)
 
     def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Start a broker. It becomes the leader of partitions without one, except those that await their last leader.
@@ -228,21 +351,25 @@ class Controller:
         """
         broker.up = True
         for partition in self.topics.led_by(NO_LEADER):
-            if broker.node_id not in partition.replicas:
+            if broker.node_id not in partition.replicas or broker.node_id in partition.copying:
                 continue
             if not partition.awaits_last_leader:
                 self.elect(partition, now_ms, how)
             elif broker.node_id == partition.last_leader_id:
                 self.set_leader(partition, broker.node_id, now_ms, how)
+        self.copies.reschedule(now_ms)
+        self._finish_copies(self.copies.due(now_ms), now_ms, how)
         for topic in self.topics:
             for partition in topic.partitions:
                 if partition.is_reassigning:
                     self._finish_reassignment(partition, now_ms, how)
+        self.schedule_balance(now_ms)
 
     def evacuate(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Take all replicas from a broker that will be removed.
 
-        Each moves to another broker that has no replica of the partition, if there is one.
+        Each moves to another broker that has no replica of the partition, if there is one: to a broker that is up if
+        possible, because only that is in sync and can become the leader.
         """
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
         for topic in self.topics:
@@ -251,6 +378,7 @@ class Controller:
                     continue
                 kept = [node_id for node_id in partition.target_replicas if node_id != broker.node_id]
                 free = [node_id for node_id in others if node_id not in kept]
+                free = [node_id for node_id in free if self.brokers[node_id].up] or free
                 is_short = len(kept) < len(partition.target_replicas)
                 replacement = free[partition.index % len(free) :][:1] if free and is_short else []
                 self._place(partition, [*kept, *replacement], now_ms, how)
@@ -258,17 +386,19 @@ class Controller:
     # Time
 
     def tick(self, now_ms: float) -> None:
-        """Finish loading the offsets partitions whose `load_ms` has passed."""
+        """Finish loading the offsets partitions whose `load_ms` has passed, and copies that have ended."""
+        self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
         for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
             self._finish_loading(index, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next offsets partition finishes loading (ms).
+        """Return when the next offsets partition finishes loading, copy ends or automatic election is due (ms).
 
-        None if no partition is being loaded, or if all of them wait for `finish_loading`.
+        None if there is none of them, or if all of them wait for something else than time.
         """
         ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
-        return min(ends, default=None)
+        others = (self.copies.next_deadline(), self.balance_due_ms)
+        return min([*ends, *(end_ms for end_ms in others if end_ms is not None)], default=None)
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:
         """Return the old leader that FindCoordinator still returns, or None if it returns the current one."""

@@ -17,10 +17,17 @@ from fakebroker.protocol.schema import NO_VERSIONS, Versions
 
 MAX_BROKERS = 1000
 
+NodeId = Annotated[int, Meta(ge=0, le=2**31 - 1 - MAX_BROKERS)]
+"""A node id that leaves room for those of the brokers that follow."""
+
 _Version = Annotated[int, Meta(ge=0, le=2**15 - 1)]
 
-VersionCap = tuple[_Version, _Version] | None
+VersionCap = Annotated[tuple[_Version, _Version], Meta(examples=[(0, 3)])] | None
 """The first and the last version of an API that a broker supports, or None for no support."""
+
+
+ReleaseName = Annotated[str, Meta(examples=["2.8"])]
+"""The name of a release of Kafka."""
 
 
 class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,10 +38,17 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             None: the newest behavior, with all versions that are implemented.
         api_versions: The first and the last version to support, by name of the API, or None for no support. Versions
             that the release lacks are left out. APIs that are not named have the versions of the release.
+        rack: Kafka's `broker.rack`; None if the broker has none. Replicas of topics are placed in different racks, and
+            consumers with a `client.rack` may fetch from a replica in their rack (see `replica.selector.class`).
     """
 
-    as_version: str | None = None
+    as_version: ReleaseName | None = None
     api_versions: Mapping[str, VersionCap] = {}
+    rack: Annotated[str, Meta(min_length=1)] | None = None
+
+
+BrokerSettings = Annotated[Broker, Meta(examples=[{"as_version": "2.8"}])]
+"""A `Broker`, with an example for error messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +92,7 @@ class EmulatedRelease:
 
 
 def emulated_releases(
-    brokers: int | Sequence[Broker],
+    brokers: int | Sequence[BrokerSettings],
     as_version: str | None,
     api_versions: Mapping[str, VersionCap],
     proposals: Sequence[str] = (),

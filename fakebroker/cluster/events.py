@@ -7,14 +7,9 @@ of workloads, transcripts and HTTP.
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from fakebroker.cluster.command import checked_event
 from fakebroker.cluster.commands import COMMANDS
-from fakebroker.errors import ConfigError, one_of
-from fakebroker.validation import accepts_none, read_json
-
-NONE = "none"
-"""Represents None in events, because TOML has no null."""
+from fakebroker.validation import read_json
 
 
 def perform(commands: Any, event: Mapping[str, Any]) -> Any:
@@ -49,16 +44,4 @@ def checked(event: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigError: As `perform`, except for errors of the command itself.
     """
-    if not isinstance(event, Mapping):
-        raise ConfigError.of("event", event, "a table")
-    if "do" not in event:
-        raise ConfigError.missing("do", one_of(COMMANDS))
-    name = event["do"]
-    if not isinstance(name, str) or name not in COMMANDS:
-        raise ConfigError.of("do", name, one_of(COMMANDS, name))
-    command = COMMANDS[name]
-    optional = {field.name for field in msgspec.structs.fields(command.arguments) if accepts_none(field.type)}
-    arguments = {
-        key: None if value == NONE and key in optional else value for key, value in event.items() if key != "do"
-    }
-    return name, command.checked(arguments)
+    return checked_event(event, COMMANDS)

@@ -126,6 +126,7 @@ class HeadersJournal(Journal):
                 continue
             kept.summary = call.summarize()
             kept.fault, kept.response_version = call.fault, call.response_version
+            kept.boundaries_or_none = call.boundaries_or_none
             kept.answered_ms, kept.answered_after = call.answered_ms, call.answered_after
             if call.answered_ms is None:
                 still_pending.append((number, call, kept))

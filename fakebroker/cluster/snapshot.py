@@ -25,7 +25,7 @@ class Snapshot:
         brokers: The brokers by node id; their coordinators and fetch sessions are not used.
         broker_configs: The cluster-wide dynamic configs of brokers.
         topics: Copies of the topics.
-        placed_topics, next_producer_id, offsets_topic_is_used: See `Cluster`.
+        scram_iterations, placed_topics, next_producer_id, offsets_topic_is_used: See `Cluster`.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
 
@@ -33,6 +33,7 @@ class Snapshot:
     brokers: Mapping[int, BrokerNode]
     broker_configs: Mapping[str, str]
     topics: list[Topic]
+    scram_iterations: Mapping[tuple[str, int], int]
     placed_topics: int
     next_producer_id: int
     offsets_topic_is_used: bool
@@ -46,6 +47,7 @@ def take(cluster: Cluster) -> Snapshot:
         brokers={node_id: replace(broker) for node_id, broker in cluster.brokers.items()},
         broker_configs=cluster.broker_configs,
         topics=cluster.topics.clones(),
+        scram_iterations=cluster.scram_iterations,
         placed_topics=cluster.placed_topics,
         next_producer_id=cluster.next_producer_id,
         offsets_topic_is_used=cluster.offsets_topic_is_used,
@@ -73,6 +75,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         cluster.brokers.clear()
         cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
+    cluster.scram_iterations = snapshot.scram_iterations
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
     cluster.offsets_topic_is_used = snapshot.offsets_topic_is_used
@@ -82,6 +85,12 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         for partition, former in zip(topic.partitions, known.partitions if known else (), strict=False):
             partition.leader_epoch = _leader_epoch(partition, former)
     cluster.topics.replace_all(topics)
+    cluster.log_manager.schedule(now_ms)
+    cluster.controller.schedule_balance(now_ms)
+    for topic in topics:
+        for partition in topic.partitions:
+            cluster.controller.copies.keep(partition)
+    cluster.controller.copies.reschedule(now_ms)
     _load(cluster, snapshot, now_ms)
 
 
@@ -92,6 +101,8 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
     cluster.faults.reset(fresh.faults)
+    for broker in cluster.brokers.values():
+        broker.stops += 1  # All connections are closed.
 
 
 def _leader_epoch(partition: Partition, former: Partition) -> int:
@@ -119,6 +130,8 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
     cluster.controller.loading.clear()
     cluster.controller.stale.clear()
+    cluster.controller.balance_due_ms = None
+    cluster.controller.copies.clear()
 
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
@@ -127,7 +140,8 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
     for name in ("release", "versions", "coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
-    broker.up, broker.configs = kept.up, kept.configs
+    broker.stops += broker.up and not kept.up
+    broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
     return broker
 
 

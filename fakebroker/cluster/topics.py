@@ -6,6 +6,7 @@ Does not depend on requests: their checks and error codes are in the handlers.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from fakebroker.cluster.configs.log_config import CachedLogConfig
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
@@ -53,6 +54,7 @@ class Partition:
             gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
+        copying: Those of `adding` that are not in sync yet, because they still copy the log (see `ReplicaCopies`).
     """
 
     topic: "Topic"
@@ -65,6 +67,7 @@ class Partition:
     awaits_last_leader: bool = False
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    copying: tuple[int, ...] = ()
 
     @property
     def is_reassigning(self) -> bool:
@@ -84,13 +87,17 @@ class Topic:
         name: Its name.
         topic_id: Its id of 16 bytes (KIP-516); a topic that is deleted and created again has another one.
         partitions: Its partitions, by number.
-        configs: The configs that were set on the topic.
+        configs: The configs that were set on the topic. Replaced, not changed, when they are altered.
+        log_configs: A cache of `log_config`, by node id.
+        next_partition: Counts the records that commands have produced without a key, to distribute them.
     """
 
     name: str
     topic_id: bytes
     partitions: list[Partition]
     configs: Mapping[str, str] = field(default_factory=dict)
+    log_configs: dict[int, CachedLogConfig] = field(default_factory=dict, compare=False)
+    next_partition: int = 0
 
     @property
     def is_internal(self) -> bool:
@@ -98,7 +105,7 @@ class Topic:
 
     def clone(self) -> "Topic":
         """Return an independent copy, logs included."""
-        twin = replace(self, partitions=[])
+        twin = replace(self, partitions=[], log_configs={})
         twin.partitions += [replace(each, topic=twin, log=each.log.clone()) for each in self.partitions]
         return twin
 

@@ -14,14 +14,16 @@ from fakebroker.control.clusters import Clusters
 from fakebroker.control.connections import serve
 from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.errors import FakebrokerError
+from fakebroker.host_port import format_host_port
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.lifecycle import bound
 
 logger = logging.getLogger("fakebroker")
 
 _BACKLOG = 1024
-_IDLE_S = 5.0
-"""A connection without requests for this time is closed."""
+_IDLE_S = 75.0
+"""A connection without requests for this time is closed. Longer than the connection pools of most clients keep one,
+because a client that sends a request while the server closes the connection gets an error."""
 
 
 class ControlServer:
@@ -43,7 +45,7 @@ class ControlServer:
 
     Raises:
         ListenError: The address or port is not available.
-        FakebrokerError: On entering: the cluster is not running.
+        FakebrokerError: On entering: the cluster is not running, or the server has been entered before.
     """
 
     def __init__(self, cluster: FakeCluster, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
@@ -52,12 +54,15 @@ class ControlServer:
         self._listener = bound(host, port)
         self.token = effective_token(host, token)
         self.has_generated_token = self.token != token
-        url_host = f"[{host}]" if ":" in host else host
-        self.url = f"http://{url_host}:{self._listener.getsockname()[1]}"
+        self.url = f"http://{format_host_port(host, self._listener.getsockname()[1])}"
+        self._has_started = False
         self._stop = trio.Event()
         self._has_stopped = threading.Event()
 
     def __enter__(self) -> Self:
+        if self._has_started:
+            raise FakebrokerError("the control server has been entered before: expected a new ControlServer")
+        self._has_started = True
         self._listener.listen(_BACKLOG)
         try:
             self._cluster.start_task(self._serve)

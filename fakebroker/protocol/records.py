@@ -18,6 +18,8 @@ from fakebroker.protocol.types import unsigned_varint
 DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
 """The default limit for the decompressed records of one batch. Kafka has no limit."""
 
+NO_TIMESTAMP = -1
+
 Header = tuple[str, bytes | None]
 
 # Kafka's `DefaultRecordBatch`: base offset, batch length, partition leader epoch, magic, CRC. The CRC covers the rest:
@@ -25,9 +27,9 @@ Header = tuple[str, bytes | None]
 _UNCHECKED_PART = struct.Struct(">qiibI")
 _CHECKED_PART = struct.Struct(">hiqqqhii")
 _HEADER = struct.Struct(_UNCHECKED_PART.format + _CHECKED_PART.format[1:])
-_BASE_OFFSET = struct.Struct(">q")
-_INT32 = struct.Struct(">i")
+_INT16, _INT32, _INT64, _UINT32 = (struct.Struct(">" + code) for code in "hiqI")
 _LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
+_MAX_TIMESTAMP_AT = 35
 _LENGTH_END = 12  # The batch length counts the bytes from here.
 _SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is corrupt: the next batch cannot be found.
 _MAGIC = 2
@@ -45,6 +47,24 @@ class CorruptBatchError(InvalidBatchError):
     """A record batch with the wrong CRC, or with a header too malformed to find the CRC."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
+
+
+class RefusedRecordsError(InvalidBatchError):
+    """A batch with records that break the rules of a topic (Kafka's `RecordValidationException`).
+
+    Attributes:
+        faults: The numbers of these records in the batch, from 0, and why each is refused.
+    """
+
+    def __init__(self, message: str, faults: Sequence["tuple[int, str]"]) -> None:
+        super().__init__(message)
+        self.faults = faults
+
+
+class RefusedTimestampsError(RefusedRecordsError):
+    """A batch with records whose timestamps are not allowed."""
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
 class TimestampType(IntEnum):
@@ -123,6 +143,56 @@ class RecordBatch:
         return f"record batch with base offset {self.base_offset}"
 
 
+@dataclass(frozen=True, slots=True)
+class RecordRules:
+    """What a topic requires of produced records (Kafka's `LogValidator`).
+
+    Attributes:
+        needs_key: Whether records must have a key, as in compacted topics.
+        first_ms: The smallest timestamp that is allowed; None for all. Records without a timestamp are allowed.
+        last_ms: The largest timestamp that is allowed; None for all.
+    """
+
+    needs_key: bool = False
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def check(self, batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> None:
+        """Check the records of a valid batch.
+
+        Raises:
+            RefusedRecordsError: Records lack a key.
+            RefusedTimestampsError: Records have a timestamp that is not allowed.
+        """
+        if not self._may_break(batch):
+            return
+        faults: list[tuple[int, str]] = []
+        error: type[RefusedRecordsError] = RefusedRecordsError
+        for index, record in enumerate(iterate_records(batch, limit_bytes)):
+            if self.needs_key and record.key is None:
+                faults.append((index, "record without a key: expected one, because the topic is compacted"))
+            elif not self._allows(record.timestamp_ms):
+                error = RefusedTimestampsError
+                faults.append((index, f"timestamp {record.timestamp_ms}: expected {self._allowed()}"))
+        if faults:
+            raise error(f"{batch.label}: {len(faults)} records refused, the first: {faults[0][1]}", faults)
+
+    def _may_break(self, batch: RecordBatch) -> bool:
+        """Return whether the records must be read. `validate_batch` has checked the largest timestamp."""
+        return self.needs_key or self.first_ms is not None or not self._allows(batch.max_timestamp_ms)
+
+    def _allows(self, timestamp_ms: int) -> bool:
+        if timestamp_ms == NO_TIMESTAMP:
+            return True
+        is_early = self.first_ms is not None and timestamp_ms < self.first_ms
+        return not is_early and (self.last_ms is None or timestamp_ms <= self.last_ms)
+
+    def _allowed(self) -> str:
+        if self.first_ms is None:
+            return f"at most {self.last_ms}"
+        return f"at least {self.first_ms}" if self.last_ms is None else f"{self.first_ms} to {self.last_ms}"
+
+
 def split_batches(data: bytes) -> list[RecordBatch]:
     """Split bytes into batches and decode their headers. CRCs and records are not checked.
 
@@ -176,18 +246,21 @@ def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT
     if len(batches) != 1:
         raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
     batch = batches[0]
-    validate_batch(batch, limit_bytes)
+    newest_ms = validate_batch(batch, limit_bytes)
     if batch.base_offset != 0:
         raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")
     if batch.is_control:
         raise InvalidBatchError(f"{batch.label}: control records, expected none from a producer")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidBatchError(f"{batch.label}: base sequence {batch.base_sequence} at byte 53, expected 0 or more")
-    return batch
+    return batch if newest_ms == batch.max_timestamp_ms else with_timestamps(batch, batch.timestamp_type, newest_ms)
 
 
-def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> None:
+def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> int:
     """Check the CRC and record count of a batch, and that its records can be decoded and have consecutive offsets.
+
+    Returns:
+        The largest timestamp of a record, in milliseconds. Brokers correct a batch header with another one.
 
     Raises:
         CorruptBatchError: The CRC is wrong.
@@ -202,9 +275,12 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
             f"and one more than the last offset delta {batch.last_offset_delta}"
         )
     # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends them.
+    newest_ms = NO_TIMESTAMP
     for offset, record in enumerate(iterate_records(batch, limit_bytes), batch.base_offset):
         if record.offset != offset:
             raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
+        newest_ms = max(newest_ms, record.timestamp_ms)
+    return newest_ms
 
 
 def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
@@ -400,4 +476,34 @@ def _varint(value: int) -> bytes:
 def with_base_offset(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
     """Return a produced batch with the two fields that a broker sets. The CRC does not cover them."""
     length = batch[_LENGTH_AT:_LEADER_EPOCH_AT]
-    return b"".join((_BASE_OFFSET.pack(base_offset), length, _INT32.pack(leader_epoch), memoryview(batch)[_MAGIC_AT:]))
+    return b"".join((_INT64.pack(base_offset), length, _INT32.pack(leader_epoch), memoryview(batch)[_MAGIC_AT:]))
+
+
+def with_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_timestamp_ms: int) -> RecordBatch:
+    """Return a batch with another timestamp type and largest timestamp (`DefaultRecordBatch.setMaxTimestamp`).
+
+    With LOG_APPEND_TIME, all records then have the largest timestamp; their own ones remain in the bytes.
+    """
+    data = bytearray(batch.data)
+    attributes = (batch.attributes & ~_TIMESTAMP_TYPE_BIT) | timestamp_type * _TIMESTAMP_TYPE_BIT
+    _INT16.pack_into(data, _ATTRIBUTES_AT, attributes)
+    _INT64.pack_into(data, _MAX_TIMESTAMP_AT, max_timestamp_ms)
+    _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
+    return RecordBatch.from_bytes(bytes(data))
+
+
+def recompressed(batch: RecordBatch, compression: Compression) -> RecordBatch:
+    """Return a batch with the same records and another codec."""
+    data = encode_batch(
+        decode_records(batch),
+        base_offset=batch.base_offset,
+        compression=compression,
+        leader_epoch=batch.partition_leader_epoch,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        timestamp_type=batch.timestamp_type,
+        is_transactional=batch.is_transactional,
+        is_control=batch.is_control,
+    )
+    return RecordBatch.from_bytes(data)

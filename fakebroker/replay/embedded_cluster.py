@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fakebroker.errors import FakebrokerError
+from fakebroker.replay.workload.timeline import actions_of, failed_action
 from fakebroker.replay.workload.workload import Cluster
 
 _START_TIMEOUT_S = 20.0
@@ -59,11 +60,21 @@ class EmbeddedCluster:
             is_last_check = not self.is_running or time.monotonic() >= deadline_s
             found = re.findall(r" event (done|failed): (.*)", self._log.read_text(errors="replace"))
             if is_last_check or len(found) >= len(self._sent):
-                return [
+                outcomes = [
                     None if outcome == "done" else why.removeprefix(f"{line}: ")
                     for line, (outcome, why) in zip(self._sent, found, strict=False)
                 ]
+                return self._with_failed_actions(outcomes)
             time.sleep(_CHECK_EVERY_S)
+
+    def _with_failed_actions(self, outcomes: list[str | None]) -> list[str | None]:
+        """Return outcomes in which events whose faults have performed an event that failed have its error."""
+        for error, command in re.findall(r" action failed: ((\w+)\(.*)", self._log.read_text(errors="replace")):
+            for index, (line, outcome) in enumerate(zip(self._sent, outcomes, strict=False)):
+                if outcome is None and command in (action["do"] for action in actions_of(json.loads(line))):
+                    outcomes[index] = failed_action(error)
+                    break
+        return outcomes
 
 
 @contextmanager
@@ -92,6 +103,7 @@ def embedded_cluster(
         "fakebroker",
         "serve",
         f"--brokers={cluster.brokers}",
+        f"--first-node-id={cluster.first_node_id}",
         f"--host={host}",
         "--port=0",
         f"--seed={seed}",

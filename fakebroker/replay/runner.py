@@ -16,6 +16,7 @@ from rich.console import Console
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.host_port import unbracketed
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.members.bootstrap import addresses
@@ -241,7 +242,7 @@ def _run_members(
         The events of the workload with their outcomes.
     """
     console.print(f"Running {members:,} members for {run.workload.duration_s:g} s", highlight=False)
-    driver = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
+    driver = unbracketed(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     outcomes = no_outcomes(spark) if run.transport == "memory" else None
     with receiving(driver) as receiver, ExitStack() as stack:
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))

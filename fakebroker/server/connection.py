@@ -1,5 +1,6 @@
 """One client connection: its socket, queued requests, the pending request, and unsent responses."""
 
+import ipaddress
 import socket
 from collections import deque
 from enum import Enum, auto
@@ -7,6 +8,17 @@ from enum import Enum, auto
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.protocol.frames import FrameBuffer
+
+
+def client_host(address: str) -> str:
+    """Return the address of a client as Java's `InetAddress.toString`, such as "/127.0.0.1" or "/0:0:0:0:0:0:0:1"."""
+    if ":" not in address:
+        return f"/{address}"
+    ip, percent, scope = address.partition("%")
+    found = ipaddress.IPv6Address(ip)
+    if found.ipv4_mapped is not None:  # A client with IPv4, on a socket for both.
+        return f"/{found.ipv4_mapped}"
+    return "/" + ":".join(f"{int(part, 16):x}" for part in found.exploded.split(":")) + percent + scope
 
 
 class Blocked(Enum):
@@ -41,8 +53,7 @@ class Connection(Peer):
     __slots__ = ("frames", "interest", "is_closed", "is_dirty", "is_resumable", "pending", "queued", "socket", "unsent")
 
     def __init__(self, sock: socket.socket, broker: BrokerNode, connection_id: int, max_request_bytes: int) -> None:
-        host = sock.getpeername()[0]
-        super().__init__(broker, f"/{host}", connection_id)
+        super().__init__(broker, client_host(sock.getpeername()[0]), connection_id)
         self.socket = sock
         self.frames = FrameBuffer(max_request_bytes)
         self.queued: deque[bytes] = deque()

@@ -4,7 +4,9 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Annotated, Any, Literal, Self, TypeVar, Unpack, overload
+
+from msgspec import Meta
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
@@ -12,13 +14,14 @@ from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
-from fakebroker.cluster.emulation import Broker, VersionCap, emulated_releases
+from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
     BrokerView,
@@ -30,10 +33,12 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
+from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
+from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
@@ -42,16 +47,24 @@ from fakebroker.server.polling import Polled
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Table, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
-from fakebroker.validation import Seconds
+from fakebroker.validation import Data, Seconds
 
 T = TypeVar("T")
+
+ScaledClock = Annotated[Scaled, Meta(examples=[{"factor": 10}])]
+PartitionCounts = Annotated[Mapping[str, int], Meta(examples=[{"orders": 6}])]
+"""A clock, and numbers of partitions by topic, with examples for error messages."""
 
 
 class FakeCluster(JournalExport):
     """A fake Kafka cluster that real clients connect to.
 
-    `with` runs it in a new thread, `async with` in a task of the caller's trio loop. Methods may be called from any
-    thread while it runs. Its state can be read after it has stopped.
+    `with` runs it in a new thread. `async with` runs it in a task of the caller's trio loop; under asyncio, in a new
+    thread, without blocking the caller's loop. A cluster can be entered once.
+
+    Methods may be called from any thread while it runs. Its state can be read after it has stopped. Topics, groups and
+    faults can be added before it starts. Methods that start, stop or wait for something need a running cluster, and
+    raise `FakebrokerError` otherwise; so do views of brokers before the start, because brokers have no ports then.
 
     Members of a group are identified by member id, by instance id, or by client id if only one member has it. A parked
     request is a JoinGroup or SyncGroup whose response waits, for example for other members.
@@ -72,8 +85,7 @@ class FakeCluster(JournalExport):
     change nothing.
 
     Args:
-        brokers: Number of brokers; or one `Broker` per broker, which sets its release and API versions. Node ids
-            start at 1.
+        brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack.
         topics: Topics that exist from the start: number of partitions by name.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
@@ -82,10 +94,11 @@ class FakeCluster(JournalExport):
         api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
             supported.
         proposals: Kafka proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397).
+        first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
             `trio.testing.MockClock`.
-        host: Address to listen on.
+        host: Address to listen on, such as "127.0.0.1", "0.0.0.0" or "::1".
         port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
         advertised_host: Host that brokers report to clients; `host` if None.
         journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
@@ -106,21 +119,23 @@ class FakeCluster(JournalExport):
 
     Raises:
         ConfigError: An argument is invalid.
-        ListenError: When it starts: an address or port is not available.
+        ListenError: When it starts: an address or port is not available. It can be entered again then.
+        FakebrokerError: When it starts: it has been entered before.
     """
 
     @command
     def __init__(
         self,
-        brokers: int | Sequence[Broker] = 3,
-        topics: Mapping[str, int] | None = None,
+        brokers: int | Sequence[BrokerSettings] = 3,
+        topics: PartitionCounts | None = None,
         config: Mapping[str, Any] | None = None,
         seed: int | None = None,
         *,
-        as_version: str | None = None,
+        as_version: ReleaseName | None = None,
         api_versions: Mapping[str, VersionCap] | None = None,
         proposals: Sequence[str] = (),
-        clock: Literal["real", "manual"] | Scaled = "real",
+        first_node_id: NodeId = 1,
+        clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
         port: int = 0,
         advertised_host: str | None = None,
@@ -132,7 +147,9 @@ class FakeCluster(JournalExport):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
-        self.host, self.advertised_host = host, advertised_host or host
+        self.host = unbracketed(host)
+        self.advertised_host = unbracketed(advertised_host or host)
+        racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
@@ -145,13 +162,15 @@ class FakeCluster(JournalExport):
                 random=random.Random(f"faults {self.seed}").random,
                 journal=new_journal(journal, journal_calls, journal_bytes),
                 now_ms=self.clock.now_ms(),
+                first_node_id=first_node_id,
+                racks=racks,
             )
 
         self.cluster = new_cluster()
         self._server = ClusterServer(
             self.cluster,
             self.clock,
-            host=host,
+            host=self.host,
             port=port,
             advertised_host=self.advertised_host,
             max_unsent_bytes=max_unsent_bytes,
@@ -225,24 +244,29 @@ class FakeCluster(JournalExport):
 
         Args:
             watcher: A function without arguments, which must be fast and must not block.
+
+        Raises:
+            FakebrokerError: The cluster has not been started.
         """
         self._server.watch(watcher)
 
     @property
     def connections(self) -> Collection[Connection]:
         """The clients' open connections. Use them only in the cluster's thread, see `call`."""
+        self._server.check_started()
         return self._server.reactor.connections.values()
 
     # Brokers and groups
 
     @property
     def bootstrap_servers(self) -> str:
-        """`bootstrap.servers` for clients: comma-separated host:port of all brokers."""
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+        """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
+        return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
-        """All brokers, ordered by node id."""
+        """All brokers, ordered by node id. They have ports from the start of the cluster on, also after its end."""
+        self._server.check_started()
         return tuple(BrokerView.of(broker) for broker in self.cluster.brokers.values())
 
     def coordinator_of(self, group_id: str) -> BrokerView:
@@ -254,6 +278,7 @@ class FakeCluster(JournalExport):
         Raises:
             ConfigError: The group has no coordinator now.
         """
+        self._server.check_started()
         check_type("group_id", group_id, str, "a string")
         broker = self.call(lambda: self.cluster.coordinator_of(group_id))
         if broker is None:
@@ -330,12 +355,20 @@ class FakeCluster(JournalExport):
 
     def report(self) -> str:
         """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
-        return report(self.seed, self.groups(), self.journal_view())
+        text = report(self.seed, self.groups(), self.journal_view())
+        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        """The last errors of actions of faults (see `Fault.before` and `Fault.then`) since the last reset, as text."""
+        return tuple(self.cluster.faults.actions.errors)
 
     # Topics
 
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
         """Create a topic, with leaders and replicas spread evenly over the brokers.
+
+        Each topic starts at the next broker, so that topics with one partition have different leaders.
 
         Args:
             name: The topic.
@@ -343,7 +376,8 @@ class FakeCluster(JournalExport):
             replication_factor: Replicas per partition; the config `default.replication.factor` if None.
 
         Raises:
-            ConfigError: The topic exists, or its name is not legal.
+            ConfigError: The topic exists, or its name is not legal, or differs from that of another topic only in dots
+                and underscores, as in CreateTopics.
         """
         self._commands.create_topic(name, partitions, replication_factor)
 
@@ -369,6 +403,58 @@ class FakeCluster(JournalExport):
             ConfigError: There is no such topic, or it is internal.
         """
         self._commands.delete_topic(name)
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> list[ProducedRecord]:
+        """Append records to a topic, without a client.
+
+        They pass the checks of a Produce request with `acks=all`, and consumers that wait for records get them. If one
+        of them is not accepted, none is appended.
+
+        Args:
+            topic: The topic, which must exist.
+            values: The values: strings, which are encoded as UTF-8, bytes, or None for a tombstone.
+            key: The key of all records: a string, bytes, or None.
+            partition: The partition. None: with a key, the partition that Kafka's default partitioner chooses
+                (murmur2); without a key, the records go in turn to the partitions that have a leader.
+            headers: The headers of all records: a mapping from names to strings, bytes or None; or a list of pairs.
+            timestamp: The timestamp of all records, in milliseconds since the Unix epoch. None: the time of the
+                brokers' clock.
+
+        Returns:
+            A pair (partition, offset) for each record, with these attributes, in the order of the values.
+
+        Raises:
+            ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the
+                records. The error names Kafka's error, such as MESSAGE_TOO_LARGE.
+        """
+        return self._commands.produce(topic, values, key=key, partition=partition, headers=headers, timestamp=timestamp)
+
+    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
+        """Return the records of a topic: those that a consumer could read now, ordered by partition and offset.
+
+        Records that retention, compaction or DeleteRecords have removed are missing, as are control records.
+
+        Args:
+            topic: The topic. Internal topics can be read, too.
+            partition: The partition; None for all.
+
+        Raises:
+            ConfigError: There is no such topic or partition.
+        """
+        check_type("topic", topic, str, "a string")
+        found = self.call(lambda: batches_of(self.cluster, topic, partition))
+        return [record for each in found for record in each.records()]
 
     # Coordinators
 
@@ -416,10 +502,51 @@ class FakeCluster(JournalExport):
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None:
         """Elect the preferred (first) replica of every partition as its leader, if the replica's broker is up.
 
+        Coordinators move with their partitions of __consumer_offsets. Undoes what a broker has lost by a stop:
+        `start_broker` does not move leaders back.
+
         Args:
             how: Options of the failovers; see `move_coordinator`.
         """
         self._commands.elect_preferred(**how)
+
+    # Reassignments
+
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        """Hold reassignments before they complete: replicas that they add do not get in sync until the release.
+
+        AlterPartitionReassignments succeeds, and Metadata and ListPartitionReassignments show the added and removed
+        replicas. Applies to reassignments in progress and to later ones. Without a hold, a reassignment completes at
+        once, unless a broker is down, or it is throttled by `leader.replication.throttled.rate` or
+        `follower.replication.throttled.rate` of brokers and `leader.replication.throttled.replicas` or
+        `follower.replication.throttled.replicas` of the topic. Throttled copies take the size of the log divided by
+        the rate, by the brokers' clock; those from or to one broker run one after the other.
+
+        Args:
+            topic: The topic, which need not exist yet; None for all.
+
+        Returns:
+            A context manager that releases the reassignments on exit.
+        """
+        return self._commands.hold_reassignments(topic)
+
+    def release_reassignments(self, topic: str | None = None) -> None:
+        """Release held reassignments. Those that are not throttled have completed when this returns.
+
+        Args:
+            topic: As for `hold_reassignments`.
+
+        Raises:
+            ConfigError: The reassignments of the topic are not held.
+        """
+        self._commands.release_reassignments(topic)
+
+    def finish_reassignments(self) -> None:
+        """Complete all reassignments in progress, held and throttled ones included.
+
+        Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
+        """
+        self._commands.finish_reassignments()
 
     # Brokers
 
@@ -440,6 +567,15 @@ class FakeCluster(JournalExport):
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
         """Start a stopped broker, on its previous port.
 
+        What it has again: its replicas, which are in sync at once; and the leadership of partitions without a leader,
+        with their coordinators, except partitions that await another broker (`stop_broker` with `elect=False`).
+        Reassignments that have waited for it complete.
+
+        What does not move back: partitions that have elected another leader, the coordinators of groups among them,
+        and network conditions. `elect_preferred` moves leaders and coordinators back. With the config
+        `auto.leader.rebalance.enable` (false by default, unlike in Kafka), the brokers do so when
+        `leader.imbalance.check.interval.seconds` (300) have passed by their clock since the leader changed.
+
         Args:
             node_id: The broker.
             how: Options of the failovers; see `move_coordinator`.
@@ -450,7 +586,7 @@ class FakeCluster(JournalExport):
         self._commands.start_broker(node_id, **how)
 
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
-        """Stop a broker, elect new leaders for its partitions, and start it again.
+        """Stop a broker, elect new leaders for its partitions, and start it again. The leaders do not move back.
 
         Args:
             node_id: The broker.
@@ -462,7 +598,7 @@ class FakeCluster(JournalExport):
         self._commands.restart_broker(node_id, **how)
 
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
-        """Restart every broker that is up, one after the other.
+        """Restart every broker that is up, one after the other. Leaders do not move back; see `start_broker`.
 
         Args:
             how: Options of the failovers; see `move_coordinator`.
@@ -494,7 +630,7 @@ class FakeCluster(JournalExport):
         """Add a broker on a free port. It leads no partition until partitions are created on it or moved to it.
 
         Args:
-            like: Release and API versions of the broker; those of the cluster if None.
+            like: Release, API versions and rack of the broker. None: those of the cluster, and no rack.
 
         Returns:
             The new broker.
@@ -544,6 +680,13 @@ class FakeCluster(JournalExport):
 
     def fail(self, api: str | None, **options: Unpack[FaultOptions]) -> FaultHandle:
         """Inject a fault: `cluster.fail("OffsetCommit", group="g", error="NOT_COORDINATOR", times=2)`.
+
+        Commands or functions can also run before or after a request is handled:
+        `cluster.fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`. Their errors are logged, and
+        are in the journal, in `FaultHandle.errors` and in `action_errors`; the pytest plugin fails the test.
+
+        A request can also be handled late: `cluster.fail("Heartbeat", client_id="a", nth=2, delay_before_s=60)` expires
+        the session of a member, whose heartbeat then gets UNKNOWN_MEMBER_ID.
 
         Args:
             api: The API by Kafka's name; None matches every API.

@@ -1,6 +1,7 @@
 """Files of journals: one JSON object per line. The first line has the journal's properties, the others one call each.
 
 Messages are objects with the fields of their version, by name. Bytes are in base64, error codes are Kafka's names.
+Passwords, salts and tokens are left out: their fields are empty.
 """
 
 import json
@@ -13,8 +14,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from fakebroker.cluster.call import Call, CallSummary, Peer, is_error_code
-from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_error_code
+from fakebroker.cluster.faults.injection import name_of
+from fakebroker.cluster.faults.rule import Fault, actions_of
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME
@@ -26,8 +28,11 @@ S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
 
 _BINARY = (BYTES, RECORDS, UUID)
+_SECRETS = ("auth_bytes", "hmac", "salt", "salted_password")
+"""Fields with secrets of SASL, SCRAM and delegation tokens; all are bytes."""
 _UNKNOWN_TAGS = "unknown_tags"
 _DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(Fault)}
+_ACTIONS = {"before", "then"}
 _MAX_CACHED_TYPES = 1_000
 """Maximum number of pairs of a struct and a version whose list of fields is cached."""
 _Convert = Callable[[Any, int], Any]
@@ -59,12 +64,14 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     members: tuple[str, ...]
     size: int
     received_ms: float
+    handled_ms: float | None
     answered_ms: float | None
     answered_after: int
     has_response: bool
     response_version: int
     errors: tuple[str, ...]
     fault: dict[str, Any] | None
+    action_errors: tuple[str, ...]
     request: dict[str, Any] | None
     response: dict[str, Any] | None
 
@@ -167,12 +174,14 @@ def _plain_call(call: Call) -> dict[str, object]:
         "members": call.member_ids,
         "size": call.size,
         "received_ms": call.received_ms,
+        "handled_ms": call.handled_ms,
         "answered_ms": call.answered_ms,
         "answered_after": call.answered_after,
         "has_response": call.has_response,
         "response_version": call.response_version,
         "errors": [error.name for error in call.errors],
         "fault": None if call.fault is None else plain_fault(call.fault),
+        "action_errors": call.action_errors,
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
     }
@@ -188,6 +197,8 @@ def _call(entry: _Entry) -> Call:
     if entry.request is not None:
         call.request = restored(api.request, entry.request, call.api_version, "request")
     call.received_ms, call.answered_ms = entry.received_ms, entry.answered_ms
+    if entry.handled_ms != entry.received_ms or entry.action_errors:
+        call.boundaries_or_none = Boundaries(entry.handled_ms, entry.action_errors)
     call.answered_after, call.response_version = entry.answered_after, entry.response_version
     call.summary = CallSummary(
         node_id=entry.broker,
@@ -202,9 +213,12 @@ def _call(entry: _Entry) -> Call:
 
 
 def plain_fault(fault: Fault) -> dict[str, object]:
-    """Return the fields of a fault that differ from their defaults, as plain values."""
+    """Return the fields of a fault that differ from their defaults, as plain values; functions by their names."""
     fields = msgspec.structs.asdict(fault).items()
     values = {name: value for name, value in fields if name != "error" and value != _DEFAULTS[name]}
+    for name in _ACTIONS.intersection(values):
+        actions = [name_of(action) if callable(action) else action for action in actions_of(values[name])]
+        values[name] = actions if len(actions) > 1 else actions[0]
     return values if fault.code is None else {**values, "error": fault.code.name}
 
 
@@ -254,6 +268,8 @@ def _convert(field: Field) -> _Convert | None:
     convert: _Convert
     if not isinstance(field.type, Primitive):
         convert = plain
+    elif field.name in _SECRETS:
+        convert = _left_out
     elif field.type in _BINARY:
         convert = _plain_bytes
     elif is_error_code(field):
@@ -265,6 +281,10 @@ def _convert(field: Field) -> _Convert | None:
 
 def _plain_bytes(value: bytes, version: int) -> str:
     return b64encode(value).decode()
+
+
+def _left_out(value: bytes, version: int) -> str:
+    return ""
 
 
 def _plain_error(value: int, version: int) -> str:

@@ -1,11 +1,13 @@
 """Start and stop of a cluster: its listeners, and the thread or trio nursery in which its reactor runs."""
 
+import asyncio
 import errno
+import logging
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -15,19 +17,27 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.errors import FakebrokerError, ListenError, check_integer
+from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.event_loops import LoopEvent
 from fakebroker.server.reactor import Reactor
 
 T = TypeVar("T")
 
+logger = logging.getLogger("fakebroker")
+
 _BACKLOG = 4096
 _LINGER_S = 0.0005
 """In a thread of its own, the reactor polls this long before it sleeps, because waking up takes longer."""
 
 
+_NOT_RUNNING = "the cluster is not running: expected a use within 'with' or 'async with'"
+
+
 class ClusterServer:
-    """Runs a cluster: `with` in a new thread, `async with` in a task of the caller's trio loop.
+    """Runs a cluster, once: `with` in a new thread, `async with` in a task of the caller's trio loop.
+
+    Under asyncio, `async with` runs it in a new thread, too, which is started and stopped without blocking the loop.
 
     Implements `fakebroker.cluster.environment.Environment` for the cluster's commands. The methods of that interface
     must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
@@ -43,7 +53,7 @@ class ClusterServer:
             further bytes, in real time.
 
     Attributes:
-        reactor: Serves the connections; set by the first start.
+        reactor: Serves the connections; set by the start.
         on_stop: Functions that are called in the cluster's thread when the cluster has stopped.
 
     Raises:
@@ -73,8 +83,10 @@ class ClusterServer:
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread: threading.Thread | None = None
         self._thread_id: int | None = None
+        self._failure: BaseException | None = None
         self._stack: AsyncExitStack | None = None
         self._scope = trio.CancelScope()
+        self._has_started = self._has_stopped = False
         self._reserved_ports: dict[int, socket.socket] = {}
         self._ports: dict[int, int] = {}  # By node id, also of removed brokers: `restore` may add them again.
         self._nursery: trio.Nursery
@@ -87,34 +99,78 @@ class ClusterServer:
         self._listen()
         self.reactor.linger_s = _LINGER_S
         started = threading.Event()
-        self._thread = threading.Thread(
-            target=trio.run, args=(self._serve, started.set), name="fakebroker", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run_thread, args=(started,), name="fakebroker", daemon=True)
         self._thread.start()
         started.wait()
+        if self._failure is not None:
+            self.reactor.stop()
+            self._raise_failure()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._thread is not None
-        assert self._token is not None
-        self._token.run_sync_soon(self._scope.cancel)
-        self._thread.join()
+        self.check_started()
+        self._request_stop()
+        if self._thread is not None:
+            self._thread.join()
+        if error is None:
+            self._raise_failure()
+
+    def _run_thread(self, started: threading.Event) -> None:
+        try:
+            trio.run(self._serve, started.set)
+        except BaseException as error:  # Raised in the thread that starts or stops the cluster.
+            self._failure, self._has_stopped = error, True
+            logger.exception("the cluster has stopped because of an internal error")
+        finally:
+            started.set()
+
+    def _raise_failure(self) -> None:
+        """Raise the error that has stopped the cluster's thread, if there is one."""
+        if self._failure is not None:
+            raise FakebrokerError(f"the cluster has stopped because of an internal error: {self._failure!r}") from (
+                self._failure
+            )
+
+    def _request_stop(self) -> None:
+        token = self._token
+        if token is not None:
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._scope.cancel)
 
     async def __aenter__(self) -> Self:
+        if not trio.lowlevel.in_trio_run():
+            return await self._enter_from_asyncio()
         self._listen()
-        self._stack = AsyncExitStack()
-        nursery = await self._stack.enter_async_context(trio.open_nursery())
-        await nursery.start(self._serve_in_nursery)
+        async with AsyncExitStack() as stack:
+            nursery = await stack.enter_async_context(trio.open_nursery())
+            await nursery.start(self._serve_in_nursery)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._stack is not None
+        self.check_started()
+        if self._stack is None:
+            await asyncio.get_running_loop().run_in_executor(None, self.__exit__, kind, error, trace)
+            return
         self._scope.cancel()
-        await self._stack.__aexit__(kind, error, trace)
+        try:
+            await self._stack.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            # trio puts the exception of the body in another group, even if nothing else has failed.
+            if error is None or list(_leaves(group)) != list(_leaves(error)):
+                raise
+
+    async def _enter_from_asyncio(self) -> Self:
+        starting = asyncio.get_running_loop().run_in_executor(None, self.__enter__)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(lambda _: self._request_stop())  # `__aexit__` will not be called.
+            raise
 
     async def _serve_in_nursery(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         # The clock of this trio run may be that of a test, such as trio.testing.MockClock.
@@ -129,14 +185,22 @@ class ClusterServer:
                     started()
                     await self.reactor.run()
         finally:
-            self._token = None
+            self._token, self._has_stopped = None, True
             for function in self.on_stop:
                 function()
             for reserved in self._reserved_ports.values():
                 reserved.close()
 
     def _listen(self) -> None:
-        """Listen on the ports of all brokers. Clients can connect from then on, before the reactor runs."""
+        """Listen on the ports of all brokers. Clients can connect from then on, before the reactor runs.
+
+        Raises:
+            FakebrokerError: The cluster runs already, or has stopped.
+            ListenError: An address or port is not available. The start can be tried again.
+        """
+        if self._has_started:
+            state = "has stopped" if self._has_stopped else "runs already"
+            raise FakebrokerError(f"the cluster {state}: expected a new FakeCluster, because each can be entered once")
         unsent, partial = self._reactor_limits
         self.reactor = Reactor(self.cluster, self.clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
         try:
@@ -145,6 +209,7 @@ class ClusterServer:
         except ListenError:
             self.reactor.stop()
             raise
+        self._has_started = True
 
     # Calls into the cluster's thread
 
@@ -152,6 +217,25 @@ class ClusterServer:
     def is_running(self) -> bool:
         """Whether the cluster has been started and not stopped."""
         return self._token is not None
+
+    def check_started(self) -> None:
+        """Check that the cluster has been started, and therefore has ports.
+
+        Raises:
+            FakebrokerError: It has not.
+        """
+        if not self._has_started:
+            raise FakebrokerError(f"{_NOT_RUNNING}; it has not been started")
+
+    def check_running(self) -> None:
+        """Check that the cluster is running.
+
+        Raises:
+            FakebrokerError: It has not been started, or has stopped.
+        """
+        self.check_started()
+        if self._has_stopped:
+            raise FakebrokerError(f"{_NOT_RUNNING}; it has stopped")
 
     @property
     def is_cluster_thread(self) -> bool:
@@ -222,12 +306,16 @@ class ClusterServer:
         Raises:
             FakebrokerError: The cluster is not running.
         """
-        if not self.is_running:
-            raise FakebrokerError("the cluster is not running: expected one that has been entered")
+        self.check_running()
         self.run(lambda: self._nursery.start_soon(task))
 
     def watch(self, watcher: Callable[[], bool]) -> None:
-        """Call a function in the cluster's thread after each change, until it returns True."""
+        """Call a function in the cluster's thread after each change, until it returns True.
+
+        Raises:
+            FakebrokerError: The cluster has not been started.
+        """
+        self.check_started()
         self.run(lambda: self.reactor.watchers.append(watcher))
 
     # The environment of commands
@@ -242,6 +330,7 @@ class ClusterServer:
 
     def open_listener(self, broker: BrokerNode) -> None:
         """Listen for a broker on the port that is reserved for it, or on a free one."""
+        self.check_running()
         self._open(broker, 0)
 
     def _open(self, broker: BrokerNode, port: int) -> None:
@@ -260,6 +349,7 @@ class ClusterServer:
             broker: The broker.
             keep_port: Whether to reserve the port, for `open_listener`.
         """
+        self.check_running()
         self.reactor.disconnect(broker)
         if keep_port:
             self._reserve_port(broker)
@@ -271,6 +361,7 @@ class ClusterServer:
 
     def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
         """Return the network conditions of a broker."""
+        self.check_running()
         return self.reactor.network_faults.conditions.get(broker.node_id, NetworkConditions())
 
     def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
@@ -296,9 +387,10 @@ class ClusterServer:
             brokers: The brokers after the replacement, by node id.
             cut_all: Whether to close all connections.
         """
-        if not self.is_running:
+        if not self._has_started:
             yield
             return
+        self.check_running()
         kept = []
         for node_id, broker in self.cluster.brokers.items():
             if node_id not in brokers:
@@ -319,6 +411,15 @@ class ClusterServer:
         reserved = self._reserved_ports.pop(broker.node_id, None)
         if reserved is not None:
             reserved.close()
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exceptions in nested groups, or the exception itself if it is not a group."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -343,6 +444,6 @@ def bound(host: str, port: int) -> socket.socket:
         listener.close()
         in_use = error.errno == errno.EADDRINUSE
         raise ListenError(
-            f"cannot listen on {host}:{port}: {'the port is in use' if in_use else error.strerror}"
+            f"cannot listen on {format_host_port(host, port)}: {'the port is in use' if in_use else error.strerror}"
         ) from None
     return listener

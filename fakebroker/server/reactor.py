@@ -19,7 +19,7 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.errors import ProtocolError
+from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Connection
@@ -92,6 +92,7 @@ class Reactor:
         self._connections_made = 0
         self._is_accepting = True
         self._sleep = trio.CancelScope()
+        cluster.faults.actions.log = _log_error
 
     def listen(self, broker: BrokerNode, listener: socket.socket) -> None:
         """Accept connections for a broker from a listening socket, which the reactor closes later."""
@@ -306,6 +307,8 @@ class Reactor:
                 self._write(connection, call)
             else:
                 connection.pending = call
+                if self.cluster.faults.actions:
+                    self.cluster.faults.actions.run()
         except Exception:  # A bug in a handler closes only the connection of the request.
             logger.exception("%r failed", call)
             self.close(connection, "internal error (see the traceback above)")
@@ -322,6 +325,8 @@ class Reactor:
     def _deliver(self) -> None:
         """Write the completed responses, and let their connections handle queued frames."""
         cluster = self.cluster
+        if cluster.faults.actions.is_running:
+            return  # Called by a command that is an action. The caller of the actions delivers the responses.
         answered, cluster.answered = cluster.answered, []
         for call in answered:
             connection = call.peer
@@ -429,3 +434,8 @@ class Reactor:
             listener.close()
         self._listeners.clear()
         self._poller.close()
+
+
+def _log_error(text: str, error: Exception) -> None:
+    """Log an error of an action, without a traceback if it is a mistake of the user."""
+    logger.error("action failed: %s", text, exc_info=None if isinstance(error, FakebrokerError) else error)

@@ -1,16 +1,17 @@
 """The admin client's calls about groups and their offsets, with brokers of several releases."""
 
+import asyncio
 from typing import Any
 
 import pytest
 import trio
 
-from fakebroker import FakeCluster
+from fakebroker import Consumer, FakeCluster
 from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import GroupListing, Node, OffsetAndMetadata
 from fakebroker.client.errors import BrokerUnreachable, GroupError, TransactionError, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from tests.support.client.admin_harness import PARTITION, cluster_and_admin, sent_requests
@@ -302,6 +303,27 @@ async def test_calls_need_an_open_client() -> None:
             await admin.list_topics()
         with pytest.raises(trio.ClosedResourceError, match=message):
             await admin.describe_groups(["g"])
+
+
+@in_trio_with_sockets
+async def test_an_open_client_cannot_be_opened_again() -> None:
+    async with FakeCluster(1) as cluster, Admin(cluster.bootstrap_servers) as admin:
+        with pytest.raises(trio.BusyResourceError, match="the admin client is open already"):
+            await admin.__aenter__()
+        assert not await admin.list_groups()
+
+
+def test_clients_need_trio(subtests: pytest.Subtests) -> None:
+    clients: list[tuple[str, Admin | Consumer]] = [
+        ("the admin client", Admin("localhost:9092")),
+        ("the consumer", Consumer("localhost:9092")),
+    ]
+    for name, client in clients:
+        with (
+            subtests.test(name),
+            pytest.raises(FakebrokerError, match=f"^{name} was opened outside of trio: expected "),
+        ):
+            asyncio.run(client.__aenter__())
 
 
 @in_trio_with_sockets

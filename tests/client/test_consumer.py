@@ -49,7 +49,7 @@ async def test_brokers_of_all_releases_are_supported(subtests: pytest.Subtests) 
         with subtests.test(release=release):
             async with FakeCluster(2, {"orders": 2}, as_version=release) as cluster:
                 produce(cluster, P0, b"a", b"b")
-                produce(cluster, P1, b"c", compression=Compression.GZIP)
+                append(cluster, P1, encode_batch([Record(0, 1_000, None, b"c")], compression=Compression.GZIP))
                 async with consumer(cluster) as reader:
                     reader.subscribe(["orders"])
                     assert sorted(await read(reader, 3), key=str) == [b"a", b"b", b"c"]
@@ -61,7 +61,8 @@ async def test_brokers_of_all_releases_are_supported(subtests: pytest.Subtests) 
 async def test_control_batches_and_records_before_the_position_are_skipped() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
         produce(cluster, P0, b"a", b"b")
-        produce(cluster, P0, b"the end of a transaction", is_transactional=True, is_control=True, producer_id=1)
+        marker = Record(0, 1_000, None, b"the end of a transaction")
+        append(cluster, P0, encode_batch([marker], is_transactional=True, is_control=True, producer_id=1))
         produce(cluster, P0, b"d")
         reader.assign({P0: 1})
         assert await read(reader, 2) == [b"b", b"d"]

@@ -75,7 +75,7 @@ def test_options_of_commands_are_the_fields_of_their_structs() -> None:
     for options, struct in OPTIONS.items():
         types = get_type_hints(struct)
         for name, hint in get_type_hints(options).items():
-            assert types[name] == hint or name in ("offsets", "lag"), (struct, name)
+            assert types[name] == hint or name in ("offsets", "lag", "before", "then"), (struct, name)
         without = {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
         assert list(options.__annotations__) == [name for name in struct.__struct_fields__ if name not in without]
 
@@ -229,5 +229,5 @@ def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> Non
         commands.seed_groups([GroupSeed(group_id="g", members=members)])
     with pytest.raises(ConfigError, match=r"^fault: nth=0: expected an integer >= 1 or none$"):
         commands.add_fault(Fault(api="Heartbeat", drop=True, nth=0))
-    with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string or none$"):
+    with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string \(such as '2\.8'\) or none$"):
         commands.add_broker(Broker(as_version=2.8))  # type: ignore[arg-type]  # a common mistake

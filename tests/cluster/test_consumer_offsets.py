@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -17,6 +18,8 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from fakebroker.protocol.releases import release as named
+from fakebroker.protocol.schema import Message
 from tests.support.annotated_hex import annotated_hex
 from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
 from tests.support.soak import examples, soak
@@ -155,6 +158,38 @@ def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) 
 @given(record=RECORDS)
 def test_written_records_are_read_back(record: Record) -> None:
     assert parse_record(record_key(record), record_value(record)) == record
+
+
+def test_values_have_the_version_that_the_release_writes(subtests: pytest.Subtests) -> None:
+    expiring = replace(OFFSET, value=replace(COMMITTED, expire_timestamp_ms=2_000))
+    for release, group_version, offset_version in [
+        ("0.10.0", 0, 1),
+        ("0.10.1", 1, 1),
+        ("2.0", 1, 1),
+        ("2.1", 2, 3),
+        ("2.2", 2, 3),
+        ("2.3", 3, 3),
+        ("4.2", 3, 3),
+    ]:
+        with subtests.test(release=release):
+            group, offset = (record_value(record, named(release)) for record in (GROUP, OFFSET))
+            assert group is not None
+            assert offset is not None
+            read = decoded(GroupMetadataValue, group_version, group)
+            expected = ["m-1 c /127.0.0.1", "m-1 c /127.0.0.1"]
+            assert [f"{each.member_id} {each.client_id} {each.client_host}" for each in read.members] == expected
+            committed = decoded(OffsetCommitValue, offset_version, offset)
+            assert (committed.offset, committed.metadata, committed.commit_timestamp) == (42, "md", 1_000)
+            assert (record_value(expiring, named(release)) or b"")[:2] == b"\0\1"
+
+
+def decoded(cls: type[Message], version: int, value: bytes) -> Any:
+    """Decode a value, which must have this version, with kafka-python's codec."""
+    data = io.BytesIO(value)
+    assert data.read(2) == version.to_bytes(2, "big")
+    message = CONSUMER_OFFSETS_CLASSES[cls].decode(data, version=version, compact=False, tagged=False)
+    assert data.read() == b""
+    return message
 
 
 def test_readers_without_batch_join_ignore_expected_instances() -> None:

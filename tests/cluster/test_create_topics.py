@@ -15,7 +15,7 @@ ALL_VERSIONS = versions("CreateTopics")
 def test_create_a_topic_in_each_version(subtests: pytest.Subtests) -> None:
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
-            harness = ClusterHarness(brokers=3)
+            harness = ClusterHarness({}, brokers=3)
             (result,) = create_topics(harness, new_topic(partitions=3, factor=2), version=version)
             created = harness.topic("fresh")
             assert [partition.replicas for partition in created.partitions] == [(1, 2), (2, 3), (3, 1)]

@@ -44,4 +44,4 @@ def test_producer_id_and_epoch_are_given_together(subtests: pytest.Subtests) -> 
         (request(producer_id=7, epoch=3), ErrorCode.NONE),
     ]:
         with subtests.test(request=sent):
-            assert ClusterHarness().ask(sent, 6).error_code == error
+            assert ClusterHarness().ask(sent, 5).error_code == error

@@ -149,6 +149,21 @@ def test_authorized_operations_are_returned_on_request(subtests: pytest.Subtests
             assert response.cluster_authorized_operations == (8096 if of_cluster else NOT_REQUESTED)
 
 
+def test_topics_that_do_not_exist_have_authorized_operations(subtests: pytest.Subtests) -> None:
+    for version in ALL_VERSIONS[8:]:
+        for asked in (True, False):
+            with subtests.test(version=version, asked=asked):
+                wanted = request("missing", "a/b", allow_auto_topic_creation=False)
+                wanted.include_topic_authorized_operations = asked
+                response = ClusterHarness().ask(wanted, version)
+                assert errors(response) == {
+                    "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "a/b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+                }
+                operations = {topic.topic_authorized_operations for topic in response.topics}
+                assert operations == {3576 if asked else NOT_REQUESTED}
+
+
 def test_brokers_that_are_down_in_each_version(subtests: pytest.Subtests) -> None:
     harness = ClusterHarness({"news": 2}, brokers=2, config={"default.replication.factor": 2})
     harness.cluster.brokers[1].up = False

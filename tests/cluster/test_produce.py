@@ -9,7 +9,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from fakebroker.protocol.records import decode_records, split_batches
+from fakebroker.protocol.records import Record, decode_records, encode_batch, split_batches
 from fakebroker.protocol.types import ZERO_UUID
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
@@ -154,7 +154,8 @@ def test_invalid_required_acks_are_rejected(subtests: pytest.Subtests, acks: int
 )
 def test_internal_topics(client_id: str, error: ErrorCode) -> None:
     harness = ClusterHarness()
-    produce_request = request_of(harness, 9, VALID, topic="__consumer_offsets")
+    keyed = encode_batch([Record(0, 1000, b"key", b"value")])  # The topic is compacted.
+    produce_request = request_of(harness, 9, keyed, topic="__consumer_offsets")
     (topic,) = harness.ask(produce_request, 9, client_id=client_id).responses
     assert topic.partition_responses[0].error_code == error
 

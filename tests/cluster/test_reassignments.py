@@ -4,18 +4,25 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.controller import Failover
-from fakebroker.errors import ErrorCode
+from fakebroker.cluster.inspect.deadlines import pending_deadlines
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from fakebroker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from fakebroker.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from tests.support.cluster.cluster_harness import ClusterHarness, versions
+from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, versions
 from tests.support.cluster.failover_harness import FailoverHarness
 from tests.support.cluster.replicas import (
     TWO_REPLICAS,
@@ -145,6 +152,16 @@ def test_a_broker_that_is_removed_ends_a_reassignment_to_it() -> None:
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(2, 1)], [1])
 
 
+def test_replicas_of_a_removed_broker_move_to_brokers_that_are_up() -> None:
+    harness = ClusterHarness({"news": 4}, brokers=4, config={"default.replication.factor": 1})
+    stop_brokers(harness, 2, 3)
+    assert leaders(harness) == [1, -1, -1, 4]
+    harness.cluster.remove_broker(harness.cluster.brokers[1], harness.now_ms, Failover())
+    assert (replicas(harness)[0], leaders(harness)[0]) == ((4,), 4)
+    harness.cluster.remove_broker(harness.cluster.brokers[4], harness.now_ms, Failover())
+    assert (set(replicas(harness)), leaders(harness)) == ({(2,), (3,)}, [-1] * 4)
+
+
 def test_invalid_reassignments_change_nothing(subtests: pytest.Subtests) -> None:
     cases: list[tuple[dict[str, Any], ErrorCode, str]] = [
         ({"target": [1], "name": "none"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no partition none-0"),
@@ -219,3 +236,246 @@ def test_a_partition_awaits_its_last_leader_after_its_reassignment_was_canceled(
     assert group.found_coordinator() == -ErrorCode.COORDINATOR_NOT_AVAILABLE
     group.start_broker(1)
     assert (group.found_coordinator(), group.committed(1)) == (1, 7)
+
+
+# Reassignments that take time
+
+HELD = ("news", 0, [3, 4, 1, 2], [3, 4], [1, 2])
+
+
+def commands_of(harness: ClusterHarness) -> ClusterCommands:
+    environment = ClusterHarnessEnvironment(harness)
+    return ClusterCommands(harness.cluster, environment, new_cluster=lambda: harness.cluster)
+
+
+def held_harness() -> tuple[ClusterHarness, ClusterCommands]:
+    """Return a cluster where news-0 is held while it moves from brokers 1 and 2 to 3 and 4."""
+    harness = ClusterHarness({"news": 1, "sports": 1}, brokers=4, config=TWO_REPLICAS)
+    commands = commands_of(harness)
+    commands.hold_reassignments("news")
+    assert reassign(harness, [3, 4]) == (ErrorCode.NONE, None)
+    return harness, commands
+
+
+def test_a_held_reassignment_is_visible_until_it_is_released() -> None:
+    harness, commands = held_harness()
+    assert reassign(harness, [3, 4], name="sports") == (ErrorCode.NONE, None)
+    assert ongoing(harness) == [HELD]
+    news = metadata_of_partition(harness)
+    assert (news.leader_id, news.replica_nodes, news.isr_nodes) == (1, [3, 4, 1, 2], [1, 2])
+    harness.advance(10**9)
+    assert ongoing(harness) == [HELD]
+    commands.release_reassignments("news")
+    assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(3, 4)], [3])
+    assert metadata_of_partition(harness).isr_nodes == [3, 4]
+
+
+def test_a_hold_of_all_topics_ends_with_its_context() -> None:
+    harness = ClusterHarness({"news": 1}, brokers=4, config=TWO_REPLICAS)
+    with commands_of(harness).hold_reassignments():
+        reassign(harness, [3, 4])
+        assert ongoing(harness) == [HELD]
+        reassign(harness, [2, 1])  # adds no replica: completes at once
+        assert (ongoing(harness), replicas(harness)) == ([], [(2, 1)])
+        reassign(harness, [3, 4])
+    assert (ongoing(harness), replicas(harness)) == ([], [(3, 4)])
+
+
+def test_held_reassignments_are_finished_by_a_command() -> None:
+    harness, commands = held_harness()
+    stop_brokers(harness, 4)
+    commands.finish_reassignments()
+    assert (ongoing(harness), metadata_of_partition(harness).isr_nodes) == ([HELD], [3, 1, 2])
+    start_broker(harness, 4)
+    assert ongoing(harness) == [HELD]  # the hold applies to the copy that is left
+    commands.finish_reassignments()
+    assert (ongoing(harness), replicas(harness)) == ([], [(3, 4)])
+
+
+def test_reassignments_that_are_not_held_cannot_be_released() -> None:
+    _, commands = held_harness()
+    with pytest.raises(ConfigError, match=r"topic=None: expected what hold_reassignments was given, one of 'news'"):
+        commands.release_reassignments()
+
+
+def test_a_held_reassignment_is_canceled() -> None:
+    harness, commands = held_harness()
+    assert reassign(harness, None) == (ErrorCode.NONE, None)
+    assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(1, 2)], [1])
+    commands.release_reassignments("news")
+    assert replicas(harness) == [(1, 2)]
+
+
+def test_a_replica_that_is_not_in_sync_is_never_elected() -> None:
+    harness, commands = held_harness()
+    commands.elect_preferred()
+    assert leaders(harness) == [1]
+    stop_brokers(harness, 1, 2)
+    assert leaders(harness) == [-1]
+    stop_brokers(harness, 3)
+    start_broker(harness, 3)
+    assert leaders(harness) == [-1]
+    assert metadata_of_partition(harness, 3).isr_nodes == [2]
+    commands.release_reassignments("news")
+    assert ongoing(harness) == [HELD]  # there is no leader to copy from
+    start_broker(harness, 2)
+    assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(3, 4)], [3])
+
+
+def test_a_replica_that_is_moved_to_by_a_command_is_in_sync() -> None:
+    harness, _ = held_harness()
+    harness.cluster.controller.set_leader(harness.partition(), 4, harness.now_ms, Failover())
+    assert (leaders(harness), metadata_of_partition(harness).isr_nodes) == ([4], [4, 1, 2])
+    assert ongoing(harness) == [HELD]
+
+
+def test_the_topic_of_a_held_reassignment_is_deleted() -> None:
+    harness, commands = held_harness()
+    commands.delete_topic("news")
+    assert ongoing(harness) == []
+    commands.release_reassignments("news")
+
+
+def test_a_snapshot_has_the_reassignments_in_progress_and_no_holds() -> None:
+    harness, commands = held_harness()
+    snapshot = commands.snapshot()
+    commands.release_reassignments("news")
+    assert ongoing(harness) == []
+    commands.restore(snapshot)
+    assert ongoing(harness) == [HELD]
+    harness.advance(0)
+    assert (ongoing(harness), replicas(harness)) == ([], [(3, 4)])
+
+
+def test_a_coordinator_stays_while_the_reassignment_of_its_partition_is_held() -> None:
+    group = FailoverHarness(offset=7)
+    commands = commands_of(group.cluster_harness)
+    reassign(group.cluster_harness, [1], name="__consumer_offsets")
+    with commands.hold_reassignments("__consumer_offsets"):
+        reassign(group.cluster_harness, [2], name="__consumer_offsets", broker=3)
+        assert (group.found_coordinator(), group.heartbeat(1)) == (1, 0)
+    assert (group.found_coordinator(), group.heartbeat(2), group.committed(2)) == (2, 0, 7)
+
+
+# Throttled reassignments
+
+
+def alter(harness: ClusterHarness, resource_type: int, name: str, **configs: str | None) -> None:
+    """Set configs, or with None delete them. The names of configs have underscores instead of dots."""
+    resource = AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key.replace("_", "."), config_operation=int(value is None), value=value)
+            for key, value in configs.items()
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    (result,) = harness.ask(request, 1).responses
+    assert (result.error_code, result.error_message) == (ErrorCode.NONE, None)
+
+
+def throttled_harness(size_bytes: int = 1000, **limits: str) -> ClusterHarness:
+    """Return a cluster with news-0 and sports-0 of this size on broker 1 of 4. Limits are configs of all brokers."""
+    harness = ClusterHarness({"news": 1, "sports": 1}, brokers=4, config={"default.replication.factor": 1})
+    reassign(harness, [1], name="sports")
+    harness.partition().log.size_bytes = harness.partition(0, "sports").log.size_bytes = size_bytes
+    for topic in ("news", "sports"):
+        alter(
+            harness,
+            2,
+            topic,
+            leader_replication_throttled_replicas="0:1",
+            follower_replication_throttled_replicas="*",
+        )
+    alter(harness, 4, "", **limits)
+    return harness
+
+
+def test_a_throttled_reassignment_takes_as_long_as_its_copies(subtests: pytest.Subtests) -> None:
+    limits: dict[str, dict[str, str]] = {
+        "leader": {"leader_replication_throttled_rate": "100"},
+        "follower": {"follower_replication_throttled_rate": "100"},
+        "both": {"leader_replication_throttled_rate": "500", "follower_replication_throttled_rate": "100"},
+    }
+    for name, given in limits.items():
+        with subtests.test(name):
+            harness = throttled_harness(1000, **given)
+            reassign(harness, [3])
+            assert ongoing(harness) == [("news", 0, [3, 1], [3], [1])]
+            (deadline,) = pending_deadlines(harness.cluster, harness.now_ms)
+            assert (deadline.kind, deadline.in_s, deadline.node_id) == ("replica_copy", 10.0, 3)
+            assert harness.cluster.next_deadline() == deadline.at_ms
+            harness.advance(9_999)
+            assert leaders(harness) == [1]
+            harness.advance(1)
+            assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(3,)], [3])
+            assert harness.cluster.next_deadline() is None
+
+
+def test_copies_from_one_broker_run_one_after_the_other() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="100")
+    reassign(harness, [3])
+    reassign(harness, [4], name="sports")
+    harness.advance(10_000)
+    assert (leaders(harness), leaders(harness, "sports")) == ([3], [1])
+    harness.advance(10_000)
+    assert leaders(harness, "sports") == [4]
+
+
+def test_replicas_that_are_not_listed_are_not_throttled() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="1", follower_replication_throttled_rate="1")
+    unlisted: dict[str, str | None] = {
+        "leader_replication_throttled_replicas": "0:2,1:1",
+        "follower_replication_throttled_replicas": None,
+    }
+    alter(harness, 2, "news", **unlisted)
+    reassign(harness, [3])
+    assert (ongoing(harness), leaders(harness)) == ([], [3])
+
+
+def test_a_rate_that_changes_applies_to_the_rest_of_a_copy() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="100")
+    reassign(harness, [3])
+    harness.advance(5_000)
+    alter(harness, 4, "1", leader_replication_throttled_rate="50")  # of one broker, before that of all brokers
+    harness.advance(9_999)
+    assert leaders(harness) == [1]
+    harness.advance(1)
+    assert leaders(harness) == [3]
+
+
+def test_a_copy_ends_when_its_throttle_is_removed() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="0")
+    reassign(harness, [3])
+    harness.advance(10**9)
+    assert (leaders(harness), harness.cluster.next_deadline()) == ([1], None)
+    alter(harness, 2, "news", leader_replication_throttled_replicas=None)
+    harness.advance(0)
+    assert leaders(harness) == [3]
+
+
+def test_a_throttled_copy_pauses_while_its_broker_is_down() -> None:
+    harness = throttled_harness(1000, follower_replication_throttled_rate="100")
+    reassign(harness, [3])
+    harness.advance(4_000)
+    stop_brokers(harness, 3)
+    harness.advance(60_000)
+    assert leaders(harness) == [1]
+    start_broker(harness, 3)
+    harness.advance(5_999)
+    assert leaders(harness) == [1]
+    harness.advance(1)
+    assert leaders(harness) == [3]
+
+
+def test_a_throttled_reassignment_is_finished_and_held_by_commands() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="100")
+    commands = commands_of(harness)
+    reassign(harness, [3])
+    commands.hold_reassignments()
+    harness.advance(60_000)
+    commands.release_reassignments()
+    assert leaders(harness) == [1]
+    commands.finish_reassignments()
+    assert leaders(harness) == [3]

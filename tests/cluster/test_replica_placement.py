@@ -31,18 +31,14 @@ def test_each_requested_topic_starts_at_the_next_broker() -> None:
     assert replicas(harness, "b") == [(2, 3), (3, 1), (1, 2), (2, 3)]
 
 
-def test_topics_of_the_settings_and_of_commands_start_at_the_first_broker() -> None:
-    harness = ClusterHarness({"news": 3, "sports": 2}, brokers=3)
-    assert (leaders(harness), leaders(harness, "sports")) == ([1, 2, 3], [1, 2])
-    harness.cluster.create_new_topic("more", 2)
-    assert leaders(harness, "more") == [1, 2]
-
-
-def test_topics_that_metadata_creates_also_start_at_the_next_broker() -> None:
-    harness = ClusterHarness({}, brokers=3)
+def test_topics_of_settings_commands_and_metadata_also_start_at_the_next_broker() -> None:
+    harness = ClusterHarness({"orders": 1, "news": 2}, brokers=3)
+    harness.cluster.create_new_topic("sports", 1)
     create_topics(harness, new_topic("a", partitions=1))
     harness.ask(MetadataRequest(topics=[MetadataRequestTopic(name="b")]), 12)
-    assert (leaders(harness, "a"), leaders(harness, "b")) == ([1], [2])
+    harness.cluster.create_new_topic("c", 1)
+    topics = ("orders", "news", "sports", "a", "b", "c")
+    assert [leaders(harness, name) for name in topics] == [[1], [2, 3], [3], [1], [2], [3]]
 
 
 def test_brokers_that_are_down_get_replicas_only_if_too_few_are_up() -> None:

@@ -18,7 +18,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.wire_client import WireClient, find_coordinator
+from tests.support.wire_client import WireClient, find_coordinator, until
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,38 @@ def test_topics_are_created_listed_and_deleted(control: ControlHarness) -> None:
     assert control.get("/topics/new")["partitions"][2]["log_end_offset"] == 0
     assert control.request("DELETE", f"{BASE}/topics/new").status == 204
     assert control.request("GET", f"{BASE}/topics/new").status == 404
+
+
+def test_records_are_produced_and_listed(control: ControlHarness) -> None:
+    body = {"values": ["größe", {"base64": "/w=="}, None], "key": "k", "headers": {"h": {"base64": "/w=="}}}
+    produced = control.post("/topics/orders/records", {**body, "partition": 1, "timestamp": 1_000}, 201)
+    assert produced == {"records": [{"partition": 1, "offset": offset} for offset in range(3)]}
+    event = {"do": "produce", "topic": "orders", "values": ["b"], "partition": 0}
+    assert control.post("/events", event) == {"result": [{"partition": 0, "offset": 0}]}
+    rows = control.get("/topics/orders/records")["records"]
+    assert [(row["partition"], row["offset"], row["value"]) for row in rows] == [
+        (0, 0, "b"),
+        (1, 0, "größe"),
+        (1, 1, {"base64": "/w=="}),
+        (1, 2, None),
+    ]
+    assert (rows[1]["key"], rows[1]["timestamp"], rows[1]["headers"]) == ("k", 1_000, [["h", {"base64": "/w=="}]])
+    assert rows[0]["key"] is None
+    page = control.get("/topics/orders/records?partition=1&offset=1&limit=1")
+    assert (page["is_complete"], [row["offset"] for row in page["records"]]) == (False, [1])
+    page = control.get("/topics/orders/records?partition=1&offset=2")
+    assert (page["is_complete"], [row["offset"] for row in page["records"]]) == (True, [2])
+    cases: list[tuple[str, str, dict[str, Any] | None, int, str]] = [
+        ("GET", "/topics/none/records", None, 404, "topic"),
+        ("GET", "/topics/orders/records?partition=4", None, 422, "partition"),
+        ("GET", "/topics/orders/records?limit=0", None, 422, "limit"),
+        ("POST", "/topics/none/records", {"values": []}, 404, "topic"),
+        ("POST", "/topics/orders/records", {"values": [5]}, 422, "values[0]"),
+        ("POST", "/topics/orders/records", {"values": [], "key": {"base64": "!"}}, 422, "key.base64"),
+    ]
+    for method, path, sent, status, field in cases:
+        answer = control.request(method, BASE + path, sent)
+        assert (answer.status, answer.json["field"]) == (status, field)
 
 
 def test_coordinators_are_moved_and_loaded(control: ControlHarness) -> None:
@@ -216,12 +248,35 @@ def test_faults_are_added_listed_and_removed(control: ControlHarness) -> None:
         response = wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
     assert response.error_code == 16
     rule = {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}
-    assert control.get("/faults") == {"faults": [{"id": added["id"], "rule": rule, "hits": 1}]}
+    row = {"id": added["id"], "rule": rule, "hits": 1, "errors": []}
+    assert control.get("/faults") == {"faults": [row], "action_errors": []}
     other = control.post("/events", {"do": "fail", "api": None, "drop": True})["result"]
     assert control.request("DELETE", f"{BASE}/faults/{added['id']}").status == 204
     assert [row["id"] for row in control.get("/faults")["faults"]] == [other["id"]]
     assert control.request("DELETE", f"{BASE}/faults").status == 204
-    assert control.get("/faults") == {"faults": []}
+    assert control.get("/faults") == {"faults": [], "action_errors": []}
+
+
+def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:
+    rule = {"api": "Heartbeat", "times": 1, "then": [{"do": "create_topic", "name": "new"}, {"do": "clear_faults"}]}
+    assert control.post("/faults", rule, 201)["rule"] == rule
+    late = {"api": "Heartbeat", "delay_before_s": 5, "before": {"do": "start_broker", "node_id": 1}}
+    heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="x")
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(heartbeat, HeartbeatResponse)
+        assert control.get("/faults") == {"faults": [], "action_errors": []}
+        control.post("/events", {"do": "fail", **late})
+        wire.send(heartbeat)
+        until(lambda: control.cluster.count("Heartbeat") == 2, control.cluster)
+        assert control.get("/journal?api=Heartbeat")["requests"][1]["handled_ms"] is None
+        control.post("/clock/advance", {"seconds": 5})
+        wire.receive()
+    row = control.get("/journal?api=Heartbeat")["requests"][1]
+    assert row["handled_ms"] - row["received_ms"] == 5_000
+    (error,) = row["action_errors"]
+    assert error.startswith("start_broker(node_id=1) at <Heartbeat v4 from 'wire' at broker 1>: node_id=1: expected ")
+    assert control.get("/faults")["action_errors"] == control.get("/faults")["faults"][0]["errors"] == [error]
+    assert control.post("/faults", {"api": "Heartbeat", "then": {"do": "stop"}}, 422)["field"] == "then.do"
 
 
 def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness) -> None:
@@ -288,6 +343,27 @@ def test_waits_end_when_their_condition_becomes_true(control: ControlHarness, su
                 assert [row["api"] for row in result["requests"]] == ["FindCoordinator"]
 
 
+def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
+    body = {"group_id": "g", "state": "Stable", "timeout_s": 0}
+    timeout = control.post("/wait/state", body, 408)
+    assert (timeout["condition"], timeout["timeout_s"], timeout["changes"]) == ("group g in Stable", 0, 0)
+    assert timeout["detail"] == f"not reached within 0 s: {timeout['condition']}\n{timeout['state']}"
+    control.post("/groups/g/seed", {"members": ["a"], "topics": ["orders"]}, 201)
+    (member,) = control.get("/groups/g")["members"]
+    control.post("/events", {"do": "evict", "group_id": "g", "member": member["member_id"]})
+    assert control.post("/wait/state", body, 408)["changes"] > 0
+    reached = control.post("/wait/state", {**body, "seen_changes": timeout["changes"]})
+    assert (reached["state"], [each["member_id"] for each in reached["members"]]) == ("Stable", [member["member_id"]])
+    assert reached["coordinator"] is not None
+    past = control.post("/wait/generation", {"group_id": "g", "above": 0, "seen_changes": 0})
+    assert past["generation_id"] == 1
+    wrong = control.post("/wait/state", {**body, "seen_changes": -1}, 422)
+    assert (wrong["field"], wrong["expected"]) == ("seen_changes", "an integer >= 0")
+    commit = {"group_id": "g", "partition": "orders-0", "at_least": 1, "timeout_s": 0}
+    assert "changes" not in control.post("/wait/commit", commit, 408)
+    assert control.post("/wait/state", {**body, "polling": []}, 422)["field"] == "polling"
+
+
 def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:
     """Start a wait, then seed the group and send a FindCoordinator; return the response to the wait."""
     waits = control.cluster.call(lambda: len(control.cluster._server.reactor.watchers))
@@ -308,7 +384,8 @@ def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> A
 
 def test_events_return_the_result_of_their_command(control: ControlHarness) -> None:
     result = control.post("/events", {"do": "add_broker", "like": {"as_version": "2.8"}})["result"]
-    assert result == {"node_id": 4, "host": "127.0.0.1", "port": control.cluster.brokers[3].port, "up": True}
+    port = control.cluster.brokers[3].port
+    assert result == {"node_id": 4, "host": "127.0.0.1", "port": port, "up": True, "rack": None}
     assert control.post("/events", {"do": "hold", "group_id": "g", "state": "PreparingRebalance"}) == {"result": None}
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fakebroker.control import Client
 from tests.support.control.control_server import BASE
 from tests.support.control.serve_process import TIMEOUT_S, serve_process
+from tests.support.ipv6 import needs_ipv6
 
 pytestmark = pytest.mark.slow
 
@@ -61,3 +63,15 @@ def test_a_missing_package_is_an_error_that_names_the_extra(tmp_path: Path, name
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == f"fakebroker: --control needs {name}: expected pip install 'fakebroker[control]'\n"
+
+
+@needs_ipv6
+def test_a_cluster_with_ipv6_addresses() -> None:
+    with serve_process("--host", "::1", "--control", "[::1]:0") as served:
+        assert re.fullmatch(r"(\[::1\]:\d+,){2}\[::1\]:\d+", served.bootstrap_servers)
+        assert re.fullmatch(r"http://\[::1\]:\d+", served.control)
+        client = Client(served.control)
+        assert client.bootstrap_servers == served.bootstrap_servers
+        top = [sys.executable, "-m", "fakebroker", "top", "--once", "--control", served.control.removeprefix("http://")]
+        shown = subprocess.run(top, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+        assert served.bootstrap_servers.partition(",")[0] in shown.stdout

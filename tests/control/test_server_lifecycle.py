@@ -189,6 +189,33 @@ def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, subtests:
                     assert response.read().startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_connection_is_kept_for_75_seconds_without_requests() -> None:
+    clock = trio.testing.MockClock()
+
+    async def main() -> None:
+        async with FakeCluster(1) as cluster:
+            with ControlServer(cluster) as server:
+                address = urlsplit(server.url)
+                assert address.hostname is not None
+                assert address.port is not None
+                client = await trio.open_tcp_stream(address.hostname, address.port)
+                for idle_s in (0, 74, 74):
+                    await trio.testing.wait_all_tasks_blocked()
+                    clock.jump(idle_s)
+                    await client.send_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                    received = b""
+                    while not received.endswith(b"}"):
+                        part = await client.receive_some()
+                        assert part, f"closed after {idle_s} s"
+                        received += part
+                await trio.testing.wait_all_tasks_blocked()
+                clock.jump(76)
+                assert await client.receive_some() == b""
+                await client.aclose()
+
+    trio.run(main, clock=clock)
+
+
 @in_trio_with_sockets
 async def test_the_server_can_be_stopped_in_the_loop_of_its_cluster() -> None:
     async with FakeCluster(1) as cluster:
@@ -206,6 +233,17 @@ def test_starting_needs_a_running_cluster() -> None:
         server.__enter__()
     with pytest.raises(OSError, match="refused"):
         ControlHarness(cluster, server).request("GET", "/healthz")
+
+
+def test_a_server_is_entered_once() -> None:
+    with FakeCluster(1) as cluster:
+        with ControlServer(cluster) as server:
+            control = ControlHarness(cluster, server)
+            with pytest.raises(FakebrokerError, match=r"entered before: expected a new ControlServer"), server:
+                pass
+            assert control.request("GET", "/healthz").status == 200
+        with pytest.raises(FakebrokerError, match=r"entered before: expected a new ControlServer"), server:
+            pass
 
 
 def test_an_error_in_the_server_is_logged_and_does_not_stop_the_brokers(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.releases import RELEASES, Release
 from fakebroker.protocol.schema import Versions
@@ -15,8 +16,26 @@ def apis() -> str:
 
 
 def settings() -> str:
-    rows = [(f"`{name}`", str(setting.default).lower(), setting.about) for name, setting in SETTINGS.items()]
+    rows = [
+        (f"`{name}`", "none" if setting.default is None else str(setting.default).lower(), setting.about)
+        for name, setting in SETTINGS.items()
+    ]
     return table(("setting", "default", "meaning"), rows)
+
+
+def topic_configs() -> str:
+    """Topic configs that have an effect."""
+    rows = [
+        (f"`{name}`", f"`{key.broker_name}`" if key.broker_name else "", key.default_text or "(empty)", key.about)
+        for name, key in TOPIC_CONFIGS.items()
+        if key.about
+    ]
+    return table(("config of a topic", "setting of brokers", "default", "meaning"), rows)
+
+
+def topic_configs_without_effect() -> str:
+    rows = [(f"`{name}`", key.default_text or "(empty)") for name, key in TOPIC_CONFIGS.items() if not key.about]
+    return table(("config of a topic", "default"), rows)
 
 
 def releases() -> str:

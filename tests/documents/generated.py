@@ -10,7 +10,11 @@ ROOT = Path(__file__).parents[2]
 
 GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "scenarios/reference/apis.md": {"apis": brokers.apis},
-    "scenarios/reference/settings.md": {"settings": brokers.settings},
+    "scenarios/reference/settings.md": {
+        "settings": brokers.settings,
+        "topic-configs": brokers.topic_configs,
+        "without-effect": brokers.topic_configs_without_effect,
+    },
     "scenarios/reference/releases.md": {"releases": brokers.releases},
     "scenarios/reference/fake_cluster.md": {"fake-cluster": python_api.fake_cluster},
     "scenarios/reference/pytest.md": {"fixtures": python_api.fixtures, "options": python_api.options},

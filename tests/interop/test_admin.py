@@ -3,11 +3,11 @@
 from uuid import UUID
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin._acl import AclOperation
 from kafka.errors import IncompatibleBrokerVersion
 
 from fakebroker import FakeCluster
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.registry import APIS
 from tests.support.kafka_clients.aiokafka_client import aio_admin
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, StartAdmin
@@ -85,6 +85,9 @@ def test_kafka_python_describes_a_topic_by_name_and_by_id(start_admin: StartAdmi
     ] == [(0, 1, [1, 2, 3], [1, 2, 3]), (1, 2, [2, 3, 1], [2, 3, 1])]
     topic_id = UUID(topic["topic_id"])
     assert admin.describe_topics([topic_id]) == [topic]
+    (missing,) = admin.describe_topics(["missing"])
+    assert missing["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert missing["authorized_operations"] == topic["authorized_operations"]
     admin.delete_topics([topic_id])
     assert "orders" not in admin.list_topics()
 
@@ -94,8 +97,3 @@ def test_unsupported_apis_are_errors(start_admin: StartAdmin) -> None:
     for call in (admin.list_transactions, admin.describe_metadata_quorum, admin.list_config_resources):
         with pytest.raises(IncompatibleBrokerVersion):
             call()
-    futures = confluent_admin(start_admin).describe_user_scram_credentials(["anybody"])
-    assert isinstance(futures, dict)
-    (refused,) = futures.values()
-    with pytest.raises(KafkaException, match="not supported by broker"):
-        refused.result(CALL_TIMEOUT_S)

@@ -51,7 +51,6 @@ def test_all_clients_describe_the_same_configs(start_admin: StartAdmin) -> None:
     assert values == {name: value for name, value, *_ in by_aio}
     defaults = {name: key.default_text for name, key in TOPIC_CONFIGS.items()}
     assert {name: value for name, value in values.items() if value != defaults[name]} == {
-        "retention.bytes": str(64 * 1024 * 1024),
         "retention.ms": "5000",
     }
     own = by_python["retention.ms"]

@@ -100,6 +100,24 @@ def test_replicas_are_reassigned(start_admin: StartAdmin) -> None:
 
 
 @pytest.mark.fake_cluster(brokers=4, topics={"orders": 3})
+def test_clients_see_a_held_reassignment_until_it_is_released(
+    fake_cluster: FakeCluster, start_admin: StartAdmin
+) -> None:
+    admin, other = python_admin(start_admin), confluent_admin(start_admin)
+    admin.alter_partition_reassignments({PLACE: [3, 1, 2]})
+    with fake_cluster.hold_reassignments("orders"):
+        assert admin.alter_partition_reassignments({PLACE: [4, 1, 2]}) == {PLACE: None}
+        assert admin.list_partition_reassignments([PLACE]) == {
+            PLACE: {"replicas": [4, 1, 2, 3], "adding_replicas": [4], "removing_replicas": [3]}
+        }
+        topic = outcomes(other.describe_topics(TopicCollection(["orders"])))["orders"]
+        assert [node.id for node in topic.partitions[2].isr] == [1, 2, 3]
+        assert leader_and_replicas(other) == (3, [4, 1, 2, 3])
+    assert admin.list_partition_reassignments() == {}
+    assert leader_and_replicas(other) == (4, [4, 1, 2])
+
+
+@pytest.mark.fake_cluster(brokers=4, topics={"orders": 3})
 def test_a_reassignment_waits_for_a_stopped_broker(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
     admin, other = python_admin(start_admin), confluent_admin(start_admin)
     admin.alter_partition_reassignments({PLACE: [3, 1, 2]})

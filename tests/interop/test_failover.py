@@ -21,7 +21,6 @@ from tests.support.kafka_clients.coordinator_deaths import (
     NEWCOMER,
     PHASES,
     CoordinatorDeath,
-    HandlingStep,
     generation_is_written,
 )
 from tests.support.kafka_clients.fakebroker_client import FakebrokerConsumer
@@ -110,14 +109,14 @@ def succeeded(cluster: FakeCluster, api: str) -> list[Any]:
 @pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
 @with_each_member
 def test_the_coordinator_stops_in_a_rebalance(
-    phase: Callable[[HandlingStep], bool],
+    phase: Callable[[CoordinatorDeath], None],
     fake_cluster: FakeCluster,
     start_member: StartMember,
     pair: list[GroupConsumer],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, committed = fake_cluster.group("g"), fake_cluster.offsets("g")
-    death = CoordinatorDeath(fake_cluster, "g", phase, monkeypatch)
+    death = CoordinatorDeath(fake_cluster)
+    phase(death)
     newcomer = start_member(NEWCOMER)
     poll_until(fake_cluster, "the coordinator's death", lambda _: death.loaded is not None, newcomer, *pair)
     if phase is not generation_is_written:
@@ -141,12 +140,11 @@ def other_broker(cluster: FakeCluster) -> int:
 
 
 @with_each_member
-def test_the_coordinator_stops_before_it_answers_a_commit(
-    fake_cluster: FakeCluster, pair: list[GroupConsumer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_coordinator_stops_before_it_answers_a_commit(fake_cluster: FakeCluster, pair: list[GroupConsumer]) -> None:
     CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 90)), None)
     poll_records(fake_cluster, 30, *pair)
-    death = CoordinatorDeath(fake_cluster, "g", lambda step: step.just_handled("OffsetCommit"), monkeypatch)
+    death = CoordinatorDeath(fake_cluster)
+    death.stop_after("OffsetCommit")
     for member in pair:
         member.commit()
     assert death.node_id is not None

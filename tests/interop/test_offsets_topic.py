@@ -7,6 +7,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -47,6 +48,28 @@ def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
         name = (key.topic, key.partition) if key_class is OffsetCommitKey else key.group
         left[name] = None if record.value is None else read(value_class, record.value)
     return left
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1}, as_version="2.0")
+@with_each_client
+def test_records_of_an_older_release_name_owners_and_clients(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    """Burrow 1.2, which reads only values of version 0 and 1, shows the owner of each partition (kafka_client.go)."""
+    member = start_consumer(client, group_id="g", client_id="billing-1")
+    member.subscribe("orders")
+    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("g").state == "Stable", member)
+    reader = start_consumer(client)
+    reader.assign(("__consumer_offsets", partition_for("g", 50)))
+    records = poll_until(
+        fake_cluster, "an assignment", lambda found: bool(last_of_each_key(found).get("g")), reader, member
+    )
+    versions = [(record.value or b"")[:2] for record in records]
+    assert set(versions) == {b"\0\1"}
+    (owner,) = last_of_each_key(records)["g"].members
+    (seen,) = fake_cluster.group("g").members
+    assert (owner.client_id, owner.client_host) == ("billing-1", seen.client_host)
+    assert list(decode_assignment(owner.assignment)) == [("orders", 0)]
 
 
 @with_each_client

@@ -30,8 +30,15 @@ KIO_LACKS = {
     "CreateTopics": {0, 1},
     "DeleteTopics": {0},
     "OffsetForLeaderEpoch": {0, 1},
+    "DescribeAcls": {0},
+    "CreateAcls": {0},
+    "DeleteAcls": {0},
     "DescribeConfigs": {0},
     "DescribeLogDirs": {0},
+    "CreateDelegationToken": {0},
+    "RenewDelegationToken": {0},
+    "ExpireDelegationToken": {0},
+    "DescribeDelegationToken": {0},
 }
 API_OF = {cls: api for api in APIS for cls in (api.request, api.response)}
 COVERED = [(cls, version) for cls, version in KAFKA_VERSIONS if version not in KIO_LACKS.get(API_OF[cls].name, ())]

@@ -286,6 +286,9 @@ def test_outages_that_a_workload_plans(subtests: pytest.Subtests) -> None:
         ([done("fail", 1, api=None, silent=True, broker=2)], [Outage(2, 1, is_fault=True)]),
         ([done("fail", 1, api=None, drop=True), done("clear_faults", 4)], [Outage(None, 1, 4, is_fault=True)]),
         ([done("fail", 1, api="Heartbeat", error="NOT_COORDINATOR")], []),
+        ([done("fail", 1, api="Heartbeat", times=1, delay_before_s=9)], [Outage(None, 1, inf, is_fault=True)]),
+        ([done("fail", 1, api="Heartbeat", then={"do": "stop_broker", "node_id": 2})], [Outage(2, 1, inf)]),
+        ([done("fail", 1, api="Heartbeat", before={"do": "elect_preferred"})], []),
         (
             [done("set_broker", 1, node_id=1, accept="refuse"), done("set_broker", 3, node_id=1, accept="normal")],
             [Outage(1, 1, 3, is_fault=True), Outage(1, 3, is_fault=True)],

@@ -26,9 +26,19 @@ INVALID: list[tuple[Table, str]] = [
     ),
     ({"do": "fail", "api": "Heartbeat", "delay_s": ["a", "b"]}, "delay_s[0]='a': expected a number"),
     ({"do": "create_topic", "name": "orders"}, "orders"),
+    (
+        {"do": "produce", "topic": "news", "values": ["a"]},
+        "event[0].topic='news': expected a topic that is not internal",
+    ),
+    ({"do": "produce", "topic": "orders", "values": "a"}, "event[0].values='a': expected a list"),
     ({"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -5}, "seconds=-5: expected a number >= 0"),
     ({"do": "release", "group_id": "g"}, "event[0].group_id='g': expected a group that is held, but there is none"),
     ({"do": "advance", "seconds": 5}, "do='advance': expected another event: the clock of a replay cannot be advanced"),
+    (
+        {"do": "fail", "api": "Heartbeat", "then": [{"do": "advance", "seconds": 5}]},
+        "do='advance': expected another event: the clock of a replay cannot be advanced",
+    ),
+    ({"do": "fail", "api": "Heartbeat", "then": {"do": "stop"}}, "event[0].then.do='stop': expected one of "),
     ({"do": "advance_to_next_deadline"}, "do='advance_to_next_deadline': expected another event: "),
 ]
 
@@ -42,6 +52,8 @@ VALID: list[Table] = [
     {"do": "seed_group", "group_id": "g", "members": ["a", "b"], "topics": ["orders"]},
     {"do": "rolling_restart", "load_ms": 300},
     {"do": "add_broker"},
+    {"do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}], "key": "k"},
+    {"do": "fail", "api": "OffsetCommit", "nth": 3, "then": {"do": "stop_broker", "node_id": 1}},
 ]
 
 OVER_TCP_ONLY: list[tuple[Table, str]] = [

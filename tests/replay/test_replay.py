@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -25,10 +26,11 @@ from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOp
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_summary import Head, Summary, document_of, summary_of
 from fakebroker.replay.runner import Run, final_state, plan_for, play_on
-from fakebroker.replay.target_cluster import offsets_partitions, ready_topics
+from fakebroker.replay.target_cluster import check_answers, offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Workload
+from tests.support.ipv6 import needs_ipv6
 from tests.support.replay.listener import answer_api_versions, listener
 from tests.support.replay.summaries import summary_document
 
@@ -193,11 +195,25 @@ def test_an_embedded_cluster_returns_outcomes_of_events_and_is_reachable_until_i
         assert cluster.outcomes() == []
         cluster.perform({"do": "clear_faults"})
         cluster.perform({"do": "stop_broker", "node_id": 7})
-        assert cluster.outcomes() == [None, "node_id=7: expected one of 1"]
+        start = {"do": "start_broker", "node_id": 1}
+        cluster.perform({"do": "fail", "api": "Metadata", "times": 1, "then": start})
+        outcomes = cluster.outcomes()
+        assert outcomes == [None, "node_id=7: expected one of 1", None]
         run = small_run(cluster.bootstrap, tmp_path)
         assert final_state(run)[1]
         assert final_state(replace(run, cluster=cluster))[1]
+        failed = "an action of the fault failed: start_broker(node_id=1) at <Metadata v"
+        assert (cluster.outcomes()[2] or "").startswith(failed)
     assert not final_state(replace(run, cluster=cluster))[1]
+
+
+@needs_ipv6
+def test_an_embedded_cluster_can_have_ipv6_addresses(tmp_path: Path) -> None:
+    with embedded_cluster(Cluster(brokers=2), 1, tmp_path, host="::1") as cluster:
+        assert re.fullmatch(r"\[::1\]:\d+,\[::1\]:\d+", cluster.bootstrap)
+        check_answers(cluster.bootstrap)
+        assert trio.run(ready_topics, cluster.bootstrap, {"orders": 3}) == {"orders": 3}
+        assert final_state(small_run(cluster.bootstrap, tmp_path))[1]
 
 
 def test_a_simulated_cluster_has_the_default_settings_of_kafka(tmp_path: Path) -> None:

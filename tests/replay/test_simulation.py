@@ -102,6 +102,9 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
         ({"do": "fail", "api": "Heartbeat", "error": "NOT_COORDINATOR", "times": 2}, {1}),
         ({"do": "fail", "api": "Heartbeat", "drop": True, "times": 1}, {1}),
         ({"do": "fail", "api": "OffsetCommit", "delay_s": 1.5, "times": 3}, {1}),
+        ({"do": "fail", "api": "OffsetCommit", "nth": 3, "then": {"do": "stop_broker", "node_id": 1}}, {1, 2}),
+        ({"do": "fail", "api": "Heartbeat", "times": 1, "before": {"do": "restart_broker", "node_id": 1}}, {1, 2}),
+        ({"do": "fail", "api": "Heartbeat", "delay_before_s": 2.5, "times": 2}, {1}),
     ]
     for event, brokers in cases:
         with subtests.test(event=event):
@@ -113,6 +116,27 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
                 leaves = [row for row in rows_of(rows, "LeaveGroup") if row["group"] == group]
                 assert [row["error"] for row in leaves] == [0, 0, 0]
                 assert all(row["latency_us"] is not None for row in leaves)
+
+
+def test_a_late_heartbeat_expires_a_session() -> None:
+    fault = {"at_s": 10, "do": "fail", "api": "Heartbeat", "client_id": "g-1", "delay_before_s": 7, "times": 1}
+    _, rows = play_in_memory(PAIR, two_broker_settings(events=(fault,)))
+    late, after = [row for row in rows_of(rows, "Heartbeat", "g-1") if row["lost"] or row["error"] == 25]
+    assert late["lost"], "the member closes the connection when its session is over"
+    assert after["error"] == ErrorCode.UNKNOWN_MEMBER_ID
+    rebalance = next(
+        row for row in rows_of(rows, "Heartbeat", "g-0") if row["sent_us"] > late["sent_us"] and row["error"]
+    )
+    assert 5_000_000 <= rebalance["sent_us"] - late["sent_us"] <= 6_000_000
+
+
+def test_an_action_that_fails_is_the_outcome_of_its_event() -> None:
+    then = [{"do": "start_broker", "node_id": 1}, {"do": "elect_preferred"}]
+    event = {"at_s": 10, "do": "fail", "api": "OffsetCommit", "times": 1, "then": then}
+    simulation, _ = play_in_memory(PAIR, two_broker_settings(events=(event,)))
+    error = simulation.outcomes[0] or ""
+    assert error.startswith("an action of the fault failed: start_broker(node_id=1) at <OffsetCommit v")
+    assert "node_id=1: expected a broker that is down" in error
 
 
 def test_faults_drop_and_throttle_connections() -> None:

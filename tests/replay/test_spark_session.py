@@ -94,3 +94,5 @@ def test_the_driver_address_depends_on_the_master(monkeypatch: pytest.MonkeyPatc
     assert address_for("spark://127.0.0.1:7077") == "127.0.0.1"
     monkeypatch.setenv("SPARK_LOCAL_IP", "10.1.2.3")
     assert address_for("yarn") == "10.1.2.3"
+    monkeypatch.setenv("SPARK_LOCAL_IP", "[::1]")
+    assert address_for("yarn") == "::1"

@@ -228,3 +228,23 @@ def test_sessions_expire_by_the_manual_clock(fake_cluster: FakeCluster) -> None:
     )
     with WireClient(broker) as wire:
         assert wire.ask(fetch, FetchResponse).responses[0].partitions[0].records == b""
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6}, config={"auto.leader.rebalance.enable": True}, clock="manual")
+def test_preferred_leaders_are_elected_by_the_manual_clock(fake_cluster: FakeCluster) -> None:
+    member_id = stable_group(fake_cluster, "g")
+    first = fake_cluster.coordinator_of("g").node_id
+    fake_cluster.stop_broker(first)
+    fake_cluster.start_broker(first)
+    second = fake_cluster.coordinator_of("g").node_id
+    assert second != first
+    assert "preferred_election" in [deadline.kind for deadline in fake_cluster.pending_deadlines()]
+    snapshot = fake_cluster.snapshot()
+    fake_cluster.advance(300)
+    assert fake_cluster.coordinator_of("g").node_id == first
+    assert "preferred_election" not in [deadline.kind for deadline in fake_cluster.pending_deadlines()]
+    fake_cluster.restore(snapshot)
+    assert fake_cluster.coordinator_of("g").node_id == second
+    fake_cluster.advance(300)
+    assert fake_cluster.coordinator_of("g").node_id == first
+    assert beat(fake_cluster, member_id, first) == ErrorCode.UNKNOWN_MEMBER_ID  # its session has expired, too

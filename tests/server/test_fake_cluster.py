@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import ConfigError, FakeCluster, ListenError
+from fakebroker import Broker, ConfigError, FakeCluster, ListenError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.documents.markdown import entries
 from tests.support.groups_over_tcp import stable_group
@@ -121,8 +121,41 @@ def test_equal_seeds_give_equal_ids() -> None:
     assert len({ids(7), ids(8), ids(None)}) == 3
 
 
+@pytest.mark.fake_cluster(first_node_id=0, topics={"orders": 3})
+def test_node_ids_start_at_the_given_one(fake_cluster: FakeCluster) -> None:
+    assert [broker.node_id for broker in fake_cluster.brokers] == [0, 1, 2]
+    stable_group(fake_cluster, "g")
+    coordinator = fake_cluster.coordinator_of("g").node_id
+    for node_id in (0, coordinator):
+        fake_cluster.stop_broker(node_id) if fake_cluster.brokers[node_id].up else None
+    assert fake_cluster.coordinator_of("g").node_id not in (0, coordinator)
+    assert fake_cluster.add_broker(Broker(rack="b")).node_id == 3
+    fake_cluster.remove_broker(0)
+    fake_cluster.reset()
+    assert [(broker.node_id, broker.up, broker.rack) for broker in fake_cluster.brokers] == [
+        (0, True, None),
+        (1, True, None),
+        (2, True, None),
+    ]
+    fake_cluster.move_coordinator("g", 0)
+    assert fake_cluster.coordinator_of("g").node_id == 0
+
+
+@pytest.mark.fake_cluster(brokers=[Broker(rack="a"), Broker(), Broker(rack="b")])
+def test_brokers_have_their_racks_after_restarts_removal_and_restore(fake_cluster: FakeCluster) -> None:
+    racks = [broker.rack for broker in fake_cluster.brokers]
+    assert racks == ["a", None, "b"]
+    snapshot = fake_cluster.snapshot()
+    fake_cluster.upgrade_broker(1, "2.8")
+    assert fake_cluster.brokers[0].rack == "a"
+    fake_cluster.remove_broker(3)
+    fake_cluster.restore(snapshot)
+    assert [broker.rack for broker in fake_cluster.brokers] == racks
+
+
 def test_topics_are_created_and_invalid_ones_rejected(fake_cluster: FakeCluster) -> None:
     fake_cluster.create_topic("orders", 4)
+    fake_cluster.create_topic("first.orders")
     topic = fake_cluster.cluster.topics.get("orders")
     assert topic is not None
     assert [partition.leader_id for partition in topic.partitions] == [1, 2, 3, 1]
@@ -131,12 +164,20 @@ def test_topics_are_created_and_invalid_ones_rejected(fake_cluster: FakeCluster)
         ("a/b", 1, "expected a name of 1 to 249 characters"),
         ("..", 1, "expected a name of 1 to 249 characters"),
         ("new", 0, "topic 'new': partitions=0: expected an integer from 1 to 100000"),
+        ("first_orders", 1, r"name='first_orders': expected a name that differs from topic 'first\.orders' in more"),
     ]:
         with pytest.raises(ConfigError, match=why):
             fake_cluster.create_topic(name, partitions)
 
 
 INVALID_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
+    ({"first_node_id": -1}, "first_node_id=-1: expected an integer from 0 to 2147482647"),
+    ({"first_node_id": "0"}, "first_node_id='0': expected an integer"),
+    ({"brokers": [Broker(rack="")]}, "rack=''"),
+    (
+        {"config": {"replica.selector.class": "RackAwareReplicaSelector"}},
+        "replica.selector.class='RackAwareReplicaSelector': expected one of",
+    ),
     ({"brokers": 0}, "brokers=0: expected an integer from 1 to 1000"),
     ({"config": {"group.max.sise": 1}}, "group.max.sise=1: unknown setting; .* did you mean 'group.max.size'"),
     ({"config": {"group.max.size": 0}}, "group.max.size=0: expected an integer from 1 to 2147483647"),
@@ -147,6 +188,20 @@ INVALID_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
         "=10: expected an integer <= ",
     ),
     ({"topics": {"a": 0}}, "topic 'a': partitions=0: expected"),
+    ({"topics": {"a": "6"}}, r"^topics\.a='6': expected an integer$"),
+    ({"topics": ["a"]}, r"^topics=\['a'\]: expected a table \(such as {'orders': 6}\) or none$"),
+    ({"topics": {1: 1}}, r"^topics: key 1: expected a string$"),
+    ({"topics": {"a.b": 1, "a_b": 1}}, r"^name='a_b': expected a name that differs from topic 'a\.b' in more than"),
+    ({"brokers": ["2.8"]}, r"^brokers\[0\]='2\.8': expected a table \(such as {'as_version': '2\.8'}\)$"),
+    ({"brokers": [{"release": "2.8"}]}, r"^brokers\[0\]\.release='2\.8': unknown field; expected one of as_version, "),
+    ({"brokers": "3"}, r"^brokers='3': expected an integer or a list$"),
+    ({"as_version": 2.8}, r"^as_version=2\.8: expected a string \(such as '2\.8'\) or none$"),
+    (
+        {"api_versions": {"FindCoordinator": 3}},
+        r"^api_versions\.FindCoordinator=3: expected a list of 2 \(such as \(0, 3\)\) or none$",
+    ),
+    ({"api_versions": {3: (0, 1)}}, r"^api_versions: key 3: expected a string$"),
+    ({"clock": 3}, r"^clock=3: expected one of real, manual or a table \(such as {'factor': 10}\)$"),
     ({"port": 65535, "brokers": 2}, "2 brokers: port=65535: expected an integer from 0 to 65534"),
 ]
 
@@ -155,6 +210,19 @@ def test_invalid_arguments_are_rejected(subtests: pytest.Subtests) -> None:
     for arguments, error in INVALID_ARGUMENTS:
         with subtests.test(**arguments), pytest.raises(ConfigError, match=error):
             FakeCluster(**arguments)
+
+
+@pytest.mark.parametrize("method", ["group", "offsets", "timeline", "explain", "coordinator_of"])
+def test_ids_of_groups_are_strings(fake_cluster: FakeCluster, method: str) -> None:
+    with pytest.raises(ConfigError, match=r"^group_id=4: expected a string$"):
+        getattr(fake_cluster, method)(4)
+
+
+def test_filters_of_faults_have_the_right_types(fake_cluster: FakeCluster) -> None:
+    with pytest.raises(ConfigError, match=r"^versions=3: expected a string \(such as '0-3'\) or none$"):
+        fake_cluster.fail("Heartbeat", drop=True, versions=3)  # type: ignore[arg-type]  # a common mistake
+    with pytest.raises(ConfigError, match=r"^group=4: expected a string or none$"):
+        fake_cluster.fail("Heartbeat", drop=True, group=4)  # type: ignore[arg-type]  # a common mistake
 
 
 def test_every_argument_is_documented(subtests: pytest.Subtests) -> None:

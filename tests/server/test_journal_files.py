@@ -1,6 +1,8 @@
 """Journal files: an exported journal is imported unchanged, and malformed files are errors."""
 
+import copy
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,15 @@ import pytest
 from fakebroker import ConfigError, ErrorCode, FakeCluster
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.journal_queries import JournalQueries
+from fakebroker.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialUpsertion,
+)
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from fakebroker.protocol.schema import Message
+from fakebroker.protocol.schema import Message, Struct
 from fakebroker.server.journal_files import plain, read_journal, restored
 from tests.server.test_journal_queries import member, until_requests
 from tests.support.cluster.cluster_harness import carried
@@ -27,9 +35,9 @@ def contents(journal: JournalQueries) -> list[Any]:
     return [
         (
             call.api, call.api_version, call.correlation_id, call.client_id, call.peer.client_host, call.connection_id,
-            call.node_id, call.group_ids, call.member_ids, call.received_ms, call.answered_ms, call.latency_ms,
-            call.errors, call.has_response, call.response_version, call.fault, call.request,
-            call.response and carried(call.response, call.response_version),
+            call.node_id, call.group_ids, call.member_ids, call.received_ms, call.handled_ms, call.answered_ms,
+            call.latency_ms, call.action_errors, call.errors, call.has_response, call.response_version, call.fault,
+            call.request, call.response and carried(call.response, call.response_version),
         )
         for call in journal.responses()
     ]  # fmt: skip
@@ -103,8 +111,40 @@ def test_lines_are_json_with_names_of_fields_and_errors(tmp_path: Path) -> None:
     }
 
 
+SECRETS = ("salt", "salted_password", "auth_bytes", "hmac")
+
+
+def without_secrets(value: Any) -> Any:
+    """Return a copy of a message in which the fields with secrets are empty."""
+    if isinstance(value, list):
+        return [without_secrets(each) for each in value]
+    if not isinstance(value, Struct):
+        return value
+    emptied = copy.copy(value)
+    for field in value.FIELDS:
+        setattr(emptied, field.name, b"" if field.name in SECRETS else without_secrets(getattr(value, field.name)))
+    return emptied
+
+
 def assert_survives_json(cls: type[Message], version: int, message: Message) -> None:
-    assert restored(cls, json.loads(json.dumps(plain(message, version))), version) == message
+    assert restored(cls, json.loads(json.dumps(plain(message, version))), version) == without_secrets(message)
+
+
+def test_secrets_are_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    upsertion = ScramCredentialUpsertion(
+        name="alice", mechanism=1, iterations=4096, salt=b"SALT", salted_password=b"PASS"
+    )
+    request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion])
+    with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
+        wire.ask(request, AlterUserScramCredentialsResponse)
+        wire.ask(SaslAuthenticateRequest(auth_bytes=b"AUTH"), SaslAuthenticateResponse)
+        cluster.export_journal(file)
+        text = file.read_text() + cluster.report() + str(cluster.requests())
+    for secret in (b"SALT", b"PASS", b"AUTH"):
+        assert secret.decode() not in text
+        assert b64encode(secret).decode() not in text
+    assert read_journal(file).requests()[0].request == without_secrets(request)
 
 
 def test_messages_with_a_value_in_each_field_survive_export_and_import(subtests: pytest.Subtests) -> None:
@@ -123,8 +163,8 @@ def test_any_message_survives_export_and_import(subtests: pytest.Subtests) -> No
 HEAD = '{"format":1,"mode":"full","dropped":0,"brokers":[1]}\n'
 LINE = (
     '{"api":"Heartbeat","version":0,"correlation_id":1,"client_id":"","client_host":"h","connection":1,"broker":1,'
-    '"groups":[],"members":[],"size":9,"received_ms":1,"answered_ms":null,"answered_after":0,"has_response":false,'
-    '"response_version":0,"errors":[],"fault":null,"request":null,"response":null}\n'
+    '"groups":[],"members":[],"size":9,"received_ms":1,"handled_ms":1,"answered_ms":null,"answered_after":0,"has_response":false,'
+    '"response_version":0,"errors":[],"fault":null,"action_errors":[],"request":null,"response":null}\n'
 )
 
 

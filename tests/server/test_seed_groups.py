@@ -23,7 +23,6 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tests.support.cluster.cluster_harness import batch
 from tests.support.groups_over_tcp import heartbeat_to
 from tests.support.wire_client import WireClient
 
@@ -54,9 +53,7 @@ def beat(cluster: FakeCluster, generation_id: int = 1) -> ErrorCode:
 
 def fill(cluster: FakeCluster, records: int) -> None:
     """Put records into partition 0 of orders."""
-    topic = cluster.cluster.topics.get("orders")
-    assert topic is not None
-    topic.partitions[0].log.append(batch(*[b"value"] * records), 0)
+    cluster.produce("orders", ["value"] * records, partition=0)
 
 
 # States

@@ -13,7 +13,6 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.support.cluster.cluster_harness import batch
 from tests.support.coordinator.coordinator_harness import result_of
 from tests.support.groups_over_tcp import join_request, stable_group
 from tests.support.wire_client import WireClient, broker_of, until
@@ -29,7 +28,7 @@ def topic(cluster: FakeCluster, name: str = "orders") -> Topic:
 
 def produce(cluster: FakeCluster, *values: bytes) -> None:
     """Put records into partition 0 of orders."""
-    topic(cluster).partitions[0].log.append(batch(*values), 0)
+    cluster.produce("orders", values, partition=0)
 
 
 def end(cluster: FakeCluster) -> int:

@@ -4,6 +4,8 @@ import pytest
 
 from fakebroker import Broker, ConfigError, FakeCluster
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from fakebroker.protocol.records import decode_records, split_batches
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release
 from tests.support.wire_client import WireClient, broker_of
@@ -64,3 +66,25 @@ def test_an_invalid_upgrade_changes_nothing(fake_cluster: FakeCluster) -> None:
     with pytest.raises(ConfigError, match="node_id=2: expected one of"):
         fake_cluster.upgrade_broker(2, "3.9")
     assert supported(fake_cluster, 1, "FindCoordinator") == (0, 3)
+
+
+@pytest.mark.fake_cluster(brokers=1, as_version="2.0", topics={"orders": 1}, config={"offsets.topic.num.partitions": 1})
+def test_records_of_groups_have_the_version_of_the_release(fake_cluster: FakeCluster) -> None:
+    def last_value_versions() -> set[int]:
+        """Return the versions of the values in the last batch of __consumer_offsets, as a client reads them."""
+        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**20)
+        topics = [FetchTopic(topic="__consumer_offsets", partitions=[partition])]
+        with WireClient(broker_of(fake_cluster, 1)) as wire:
+            answer = wire.ask(FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics), FetchResponse, version=4)
+        batches = split_batches(answer.responses[0].partitions[0].records or b"")
+        return {int.from_bytes((record.value or b"")[:2], "big") for record in decode_records(batches[-1])}
+
+    fake_cluster.seed_group("before", members=1, topics=["orders"])
+    assert last_value_versions() == {1}
+    fake_cluster.upgrade_broker(1, "2.2")
+    fake_cluster.seed_group("between", members=1, topics=["orders"])
+    assert last_value_versions() == {2}
+    fake_cluster.upgrade_broker(1, "2.8")
+    fake_cluster.seed_group("after", members=1, topics=["orders"])
+    assert last_value_versions() == {3}
+    assert [group.state for group in fake_cluster.groups()] == ["Stable"] * 3

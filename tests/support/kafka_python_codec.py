@@ -7,7 +7,7 @@ from Kafka's definitions.
 import uuid
 from typing import Any
 
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 from kafka.protocol.data_container import DataContainer
 from kafka.protocol.schemas import StructField
 
@@ -26,7 +26,7 @@ _BIT_FIELDS = ("authorized_operations", "cluster_authorized_operations", "topic_
 
 def kafka_python_class(cls: type[Message]) -> Any:
     """Return kafka-python's class for a request or response."""
-    modules = (admin, consumer, metadata, producer)
+    modules = (admin, consumer, metadata, producer, sasl)
     return next(getattr(module, cls.__name__) for module in modules if hasattr(module, cls.__name__))
 
 

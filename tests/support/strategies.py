@@ -133,4 +133,5 @@ def _primitives(field: Field, kind: Primitive) -> st.SearchStrategy[Any]:
     """Values of a primitive. Error codes and times are limited to those that `kio` can convert to its own types."""
     if field.name.endswith("error_code"):
         return _ERROR_CODES
-    return _TIMES_MS if kind is INT64 and field.name.endswith("_time_ms") else _PRIMITIVES[kind]
+    is_time = kind is INT64 and field.name.endswith(("_time_ms", "_timestamp_ms", "expiry_timestamp", "max_timestamp"))
+    return _TIMES_MS if is_time else _PRIMITIVES[kind]

@@ -27,7 +27,7 @@ from fakebroker.client.admin.driver import AdminApiDriver
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool
+from fakebroker.client.pool import BrokerPool, check_in_trio
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
 from fakebroker.errors import ConfigError, check_integer, check_number, one_of
 from fakebroker.topic_partition import (
@@ -64,6 +64,7 @@ class Admin:
     Raises:
         ConfigError: An argument is invalid.
         BrokerUnreachable: On entering the context: no bootstrap server could be reached.
+        FakebrokerError: On entering the context: the caller does not run in trio.
     """
 
     def __init__(
@@ -95,6 +96,9 @@ class Admin:
         self._opened: BrokerPool | None = None
 
     async def __aenter__(self) -> Self:
+        check_in_trio("the admin client")
+        if self._opened is not None:
+            raise trio.BusyResourceError("the admin client is open already: expected to be entered after it was left")
         self._nursery_manager = trio.open_nursery()
         nursery = await self._nursery_manager.__aenter__()
         self._cancel_scope = nursery.cancel_scope

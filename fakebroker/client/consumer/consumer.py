@@ -22,7 +22,7 @@ from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
-from fakebroker.client.pool import BrokerPool
+from fakebroker.client.pool import BrokerPool, check_in_trio
 from fakebroker.client.transport import addresses
 from fakebroker.errors import ErrorCode, WaitTimeout, check_number
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -50,6 +50,7 @@ class Consumer:
 
     Raises:
         ConfigError: A setting is invalid.
+        FakebrokerError: On entering the context: the caller does not run in trio.
     """
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ConsumerOptions]) -> None:
@@ -70,6 +71,7 @@ class Consumer:
         self._pool: BrokerPool
 
     async def __aenter__(self) -> Self:
+        check_in_trio("the consumer")
         if self._epoch_s:
             raise trio.ClosedResourceError("the consumer was opened before and cannot be reopened: create another one")
         # Monotonic time since the Unix epoch: the system clock at the start, trio's clock from then on.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.cluster.configs.settings import SETTINGS
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
 
 NODE_ID_CONFIGS = ("broker.id", "node.id")
@@ -36,7 +36,12 @@ _INT, _LONG = ConfigType.INT, ConfigType.LONG
 
 _DYNAMIC: dict[str, ConfigKey] = {
     "background.threads": ConfigKey(_INT, 10, 1),
-    "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 0),
+    "follower.replication.throttled.rate": ConfigKey(
+        _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy to this broker, of throttled replicas."
+    ),
+    "leader.replication.throttled.rate": ConfigKey(
+        _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy from this broker, of throttled replicas."
+    ),
     "log.cleaner.threads": ConfigKey(_INT, 1, 0),
     "max.connections": ConfigKey(_INT, 2**31 - 1, 0),
     "max.connections.per.ip": ConfigKey(_INT, 2**31 - 1, 0),
@@ -49,6 +54,7 @@ _DYNAMIC: dict[str, ConfigKey] = {
 
 _READ_ONLY: dict[str, ConfigKey] = {
     **{name: ConfigKey(_INT, -1, about="The number of this broker.") for name in NODE_ID_CONFIGS},
+    "broker.rack": ConfigKey(ConfigType.STRING, None, about="The rack of this broker."),
     "log.flush.scheduler.interval.ms": ConfigKey(_LONG, 2**63 - 1),
     "log.retention.hours": ConfigKey(_INT, 168),
     "log.retention.minutes": ConfigKey(_INT, None),
@@ -56,10 +62,14 @@ _READ_ONLY: dict[str, ConfigKey] = {
     "log.roll.jitter.hours": ConfigKey(_INT, 0, 0),
 }
 
-DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC)
+DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC) | {"log.cleaner.backoff.ms"}
 """The configs that AlterConfigs may set, for one broker or for all."""
 
-BROKER_CONFIGS: dict[str, ConfigKey] = dict(sorted((TOPIC_DEFAULTS | _DYNAMIC | _READ_ONLY | SETTINGS).items()))
+BROKER_CONFIGS: dict[str, ConfigKey] = {
+    name: key
+    for name, key in sorted((_DYNAMIC | _READ_ONLY | SETTINGS | TOPIC_DEFAULTS).items())
+    if not name.startswith(OWN_PREFIX)
+}
 
 DEFAULTS = {name: text for name, key in BROKER_CONFIGS.items() if (text := key.default_text) is not None}
 

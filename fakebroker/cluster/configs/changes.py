@@ -5,20 +5,21 @@ each resource all changes are made, or none; resources are independent of each o
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
-from fakebroker.cluster.configs.resolution import apply_retention
+from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+    from fakebroker.cluster.topics import Topic
 
 
 class ResourceType(IntEnum):
@@ -164,7 +165,7 @@ def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: b
         raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if not validate_only:
         topic.configs = configs
-        apply_retention(cluster, [topic])
+        _apply(cluster, [topic])
 
 
 def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
@@ -181,7 +182,22 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
         broker.configs = configs
     else:
         cluster.broker_configs = configs
-    apply_retention(cluster, cluster.topics)
+    _apply(cluster, cluster.topics)
+
+
+def _apply(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
+    """Apply changed configs to the logs of topics: those that are too large drop their oldest batches.
+
+    The configs are those of the partition's leader. Logs of partitions without a leader keep their limit. Expired
+    records are deleted, and records are compacted, at the next check.
+    """
+    for topic in topics:
+        for partition in topic.partitions:
+            leader = cluster.leader_of(partition)
+            if leader is not None:
+                partition.log.retain(log_config(cluster, leader, topic).keep_bytes)
+    cluster.log_manager.schedule(cluster.now_ms)
+    cluster.controller.copies.reschedule(cluster.now_ms)
 
 
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:

@@ -4,20 +4,26 @@ Sources are `Topic.configs`, `BrokerNode.configs` and `Cluster.broker_configs`, 
 settings with which the cluster was started; then the defaults.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from itertools import dropwhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DEFAULTS, NODE_ID_CONFIGS, synonyms_of
 from fakebroker.cluster.configs.definitions import config_text
-from fakebroker.cluster.configs.settings import older_defaults
+from fakebroker.cluster.configs.settings import OWN_PREFIX, Config, older_defaults
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Cluster
-    from fakebroker.cluster.topics import Topic
+
+class ConfigHolder(Protocol):
+    """The configs of a cluster: its settings, and the dynamic configs of all brokers."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def broker_configs(self) -> Mapping[str, str]: ...
 
 
 class ConfigSource(IntEnum):
@@ -49,9 +55,13 @@ class Resolved(NamedTuple):
         return self.synonyms[0].source if self.synonyms else ConfigSource.DEFAULT_CONFIG
 
 
-def static_configs(cluster: "Cluster", broker: BrokerNode) -> dict[str, str]:
+def static_configs(cluster: ConfigHolder, broker: BrokerNode) -> dict[str, str]:
     """Return the configs with which a broker was started (in Kafka, server.properties)."""
-    given = {name: config_text(value) for name, value in cluster.config.overrides.items()}
+    given = {
+        name: config_text(value) for name, value in cluster.config.overrides.items() if not name.startswith(OWN_PREFIX)
+    }
+    if broker.rack is not None:
+        given["broker.rack"] = broker.rack
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 
 
@@ -60,7 +70,7 @@ def default_configs(broker: BrokerNode) -> dict[str, str]:
     return DEFAULTS | {name: config_text(value) for name, value in older_defaults(broker.release).items()}
 
 
-def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved:
+def broker_config(cluster: ConfigHolder, broker: BrokerNode, name: str) -> Resolved:
     """Resolve a config of a broker (ConfigHelper.configSynonyms)."""
     names = synonyms_of(name)
     levels: tuple[tuple[ConfigSource, Mapping[str, str]], ...] = (
@@ -74,7 +84,7 @@ def broker_config(cluster: "Cluster", broker: BrokerNode, name: str) -> Resolved
     return _resolved(name, list(dropwhile(lambda synonym: synonym.name != name, found)))
 
 
-def default_broker_config(cluster: "Cluster", name: str) -> Resolved:
+def default_broker_config(cluster: ConfigHolder, name: str) -> Resolved:
     """Resolve a config that was altered for all brokers."""
     return _resolved(name, [Synonym(name, cluster.broker_configs[name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)])
 
@@ -84,7 +94,7 @@ def _resolved(name: str, synonyms: list[Synonym]) -> Resolved:
     return Resolved(key.normalized(synonyms[0].value) if key is not None and synonyms else None, synonyms)
 
 
-def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, str], name: str) -> Resolved:
+def topic_config(cluster: ConfigHolder, broker: BrokerNode, configs: Mapping[str, str], name: str) -> Resolved:
     """Resolve a config of a topic as a broker sees it (ConfigHelper.createTopicConfigEntry).
 
     Args:
@@ -98,25 +108,3 @@ def topic_config(cluster: "Cluster", broker: BrokerNode, configs: Mapping[str, s
     if name in configs:
         synonyms = [Synonym(name, key.normalized(configs[name]), ConfigSource.TOPIC_CONFIG), *synonyms]
     return Resolved(key.normalized(synonyms[0].value) if synonyms else key.default_text, synonyms)
-
-
-def topic_number(cluster: "Cluster", broker: BrokerNode, topic: "Topic", name: str) -> int:
-    """Return the value of a numeric topic config as a broker sees it. Fast, because it is called for each batch.
-
-    The topic config must have a broker config that is in `SETTINGS` and has no synonyms.
-    """
-    broker_name = TOPIC_CONFIGS[name].broker_name
-    text = topic.configs.get(name) or broker.configs.get(broker_name) or cluster.broker_configs.get(broker_name)
-    return cluster.config.number(broker_name) if text is None else int(text)
-
-
-def apply_retention(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
-    """Set `retention.bytes` in the logs of topics, which drop their oldest batches accordingly.
-
-    The value is that of the partition's leader. Logs of partitions without a leader keep their value.
-    """
-    for topic in topics:
-        for partition in topic.partitions:
-            leader = cluster.leader_of(partition)
-            if leader is not None:
-                partition.log.retain(topic_number(cluster, leader, topic, "retention.bytes"))

@@ -5,7 +5,8 @@ Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 
 from collections.abc import Mapping
 
-from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
@@ -13,14 +14,26 @@ from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
+_STRING = ConfigType.STRING
 _INT32_MAX = 2**31 - 1
+
+OWN_PREFIX = "fakebroker."
+"""Settings whose names begin with it are not Kafka's; clients do not see them."""
+
+MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
 
 SETTINGS: dict[str, ConfigKey] = {
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
+    "auto.leader.rebalance.enable": ConfigKey(
+        _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
+    ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
     "delete.topic.enable": ConfigKey(_BOOLEAN, True, about="DeleteTopics works."),
+    MAX_PARTITION_BYTES: ConfigKey(
+        _LONG, 64 * 1024 * 1024, -1, about="Memory for the records of one partition: the oldest go first; -1 is all."
+    ),
     "fetch.max.bytes": ConfigKey(_INT, 55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
     "group.initial.rebalance.delay.ms": ConfigKey(_INT, 3000, 0, about="Wait of an empty group for further members."),
     "group.max.session.timeout.ms": ConfigKey(
@@ -28,9 +41,15 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "group.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a group."),
     "group.min.session.timeout.ms": ConfigKey(_INT, 6000, 0, about="Shortest session timeout a member may ask for."),
-    "log.retention.bytes": ConfigKey(_LONG, 64 * 1024 * 1024, -1, about="Bytes a partition keeps; Kafka: -1, all."),
+    "leader.imbalance.check.interval.seconds": ConfigKey(
+        _LONG, 300, 1, 10**9, about="Time from the loss of a preferred leader to the automatic election."
+    ),
+    "leader.imbalance.per.broker.percentage": ConfigKey(
+        _INT, 10, 0, about="Share of a broker's lost leaderships above which it is elected, in releases before 4.0."
+    ),
+    "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 1, about="How often topics are compacted."),
+    "log.retention.check.interval.ms": ConfigKey(_LONG, 300_000, 1, about="How often expired records are looked for."),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
-    "message.max.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch."),
     "num.partitions": ConfigKey(_INT, 1, 1, about="Partitions of topics created without a number."),
     "offset.metadata.max.bytes": ConfigKey(_INT, 4096, 0, about="Longest metadata of a committed offset."),
     "offsets.retention.check.interval.ms": ConfigKey(
@@ -40,14 +59,27 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 7 * 24 * 60, 1, about="How long offsets of groups without members are kept."
     ),
     "offsets.topic.num.partitions": ConfigKey(_INT, 50, 1, 10_000, about="Partitions of __consumer_offsets."),
+    "replica.selector.class": ConfigKey(
+        _STRING,
+        None,
+        choices=(
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+        about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
+    ),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
 }
+SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about and key.broker_name}
+SETTINGS = dict(sorted(SETTINGS.items()))
 
 # Older defaults: the release in which the default changed, the setting, and its default before.
 _OLDER_DEFAULTS = (
     (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
     (Release(2, 0), "offsets.retention.minutes", 24 * 60),
     (Release(2, 3), "group.max.session.timeout.ms", 300_000),
+    (Release(2, 5), "message.max.bytes", 1_000_012),
+    (Release(4, 0), "log.message.timestamp.after.max.ms", 2**63 - 1),  # KIP-1030
 )
 
 KIP_211, KIP_848 = Release(2, 1), Release(4, 0)
@@ -68,7 +100,7 @@ class Config:
     """
 
     def __init__(self, overrides: Mapping[str, object] | None = None) -> None:
-        self.overrides = {}
+        self.overrides: dict[str, Value] = {}
         mistakes = []
         for name, value in (overrides or {}).items():
             try:
@@ -77,7 +109,11 @@ class Config:
                 mistakes.append(error)
         if mistakes:
             raise ConfigError.all_of(mistakes)
-        self._values = {name: _checked(name, setting.default) for name, setting in SETTINGS.items()} | self.overrides
+        self._values: dict[str, Value | None] = {
+            name: None if setting.default is None else _checked(name, setting.default)
+            for name, setting in SETTINGS.items()
+        }
+        self._values |= self.overrides
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
             expected = f"an integer <= group.max.session.timeout.ms, which is {high}"
@@ -85,7 +121,14 @@ class Config:
 
     def number(self, name: str) -> int:
         """Return the value of a numeric setting."""
-        return self._values[name]
+        value = self._values[name]
+        assert isinstance(value, int)
+        return value
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a setting that is a text; None if it was not given and has no default."""
+        value = self._values[name]
+        return None if value is None else str(value)
 
     def switch(self, name: str) -> bool:
         """Return the value of a boolean setting."""
@@ -124,7 +167,7 @@ def older_defaults(release: Release) -> dict[str, int]:
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 
 
-def _checked(name: str, value: object) -> int:
+def _checked(name: str, value: object) -> Value:
     setting = SETTINGS.get(name)
     if setting is None:
         raise ConfigError.unknown(name, value, one_of(SETTINGS, name), kind="setting")
@@ -133,10 +176,20 @@ def _checked(name: str, value: object) -> int:
         if switch is None:
             raise ConfigError.of(name, value, "true or false")
         return switch
+    if not setting.is_number:
+        return _text(name, value, setting)
     number = _number(name, value)
     low, high = setting.bounds
     check_integer(name, number, least=int(low), most=int(high))
     return number
+
+
+def _text(name: str, value: object, setting: ConfigKey) -> str:
+    """Return the value of a setting that is a text or a list, such as "compact,delete"."""
+    if isinstance(value, str) and setting.value_error(value) is None:
+        return setting.normalized(value)
+    expected = one_of(setting.choices, str(value))
+    raise ConfigError.of(name, value, f"a list of {expected}" if setting.type is ConfigType.LIST else expected)
 
 
 def _number(name: str, value: object) -> int:

@@ -1,7 +1,7 @@
 """All topic configs of Kafka (org.apache.kafka.storage.internals.log.LogConfig), and their valid values.
 
-`retention.bytes` and `max.message.bytes` have their full effect. DeleteRecords depends on `cleanup.policy`, and Fetch
-on `compression.type`. The others can only be altered and described.
+Those with a description (`ConfigKey.about`) have an effect, see `log_config.py`. The others can only be altered and
+described.
 """
 
 from collections.abc import Mapping
@@ -16,46 +16,97 @@ _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
 
 TOPIC_CONFIGS: dict[str, ConfigKey] = {
-    "cleanup.policy": ConfigKey(_LIST, "delete", choices=("compact", "delete"), broker_name="log.cleanup.policy"),
+    "cleanup.policy": ConfigKey(
+        _LIST,
+        "delete",
+        choices=("compact", "delete"),
+        about="Whether old records are deleted, compacted, or both.",
+        broker_name="log.cleanup.policy",
+    ),
     "compression.gzip.level": ConfigKey(_INT, -1, choices=("-1", *"123456789"), broker_name="compression.gzip.level"),
     "compression.lz4.level": ConfigKey(_INT, 9, 1, 17, broker_name="compression.lz4.level"),
     "compression.type": ConfigKey(
         _STRING,
         "producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        about="Codec to which the broker converts record batches.",
         broker_name="compression.type",
     ),
     "compression.zstd.level": ConfigKey(_INT, 3, -(2**17), 22, broker_name="compression.zstd.level"),
-    "delete.retention.ms": ConfigKey(_LONG, 24 * 3600 * 1000, 0, broker_name="log.cleaner.delete.retention.ms"),
+    "delete.retention.ms": ConfigKey(
+        _LONG,
+        24 * 3600 * 1000,
+        0,
+        about="How long a compacted topic keeps a record without a value.",
+        broker_name="log.cleaner.delete.retention.ms",
+    ),
     "file.delete.delay.ms": ConfigKey(_LONG, 60_000, 0, broker_name="log.segment.delete.delay.ms"),
     "flush.messages": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.flush.interval.messages"),
     "flush.ms": ConfigKey(_LONG, _FOREVER, 0, broker_name="log.flush.interval.ms"),
-    "follower.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "follower.replication.throttled.replicas": ConfigKey(
+        _LIST, "", about="Replicas whose copies to their broker are throttled in a reassignment, or *."
+    ),
     "index.interval.bytes": ConfigKey(_INT, 4096, 0, broker_name="log.index.interval.bytes"),
-    "leader.replication.throttled.replicas": ConfigKey(_LIST, ""),
+    "leader.replication.throttled.replicas": ConfigKey(
+        _LIST, "", about="Replicas whose copies from their broker are throttled in a reassignment, or *."
+    ),
     "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
     "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),
     "max.compaction.lag.ms": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.cleaner.max.compaction.lag.ms"),
     "max.message.bytes": ConfigKey(_INT, 1_048_588, 0, about="Largest record batch.", broker_name="message.max.bytes"),
     "message.timestamp.after.max.ms": ConfigKey(
-        _LONG, 3600 * 1000, 0, broker_name="log.message.timestamp.after.max.ms"
+        _LONG,
+        3600 * 1000,
+        0,
+        about="How far a record may be ahead of the brokers' clock.",
+        broker_name="log.message.timestamp.after.max.ms",
     ),
-    "message.timestamp.before.max.ms": ConfigKey(_LONG, _FOREVER, 0, broker_name="log.message.timestamp.before.max.ms"),
+    "message.timestamp.before.max.ms": ConfigKey(
+        _LONG,
+        _FOREVER,
+        0,
+        about="How far a record may be behind the brokers' clock.",
+        broker_name="log.message.timestamp.before.max.ms",
+    ),
     "message.timestamp.type": ConfigKey(
-        _STRING, "CreateTime", choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type"
+        _STRING,
+        "CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        about="Whether the producer or the broker sets the timestamps of records.",
+        broker_name="log.message.timestamp.type",
     ),
     "min.cleanable.dirty.ratio": ConfigKey(_DOUBLE, 0.5, 0, 1, broker_name="log.cleaner.min.cleanable.ratio"),
-    "min.compaction.lag.ms": ConfigKey(_LONG, 0, 0, broker_name="log.cleaner.min.compaction.lag.ms"),
-    "min.insync.replicas": ConfigKey(_INT, 1, 1, broker_name="min.insync.replicas"),
+    "min.compaction.lag.ms": ConfigKey(
+        _LONG, 0, 0, about="The age from which records are compacted.", broker_name="log.cleaner.min.compaction.lag.ms"
+    ),
+    "min.insync.replicas": ConfigKey(
+        _INT,
+        1,
+        1,
+        about="In-sync replicas that a Produce request with acks=all needs, at most all replicas.",
+        broker_name="min.insync.replicas",
+    ),
     "preallocate": ConfigKey(_BOOLEAN, False, broker_name="log.preallocate"),
     "remote.log.copy.disable": ConfigKey(_BOOLEAN, False),
     "remote.log.delete.on.disable": ConfigKey(_BOOLEAN, False),
     "remote.storage.enable": ConfigKey(_BOOLEAN, False),
     "retention.bytes": ConfigKey(
-        _LONG, -1, about="Bytes a partition keeps; -1 is all.", broker_name="log.retention.bytes"
+        _LONG, -1, about="Bytes that a partition keeps; -1 is all.", broker_name="log.retention.bytes"
     ),
-    "retention.ms": ConfigKey(_LONG, _WEEK_MS, -1, broker_name="log.retention.ms"),
-    "segment.bytes": ConfigKey(_INT, 1024**3, 1024**2, broker_name="log.segment.bytes"),
+    "retention.ms": ConfigKey(
+        _LONG,
+        _WEEK_MS,
+        -1,
+        about="How long records are kept, by their timestamps; -1 is forever.",
+        broker_name="log.retention.ms",
+    ),
+    "segment.bytes": ConfigKey(
+        _INT,
+        1024**3,
+        1024**2,
+        about="Largest record batch, with another error than max.message.bytes.",
+        broker_name="log.segment.bytes",
+    ),
     "segment.index.bytes": ConfigKey(_INT, 10 * 1024**2, 4, broker_name="log.index.size.max.bytes"),
     "segment.jitter.ms": ConfigKey(_LONG, 0, 0, broker_name="log.roll.jitter.ms"),
     "segment.ms": ConfigKey(_LONG, _WEEK_MS, 1, broker_name="log.roll.ms"),

@@ -70,6 +70,13 @@ _PARTITION_METADATA = "LEADER_NOT_AVAILABLE LISTENER_NOT_FOUND REPLICA_NOT_AVAIL
 _OFFSETS = _TOPIC + "UNSTABLE_OFFSET_COMMIT UNKNOWN_TOPIC_ID "
 _FETCHED_GROUP = _GROUP + "UNKNOWN_MEMBER_ID STALE_MEMBER_EPOCH GROUP_ID_NOT_FOUND UNSUPPORTED_VERSION "
 
+_ACLS = _CLUSTER + "SECURITY_DISABLED INVALID_REQUEST "
+_TOKENS = (
+    _CONTROLLER
+    + "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED DELEGATION_TOKEN_AUTH_DISABLED DELEGATION_TOKEN_AUTHORIZATION_FAILED "
+    "UNSUPPORTED_VERSION "
+)
+_TOKEN = "DELEGATION_TOKEN_NOT_FOUND DELEGATION_TOKEN_OWNER_MISMATCH DELEGATION_TOKEN_EXPIRED "
 _JOIN = (
     _GROUP
     + _GENERATION
@@ -154,6 +161,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "SyncGroup": (_place(_GROUP + _GENERATION + "INCONSISTENT_GROUP_PROTOCOL UNSUPPORTED_VERSION"),),
     "DescribeGroups": (_place(_GROUP + "GROUP_ID_NOT_FOUND", "groups"),),
     "ListGroups": (_place(_COORDINATOR + _CLUSTER + "GROUP_AUTHORIZATION_FAILED"),),
+    "SaslHandshake": (_place("ILLEGAL_SASL_STATE UNSUPPORTED_SASL_MECHANISM"),),
     "ApiVersions": (_place("UNSUPPORTED_VERSION INVALID_REQUEST"),),
     "CreateTopics": (
         _place(
@@ -187,12 +195,16 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         ),
     ),
     "OffsetForLeaderEpoch": (_place(_EPOCH, "topics.partitions"),),
+    "DescribeAcls": (_place(_ACLS),),
+    "CreateAcls": (_place(_ACLS, "creations", "results"),),
+    "DeleteAcls": (_place(_ACLS, "filters", "filter_results"),),
     "DescribeConfigs": (_place(_CONFIGS + "GROUP_AUTHORIZATION_FAILED", "resources", "results"),),
     "AlterConfigs": (_place(_CONFIGS + _CONTROLLER + "POLICY_VIOLATION", "resources", "responses"),),
     "DescribeLogDirs": (
         _place(_CLUSTER, versions="3+"),
         _place("KAFKA_STORAGE_ERROR LOG_DIR_NOT_FOUND", "topics.partitions", "results"),
     ),
+    "SaslAuthenticate": (_place("SASL_AUTHENTICATION_FAILED ILLEGAL_SASL_STATE"),),
     "CreatePartitions": (
         _place(
             _TOPIC_CHANGE
@@ -202,6 +214,10 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
             "results",
         ),
     ),
+    "CreateDelegationToken": (_place(_TOKENS + "INVALID_PRINCIPAL_TYPE"),),
+    "RenewDelegationToken": (_place(_TOKENS + _TOKEN),),
+    "ExpireDelegationToken": (_place(_TOKENS + _TOKEN),),
+    "DescribeDelegationToken": (_place(_TOKENS),),
     "DeleteGroups": (_place(_GROUP + "NON_EMPTY_GROUP GROUP_ID_NOT_FOUND", "groups_names", "results"),),
     "ElectLeaders": (
         _place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST", versions="1+"),
@@ -225,6 +241,17 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "OffsetDelete": (
         _place(_GROUP + "GROUP_ID_NOT_FOUND NON_EMPTY_GROUP"),
         _place(_TOPIC + "GROUP_SUBSCRIBED_TO_TOPIC", "topics.partitions"),
+    ),
+    "DescribeUserScramCredentials": (_place(_CLUSTER),),
+    "AlterUserScramCredentials": (
+        _place(
+            _CLUSTER
+            + _CONTROLLER
+            + "UNACCEPTABLE_CREDENTIAL UNSUPPORTED_SASL_MECHANISM RESOURCE_NOT_FOUND DUPLICATE_RESOURCE "
+            "UNSUPPORTED_VERSION",
+            "upsertions",
+            "results",
+        ),
     ),
     "DescribeCluster": (_place(_CLUSTER + "INVALID_REQUEST UNSUPPORTED_ENDPOINT_TYPE MISMATCHED_ENDPOINT_TYPE"),),
     "DescribeProducers": (
@@ -273,7 +300,7 @@ TopicName = Callable[[bytes], str | None]
 
 def is_identity(field_name: str) -> bool:
     """Return whether a field identifies its struct. Responses repeat these fields of requests."""
-    return field_name in _KINDS or field_name == "resource_type"
+    return field_name in _KINDS or field_name in ("resource_type", "user")
 
 
 def kind_of(field_name: str) -> str | None:
@@ -286,7 +313,7 @@ def part_of(struct: Struct, version: int, topic_name: TopicName) -> dict[str, An
     part: dict[str, Any] = {}
     for field in struct.FIELDS:
         kind = _KINDS.get(field.name)
-        if kind is None or part.get(kind) is not None:
+        if kind is None or part.get(kind) is not None or (field.name == "name" and _names_user(type(struct))):
             continue
         value = getattr(struct, field.name) if version in field.versions else None
         if field.name == "topic_id" and value is not None:
@@ -342,4 +369,10 @@ def _kinds_on(message: type[Struct], path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _own_kinds(struct: Any) -> list[str]:
-    return [_KINDS[field.name] for field in struct.FIELDS if field.name in _KINDS]
+    names = [field.name for field in struct.FIELDS if field.name != "name" or not _names_user(struct)]
+    return [_KINDS[name] for name in names if name in _KINDS]
+
+
+def _names_user(struct: type[Struct]) -> bool:
+    """Return whether the field `name` of a struct is that of a user with SCRAM credentials."""
+    return struct.__name__.startswith("ScramCredential")

@@ -95,6 +95,8 @@ def _identity(field: Field, source: object) -> object:
     names = [each.name for each in source.FIELDS]
     if field.name in names:
         return getattr(source, field.name)
+    if field.name == "user" and "name" in names:
+        return getattr(source, "name")  # noqa: B009  # SCRAM credentials
     if kind_of(field.name) == "partition":
         return next((getattr(source, name) for name in names if kind_of(name) == "partition"), None)
     return None

@@ -7,17 +7,18 @@ calls `FaultInjector.corrupted` for the bytes of a response.
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.call import Call
+from fakebroker.cluster.call import Boundaries, Call
+from fakebroker.cluster.faults.actions import BoundAction, PendingActions
 from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, TopicName, kinds_of, requested_parts
 from fakebroker.cluster.faults.error_responses import InjectedError, error_struct, merge, put_error, refusal, split
-from fakebroker.cluster.faults.rule import Fault, checked, delay_range
+from fakebroker.cluster.faults.rule import Action, Delay, Fault, actions_of, checked, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.schema import Message, Versions
 
@@ -27,8 +28,48 @@ Handle = Callable[[Call, float], Message | None]
 Send = Callable[[Call, Message | None, float], None]
 """Sends the response to a call at a time in milliseconds. None: the call gets no response."""
 
+Bind = Callable[[Action], BoundAction]
+"""Checks an action, and returns it in a form that can be run.
+
+Raises:
+    ConfigError: The action is invalid.
+"""
+
 READS = ("Fetch", "ListOffsets", "Metadata", "OffsetFetch", "DescribeLogDirs", "DescribeTopicPartitions")
 """APIs that only read. Their errors are put into the real response, because null in a request may mean everything."""
+
+
+def bind_function(action: Action) -> BoundAction:
+    """Bind an action that is a function. Events are bound by `ClusterCommands`, which has the commands.
+
+    Raises:
+        ConfigError: The action is an event.
+    """
+    if not callable(action):
+        raise ConfigError.of("action", action, "a function: only ClusterCommands can run events", where="fault")
+    return BoundAction(name_of(action), action)
+
+
+def bound_actions(field: str, value: Any, bind: Bind) -> tuple[BoundAction, ...]:
+    """Bind the actions in a field of a fault.
+
+    Raises:
+        ConfigError: An action is invalid.
+    """
+    bound = []
+    for index, action in enumerate(actions_of(value)):
+        try:
+            bound.append(bind(action))
+        except ConfigError as error:
+            path = f"{field}[{index}]" if isinstance(value, list) else field
+            raise ConfigError.all_of([mistake.within(path) for mistake in error.mistakes]) from None
+    return tuple(bound)
+
+
+def name_of(function: Any) -> str:
+    """Return the name of a function, for errors."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
 
 _FIRST_GARBLED = 8  # The index after the size of the frame and the correlation id.
 
@@ -42,13 +83,35 @@ class ActiveFault:
         seen: How many requests matched its filters, regardless of `nth`, `every` and `probability`.
         hits: How many requests it was applied to.
         stale_metadata: For a fault with `stale`, the leaders at the time when it was added.
+        before, then: Its actions before and after a request is handled.
+        errors: The first errors of its actions, as text.
     """
 
-    __slots__ = ("_named", "_versions", "added_ms", "fault", "hits", "seen", "stale_metadata")
+    __slots__ = (
+        "_named",
+        "_versions",
+        "added_ms",
+        "before",
+        "errors",
+        "fault",
+        "hits",
+        "seen",
+        "stale_metadata",
+        "then",
+    )
 
-    def __init__(self, fault: Fault, now_ms: float, stale_metadata: StaleMetadata | None = None) -> None:
+    def __init__(
+        self,
+        fault: Fault,
+        now_ms: float,
+        stale_metadata: StaleMetadata | None = None,
+        before: tuple[BoundAction, ...] = (),
+        then: tuple[BoundAction, ...] = (),
+    ) -> None:
         self.fault = fault
         self.stale_metadata = stale_metadata
+        self.before, self.then = before, then
+        self.errors: list[str] = []
         self.added_ms = now_ms
         self.seen = self.hits = 0
         self._named: Part = fault.named
@@ -95,8 +158,22 @@ class ActiveFault:
         return any(all(part.get(kind, name) == name for kind, name in self._named.items()) for part in parts)
 
 
+class DelayedRequest(NamedTuple):
+    """A request that a fault delays before it is handled.
+
+    Attributes:
+        call: The request.
+        fault: The fault.
+        stops: How often its broker had been stopped when it was received.
+    """
+
+    call: Call
+    fault: ActiveFault
+    stops: int
+
+
 class FaultInjector:
-    """The active faults of a cluster, and the responses that they delay.
+    """The active faults of a cluster, and the requests and responses that they delay.
 
     Args:
         brokers: The brokers of the cluster, by node id.
@@ -106,26 +183,40 @@ class FaultInjector:
 
     Attributes:
         active: The active faults, oldest first. The first one that applies to a request is used.
+        actions: The actions that are due.
     """
 
     def __init__(
         self, brokers: Mapping[int, BrokerNode], topics: Topics, random: Callable[[], float], send: Send
     ) -> None:
         self.active: list[ActiveFault] = []
+        self.actions = PendingActions()
         self._brokers = brokers
         self._topics = topics
         self._random = random
         self._send = send
         self._delayed: TimerQueue[TimedValue[tuple[Call, Message | None]]] = TimerQueue()
+        self._delayed_requests: TimerQueue[TimedValue[DelayedRequest]] = TimerQueue()
 
-    def add(self, fault: Fault, now_ms: float) -> ActiveFault:
+    def add(self, fault: Fault, now_ms: float, bind: Bind = bind_function) -> ActiveFault:
         """Activate a fault.
+
+        Args:
+            fault: The fault.
+            now_ms: The time.
+            bind: Binds its actions.
 
         Raises:
             ConfigError: The fault is invalid, has no effect, or can never match a request.
         """
         fault = checked(fault, {node_id: broker.versions for node_id, broker in self._brokers.items()})
-        added = ActiveFault(fault, now_ms, StaleMetadata(self._brokers, self._topics) if fault.stale else None)
+        added = ActiveFault(
+            fault,
+            now_ms,
+            StaleMetadata(self._brokers, self._topics) if fault.stale else None,
+            bound_actions("before", fault.before, bind),
+            bound_actions("then", fault.then, bind),
+        )
         self.active.append(added)
         return added
 
@@ -135,18 +226,47 @@ class FaultInjector:
             self.active.remove(fault)
 
     def reset(self, fresh: "FaultInjector") -> None:
-        """Deactivate all faults, drop their delayed responses, and use the random numbers of a new injector."""
+        """Deactivate all faults, drop what they delay, and use the random numbers of a new injector."""
         self.active.clear()
-        self._delayed = fresh._delayed
+        self.actions.clear()
+        self._delayed, self._delayed_requests = fresh._delayed, fresh._delayed_requests
         self._random = fresh._random
 
-    def pick(self, call: Call) -> bool:
-        """Set `call.fault` to the first fault that applies, and return whether there is one."""
+    def pick(self, call: Call) -> ActiveFault | None:
+        """Set `call.fault` to the first fault that applies. Returns None if there is none."""
         for each in self.active:
             if each.applies_to(call, self._topics.name_of, self._random):
                 call.fault = each.fault
-                return True
-        return False
+                return each
+        return None
+
+    # Before a request is handled
+
+    def delay_request(self, call: Call, fault: ActiveFault, now_ms: float) -> bool:
+        """Delay a request if its fault requires that, and return whether it is delayed."""
+        delay_ms = self._draw_ms(fault.fault.delay_before_s)
+        if delay_ms > 0:
+            call.boundaries_or_none = Boundaries(None)
+            self._delayed_requests.schedule(
+                TimedValue(DelayedRequest(call, fault, call.broker.stops)), now_ms + delay_ms
+            )
+        return delay_ms > 0
+
+    def next_request(self) -> float | None:
+        """Return when the next delayed request is due, in milliseconds; None if no request is delayed."""
+        return self._delayed_requests.next_deadline()
+
+    def due_request(self, now_ms: float) -> DelayedRequest | None:
+        """Remove and return the first delayed request that is due; ties in the order of receipt."""
+        timer, _ = next(self._delayed_requests.expired(now_ms), (None, 0.0))
+        return None if timer is None else timer.value
+
+    def _draw_ms(self, delay_s: Delay) -> float:
+        """Return a delay in milliseconds, drawn from its range."""
+        low_s, high_s = delay_range(delay_s)
+        return 1000 * (low_s + (high_s - low_s) * self._random() if high_s > low_s else low_s)
+
+    # Handling
 
     def handle(self, call: Call, handle: Handle, now_ms: float) -> None:
         """Handle a call that has a fault. Its response is sent now, later or never."""
@@ -218,15 +338,14 @@ class FaultInjector:
         assert fault is not None
         if fault.silent:
             return
-        if response is not None and fault.throttle_time_ms is not None:
+        if fault.throttle_time_ms is not None and hasattr(response, "throttle_time_ms"):  # Responses of SASL have none.
             response = copy.copy(response)
-            setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010  # every response has it
-        low_s, high_s = delay_range(fault)
-        if high_s <= 0:
+            setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010
+        delay_ms = self._draw_ms(fault.delay_s)
+        if delay_ms > 0:
+            self._delayed.schedule(TimedValue((call, response)), now_ms + delay_ms)
+        else:
             self._send(call, response, now_ms)
-            return
-        delay_s = low_s + (high_s - low_s) * self._random() if high_s > low_s else low_s
-        self._delayed.schedule(TimedValue((call, response)), now_ms + delay_s * 1000)
 
     def tick(self, now_ms: float) -> None:
         """Send the delayed responses that are due, earliest first; ties in the order in which they were scheduled."""
@@ -234,8 +353,9 @@ class FaultInjector:
             self._send(*timer.value, now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next delayed response is due, in milliseconds; None if no response is delayed."""
-        return self._delayed.next_deadline()
+        """Return when the next delayed request or response is due, in milliseconds; None if none is delayed."""
+        deadlines = (self._delayed.next_deadline(), self._delayed_requests.next_deadline())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
         """Garble, truncate or repeat the frame of a response, and return the bytes to send."""

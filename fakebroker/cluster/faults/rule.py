@@ -3,7 +3,7 @@
 Depends on the tables of APIs and versions, to reject faults that can never match a request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Annotated, Any, TypedDict
 
@@ -17,11 +17,17 @@ from fakebroker.protocol.schema import Versions
 from fakebroker.topic_partition import parse_partition
 from fakebroker.validation import Positive, PositiveSeconds, Seconds, convert, plain
 
+Action = Mapping[str, Any] | Callable[[Any], object]
+"""An event, such as `{"do": "stop_broker", "node_id": 1}`; or in Python, a function of the `Call`."""
+
+_Actions = Annotated[Any, Meta(extra_json_schema={"description": "An event, or a list of events."})]
+
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rule: which requests it matches, and its effect on them. A filter that is not given matches every request.
 
-    The first matching fault applies. Faults that were added later do not count the request.
+    The first matching fault applies. Faults that were added later do not count the request. In a replay in memory, each
+    partition of __consumer_offsets has its own cluster, which counts its requests and runs the commands of its faults.
 
     Attributes:
         api: The API by Kafka's name, such as "OffsetCommit"; None matches any.
@@ -41,6 +47,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         for_s: Ends this many seconds after its start, by the brokers' clock.
         times: The maximum number of times that it applies.
         error: The error in the response, by Kafka's name. Only requests in versions with this error match.
+        before: Commands of the cluster that run before the request is handled: an event such as
+            `{"do": "stop_broker", "node_id": 1}`, or a list of events. In Python also functions, which get the `Call`.
+            Nothing else happens between the commands and the request. A request whose broker they stop is lost.
+        delay_before_s: How many seconds pass by the brokers' clock until the request is handled, or a range to draw the
+            delay from; as over a slow network. Later requests of the connection wait behind it.
+        then: Commands that run after the request was handled, and before its response is sent; as `before`. A JoinGroup
+            or SyncGroup that waits for other members has been handled.
         delay_s: How many seconds the response is delayed by the brokers' clock, or a range to draw the delay from.
         drop: The connection is closed instead of a response.
         silent: There is no response. Further requests on the connection get no response either.
@@ -55,7 +68,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """
 
     api: str | None
-    versions: str | None = None
+    versions: Annotated[str, Meta(examples=["0-3"])] | None = None
     broker: int | None = None
     client_id: str | None = None
     group: str | None = None
@@ -70,6 +83,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     for_s: PositiveSeconds | None = None
     times: Positive | None = None
     error: ErrorCode | str | None = None
+    before: _Actions = None
+    delay_before_s: float | tuple[float, float] | None = None
+    then: _Actions = None
     delay_s: float | tuple[float, float] | None = None
     drop: bool = False
     silent: bool = False
@@ -118,6 +134,9 @@ class FaultOptions(TypedDict, total=False):
     for_s: float | None
     times: int | None
     error: ErrorCode | str | None
+    before: Action | Sequence[Action] | None
+    delay_before_s: float | tuple[float, float] | None
+    then: Action | Sequence[Action] | None
     delay_s: float | tuple[float, float] | None
     drop: bool
     silent: bool
@@ -129,7 +148,10 @@ class FaultOptions(TypedDict, total=False):
     handles: bool | None
 
 
-_EFFECTS = ("error", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms")
+_EFFECTS = (
+    *("error", "before", "delay_before_s", "then", "delay_s", "drop", "silent", "stale", "twice", "cut_bytes"),
+    *("garble_bytes", "throttle_time_ms"),
+)
 _CONTRADICTIONS = {
     # A response that is not sent cannot have other effects. But `drop` may close the connection after a delay.
     "drop": ("error", "silent", "stale", "twice", "cut_bytes", "garble_bytes", "throttle_time_ms"),
@@ -159,7 +181,10 @@ def checked(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions
         raise _error("api", fault.api, one_of(API_BY_NAME, fault.api))
     if fault.broker is not None and fault.broker not in versions_by_broker:
         raise _error("broker", fault.broker, one_of(versions_by_broker))
-    _check_delay(fault)
+    for name in ("delay_before_s", "delay_s"):
+        _check_delay(name, getattr(fault, name))
+    for name in ("before", "then"):
+        _check_actions(name, getattr(fault, name))
     _check_effects(fault)
     if fault.partition is not None:
         parse_partition(fault.partition, where="fault")
@@ -187,17 +212,38 @@ def _given(fault: Fault, name: str) -> bool:
     return getattr(fault, name) not in (None, False)
 
 
-def _check_delay(fault: Fault) -> None:
-    low_s, high_s = delay_range(fault)
+Delay = float | tuple[float, float] | None
+"""A delay in seconds, a range to draw it from, or none."""
+
+
+def _check_delay(name: str, delay_s: Delay) -> None:
+    low_s, high_s = delay_range(delay_s)
     if not 0 <= low_s <= high_s < inf:
-        raise _error("delay_s", fault.delay_s, "seconds >= 0, or a range of them")
+        raise _error(name, delay_s, "seconds >= 0, or a range of them")
 
 
-def delay_range(fault: Fault) -> tuple[float, float]:
-    """Return the minimum and maximum delay in seconds."""
-    delay_s = fault.delay_s or 0.0
+def delay_range(delay_s: Delay) -> tuple[float, float]:
+    """Return the minimum and maximum of a delay, in seconds."""
+    delay_s = delay_s or 0.0
     low_s, high_s = (delay_s, delay_s) if isinstance(delay_s, int | float) else delay_s
     return low_s, high_s
+
+
+def actions_of(value: Any) -> tuple[Action, ...]:
+    """Return the actions of `Fault.before` or `Fault.then` in order."""
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
+
+
+def _check_actions(name: str, value: Any) -> None:
+    """Check the form of actions. `ClusterCommands` checks their commands and arguments."""
+    actions = actions_of(value)
+    if value is not None and not actions:
+        raise _error(name, value, "an event, a function, or a list of them")
+    for action in actions:
+        if not (isinstance(action, Mapping) and "do" in action) and not callable(action):
+            raise _error(name, action, "an event such as {'do': 'clear_faults'}, a function, or a list of them")
 
 
 def _check_effects(fault: Fault) -> None:

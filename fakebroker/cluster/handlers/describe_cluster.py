@@ -26,7 +26,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClusterResp
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, is_fenced=not broker.up)
+            DescribeClusterBroker(
+                broker_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=not broker.up,
+            )
             for broker in cluster.brokers.values()
             if broker.up or request.include_fenced_brokers
         ],

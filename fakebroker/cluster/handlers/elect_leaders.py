@@ -83,7 +83,7 @@ def _elect(cluster: "Cluster", partition: Partition, election_type: int, now_ms:
     if has_leader and (election_type == UNCLEAN or partition.leader_id == preferred):
         message = f"broker {partition.leader_id} is the leader of {name} already"
         return _result(partition.index, ErrorCode.ELECTION_NOT_NEEDED, message)
-    up = [node_id for node_id in partition.replicas if cluster.brokers[node_id].up]
+    up = cluster.controller.eligible(partition)
     if not up and election_type == UNCLEAN:
         message = f"no replica of {name} is up: expected one of {list(partition.replicas)}"
         return _result(partition.index, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, message)

@@ -11,6 +11,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.fetch_purgatory import DelayedFetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.logs.fetch_sessions import FetchContext, Key
+from fakebroker.cluster.racks import RACK_AWARE_SELECTOR, preferred_read_replica
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.message_sets import UnsupportedCompressionError, iterate_messages
@@ -102,13 +103,13 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
             continue
         limit_bytes = min(budget_bytes, requested.partition_max_bytes)
         # KIP-74: the first partition with records returns at least one batch, regardless of limits.
-        data = _read_partition(call, partition, requested, limit_bytes, at_least_one=is_empty)
+        data = _read_partition(cluster, call, partition, requested, limit_bytes, at_least_one=is_empty)
         stored = data.records or b""
         if call.api_version < _FIRST_VERSION_OF_BATCHES:
             data = _with_messages(call, requested, data, limit_bytes, at_least_one=is_empty)
         is_empty = is_empty and not data.records
         budget_bytes = max(0, budget_bytes - len(data.records or b""))
-        if data.error_code:
+        if data.error_code or data.preferred_read_replica != -1:
             reading.missing_bytes = 0
         elif len(stored) < reading.missing_bytes:
             reading.missing_bytes -= _available_bytes(partition, requested, stored, limit_bytes)
@@ -126,7 +127,13 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
 
 
 def _read_partition(
-    call: Call, partition: Partition, requested: FetchPartition, limit_bytes: int, *, at_least_one: bool
+    cluster: "Cluster",
+    call: Call,
+    partition: Partition,
+    requested: FetchPartition,
+    limit_bytes: int,
+    *,
+    at_least_one: bool,
 ) -> PartitionData:
     log = partition.log
     # From version 11 on consumers may read from followers (KIP-392).
@@ -138,6 +145,7 @@ def _read_partition(
     if call.api_version < _FIRST_VERSION_OF_ZSTD and partition.topic.configs.get("compression.type") == "zstd":
         return _failed(requested, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     at_least_one = at_least_one or call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
+    read_replica = _preferred_read_replica(cluster, call, partition) if call.request.rack_id else None
     return PartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
@@ -145,8 +153,22 @@ def _read_partition(
         last_stable_offset=log.high_watermark,
         log_start_offset=log.log_start_offset,
         aborted_transactions=[] if call.request.isolation_level == _READ_COMMITTED else None,
-        records=log.read(requested.fetch_offset, limit_bytes, at_least_one=at_least_one),
+        preferred_read_replica=-1 if read_replica is None else read_replica,
+        records=b""
+        if read_replica is not None
+        else log.read(requested.fetch_offset, limit_bytes, at_least_one=at_least_one),
     )
+
+
+def _preferred_read_replica(cluster: "Cluster", call: Call, partition: Partition) -> int | None:
+    """Return the follower that the leader refers a consumer to, if any (ReplicaManager.findPreferredReadReplica)."""
+    is_follower_fetch = max(call.request.replica_id, call.request.replica_state.replica_id) >= 0
+    if call.broker.node_id != partition.leader_id or is_follower_fetch:
+        return None
+    if cluster.config.text("replica.selector.class") != RACK_AWARE_SELECTOR:
+        return None
+    in_sync = [cluster.brokers[node_id] for node_id in cluster.in_sync(partition)]
+    return preferred_read_replica(partition, in_sync, call.request.rack_id)
 
 
 def _with_messages(
@@ -195,7 +217,7 @@ def _response(cluster: "Cluster", call: Call, context: FetchContext, reading: Re
         session_id=reply.session_id,
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port)
+            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in leaders_of(cluster, reading.moved)
         ],
     )

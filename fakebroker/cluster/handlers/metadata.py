@@ -31,7 +31,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
     topics = _refused(call) or _topics(cluster, call)
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in cluster.brokers.values()
             if broker.up
         ],
@@ -75,7 +75,9 @@ def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataRespon
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, ZERO_UUID)
     topic = cluster.topics.get(name) or _auto_created(cluster, call, name)
     if isinstance(topic, ErrorCode):
-        return _failed(topic, name, ZERO_UUID)
+        failed = _failed(topic, name, ZERO_UUID)
+        failed.topic_authorized_operations = _operations(call)
+        return failed
     return _described(cluster, call, topic)
 
 
@@ -104,10 +106,13 @@ def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponse
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(cluster, call, partition) for partition in topic.partitions],
-        topic_authorized_operations=(
-            TOPIC_OPERATIONS if call.request.include_topic_authorized_operations else NOT_REQUESTED
-        ),
+        topic_authorized_operations=_operations(call),
     )
+
+
+def _operations(call: Call) -> int:
+    """Return the authorized operations of a requested name. As in Kafka, a topic need not exist to have them."""
+    return TOPIC_OPERATIONS if call.request.include_topic_authorized_operations else NOT_REQUESTED
 
 
 def _partition(cluster: "Cluster", call: Call, partition: Partition) -> MetadataResponsePartition:

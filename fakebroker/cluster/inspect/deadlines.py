@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DeadlineKind = Literal[
     "load",
     "stale_lookup",
+    "preferred_election",
+    "replica_copy",
     "session",
     "pending_member",
     "initial_delay",
@@ -39,6 +41,8 @@ class Deadline:
         kind: What happens.
             load: A coordinator finishes reading its log, or fails to.
             stale_lookup: FindCoordinator stops returning the old coordinator.
+            preferred_election: Preferred leaders are elected automatically (`auto.leader.rebalance.enable`).
+            replica_copy: A replica that a throttled reassignment adds gets in sync.
             session: A member is removed because its session expires; a new member, because its JoinGroup has been
                 parked for too long.
             pending_member: A member id returned with MEMBER_ID_REQUIRED is removed because no join has used it.
@@ -50,7 +54,8 @@ class Deadline:
                 (KAFKA-8397).
             offsets_expiry: A coordinator checks for expired offsets and groups.
             late_answer: A delayed response is sent: the next one to a SyncGroup, or the next one that a fault delays.
-        node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late answers.
+        node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late
+            answers and elections.
         group_id: The group, if it affects one group.
         member_ids: The members that the deadline waits for or removes; none if all members have joined.
         partition: The partition of __consumer_offsets, if it affects one partition.
@@ -89,6 +94,17 @@ def _stale_lookups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for index, (node_id, until_ms) in cluster.controller.stale.items():
         if now_ms < until_ms:
             yield Deadline(at_ms=until_ms, kind="stale_lookup", node_id=node_id, partition=index)
+
+
+def _preferred_election(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    if cluster.controller.balance_due_ms is not None:
+        yield Deadline(at_ms=cluster.controller.balance_due_ms, kind="preferred_election")
+
+
+def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for copy in cluster.controller.copies:
+        if copy.end_ms != inf:
+            yield Deadline(at_ms=copy.end_ms, kind="replica_copy", node_id=copy.node_id)
 
 
 def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
@@ -144,6 +160,8 @@ def _delayed_responses(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _loads,
     _stale_lookups,
+    _preferred_election,
+    _replica_copies,
     _group_timers,
     _offsets_expiry_checks,
     _delayed_responses,

@@ -57,7 +57,15 @@ def _cells(number: int, call: Call, mark: str, start_ms: float) -> tuple[str, ..
         str(call.connection_id),
         str(call.node_id),
         ", ".join(error.name for error in call.errors) or "-",
-        f"+{call.received_ms - start_ms:.1f} ms",
+        f"+{call.received_ms - start_ms:.1f} ms" + _handling(call, start_ms),
         ("not yet" if call.latency_ms is None else f"after {call.latency_ms:.1f} ms")
-        + (" (fault)" if call.fault else ""),
+        + (" (fault)" if call.fault else "")
+        + "".join(f" ({error})" for error in call.action_errors),
     )
+
+
+def _handling(call: Call, start_ms: float) -> str:
+    """Return when a request was handled, unless it was handled when it was received."""
+    if call.handled_ms is None:
+        return ", not handled"
+    return f", handled +{call.handled_ms - start_ms:.1f} ms" if call.handled_ms != call.received_ms else ""

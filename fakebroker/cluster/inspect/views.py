@@ -20,16 +20,17 @@ _REPORTED_CALLS = 20
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker and its address."""
+    """One broker: its address, whether it is up, and its rack."""
 
     node_id: int
     host: str
     port: int
     up: bool
+    rack: str | None = None
 
     @classmethod
     def of(cls, broker: BrokerNode) -> "BrokerView":
-        return cls(broker.node_id, broker.host, broker.port, broker.up)
+        return cls(broker.node_id, broker.host, broker.port, broker.up, broker.rack)
 
 
 @dataclass(frozen=True, slots=True)

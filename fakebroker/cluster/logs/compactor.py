@@ -162,9 +162,7 @@ class Compactor:
         if not dropped:
             return batch
         self._dropping -= dropped
-        if len(dropped) == batch.record_count:
-            return None
-        return _without(batch, dropped)
+        return without(batch, dropped)
 
 
 def _index_of(batches: list[RecordBatch], offset: int) -> int:
@@ -172,9 +170,14 @@ def _index_of(batches: list[RecordBatch], offset: int) -> int:
     return bisect_left(batches, offset, key=attrgetter("last_offset"))
 
 
-def _without(batch: RecordBatch, offsets: set[int]) -> RecordBatch:
-    """Return a batch without some of its records; its header fields for producers and transactions do not change."""
+def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
+    """Return a batch without some of its records, or None if no record is left.
+
+    Its header fields for producers and transactions do not change.
+    """
     kept = [record for record in iterate_records(batch) if record.offset not in offsets]
+    if not kept:
+        return None
     data = encode_batch(
         kept,
         base_offset=batch.base_offset,

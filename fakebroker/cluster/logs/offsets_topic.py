@@ -1,6 +1,7 @@
 """Encodes records of group coordinators, appends them to partitions of `__consumer_offsets`, and reads them back.
 
-Writes and reads the same versions as Kafka (`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`).
+Writes the versions of values that the emulated release writes, and reads all (`MetadataVersion`,
+`GroupCoordinatorRecordHelpers`, `GroupCoordinatorRecordSerde`).
 """
 
 import struct
@@ -24,12 +25,14 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 
 _VERSION = struct.Struct(">h")
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
-_OFFSET_VALUE_VERSION = 3
+_KIP_62, _KIP_211, _KIP_345 = Release(0, 10, 1), Release(2, 1), Release(2, 3)
+_OFFSET_VALUE_VERSION = 3  # Since 2.1, which added version 2 and the leader epoch of version 3.
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only version with an expire timestamp. It lacks the leader epoch.
 _GROUP_VALUE_VERSION = 3
 _TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected instances.
@@ -37,7 +40,9 @@ _NO_TIMESTAMP = -1
 _READ_BYTES = 1024 * 1024
 
 
-def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: int, now_ms: float) -> int:
+def append_records(
+    log: PartitionLog, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST
+) -> int:
     """Append records as one batch.
 
     Args:
@@ -45,6 +50,7 @@ def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: i
         written: The records, at least one.
         leader_epoch: The leader epoch of the partition.
         now_ms: The timestamp of the records, truncated to whole milliseconds.
+        release: The release that the writing broker emulates.
 
     Returns:
         The offset of the first record.
@@ -54,7 +60,7 @@ def append_records(log: PartitionLog, written: Sequence[Record], leader_epoch: i
     """
     timestamp_ms = int(now_ms)
     batch = [
-        records.Record(index, timestamp_ms, record_key(record), record_value(record))
+        records.Record(index, timestamp_ms, record_key(record), record_value(record, release))
         for index, record in enumerate(written)
     ]
     return log.append(records.encode_batch(batch), leader_epoch)
@@ -83,13 +89,13 @@ def record_key(record: Record) -> bytes:
     return _prefixed(key, _OFFSET_KEY_VERSION)
 
 
-def record_value(record: Record) -> bytes | None:
-    """Return the encoded value of a record, prefixed by its version; None for a tombstone."""
+def record_value(record: Record, release: Release = NEWEST) -> bytes | None:
+    """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
     if record.value is None:
         return None
     if isinstance(record, GroupRecord):
-        return _group_value(record.value)
-    return _offset_value(record.value)
+        return _group_value(record.value, release)
+    return _offset_value(record.value, release)
 
 
 def parse_record(key: bytes | None, value: bytes | None) -> Record | None:
@@ -138,16 +144,17 @@ def _version_of(data: bytes, what: str) -> int:
     return version
 
 
-def _offset_value(committed: CommittedOffset) -> bytes:
+def _offset_value(committed: CommittedOffset, release: Release) -> bytes:
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
     )
-    if committed.expire_timestamp_ms is None:
+    if committed.expire_timestamp_ms is not None:
+        value.expire_timestamp = committed.expire_timestamp_ms
+    elif release >= _KIP_211:
         return _prefixed(value, _OFFSET_VALUE_VERSION)
-    value.expire_timestamp = committed.expire_timestamp_ms
     return _prefixed(value, _EXPIRING_OFFSET_VALUE_VERSION)
 
 
@@ -165,7 +172,7 @@ def _offset_record(key: OffsetCommitKey, data: bytes | None) -> OffsetRecord:
     return OffsetRecord(key.group, key.topic, key.partition, committed)
 
 
-def _group_value(group: GroupValue) -> bytes:
+def _group_value(group: GroupValue, release: Release) -> bytes:
     value = GroupMetadataValue(
         protocol_type=group.protocol_type,
         generation=group.generation_id,
@@ -188,9 +195,16 @@ def _group_value(group: GroupValue) -> bytes:
     )
     expected = [each for each in group.extension_values if isinstance(each, StoredInstance)]
     if not expected:
-        return _prefixed(value, _GROUP_VALUE_VERSION)
+        return _prefixed(value, _group_value_version(release))
     value.unknown_tags = ((EXPECTED_MEMBERS_TAG, _expected_members(expected)),)
     return _prefixed(value, _TAGGED_GROUP_VALUE_VERSION)
+
+
+def _group_value_version(release: Release) -> int:
+    """Return the version of group values: 1 adds the rebalance timeout, 2 a timestamp, 3 instance ids."""
+    if release >= _KIP_345:
+        return _GROUP_VALUE_VERSION
+    return (release >= _KIP_62) + (release >= _KIP_211)
 
 
 def _expected_members(expected: Sequence[StoredInstance]) -> bytes:

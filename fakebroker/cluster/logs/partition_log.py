@@ -7,12 +7,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from copy import copy
 from itertools import islice
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
+from fakebroker.cluster.logs.cleaner import Cleaner
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.producer_state import Producers
-from fakebroker.protocol.records import RecordBatch, iterate_records, with_base_offset
+from fakebroker.protocol.records import NO_TIMESTAMP, RecordBatch, iterate_records, with_base_offset
 
 DEFAULT_RETENTION_BYTES = 64 * 1024 * 1024
 UNDEFINED_EPOCH = -1
@@ -110,6 +112,7 @@ class PartitionLog:
 
     __slots__ = (
         "_batches",
+        "_cleaner",
         "_compactor",
         "_head",
         "_retention_bytes",
@@ -129,6 +132,7 @@ class PartitionLog:
         self.producers = Producers()
         self.before_read: Callable[[], None] | None = None
         self._compactor = compactor
+        self._cleaner: Cleaner | None = None
         self._retention_bytes = retention_bytes
         # Batches before `_head` have been dropped. They are removed from the list when they outnumber the others, which
         # takes constant time per append on average. A list, unlike a deque, can be bisected.
@@ -141,6 +145,7 @@ class PartitionLog:
         twin = copy(self)
         twin.before_read = None
         twin._compactor = None if self._compactor is None else self._compactor.clone()
+        twin._cleaner = None if self._cleaner is None else self._cleaner.clone()
         twin.epochs = self.epochs.clone()
         twin.producers = self.producers.clone()
         twin._batches = self._batches.copy()
@@ -194,6 +199,11 @@ class PartitionLog:
             chosen.append(batch.data)
         return b"".join(chosen)
 
+    def batches_from(self, offset: int) -> Iterator[RecordBatch]:
+        """Return the batches from the one that contains the offset, or from the next one if none does."""
+        self._complete()
+        return islice(self._batches, max(self._head, self._index_of(offset)), None)
+
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record with this timestamp or a later one (Kafka's `FileRecords.searchForTimestamp`)."""
         for batch in self._live():
@@ -226,6 +236,38 @@ class PartitionLog:
         while self.size_bytes > retention_bytes >= 0 and self._head + 1 < len(self._batches):
             self._drop_oldest()
             self._move_start(self._batches[self._head].base_offset)
+
+    @property
+    def oldest_timestamp_ms(self) -> float:
+        """The largest timestamp of the oldest batch; infinity if it has none or there is no batch."""
+        oldest_ms = next((batch.max_timestamp_ms for batch in self._live()), NO_TIMESTAMP)
+        return inf if oldest_ms == NO_TIMESTAMP else oldest_ms
+
+    def delete_before(self, timestamp_ms: float) -> None:
+        """Drop the oldest batches as long as their largest timestamp is before a time (`retention.ms`).
+
+        Batches without a timestamp are kept, with those after them.
+        """
+        while self.oldest_timestamp_ms < timestamp_ms:
+            start_offset = self._batches[self._head].last_offset + 1
+            self._drop_oldest()
+            self._move_start(start_offset)
+
+    @property
+    def next_compaction_ms(self) -> float:
+        """When `compact` may drop a record next, in milliseconds of the brokers' time; infinity if never."""
+        if self._head == len(self._batches):
+            return inf
+        return 0 if self._cleaner is None else self._cleaner.next_ms(self.log_end_offset)
+
+    def compact(self, now_ms: float, min_lag_ms: int, delete_retention_ms: int) -> None:
+        """Drop the records that newer ones with the same key supersede; see `Cleaner.clean`."""
+        if self.next_compaction_ms > now_ms:
+            return
+        self._cleaner = self._cleaner or Cleaner()
+        live = self._batches[self._head :]
+        self._batches, self._head = self._cleaner.clean(live, now_ms, min_lag_ms, delete_retention_ms), 0
+        self.size_bytes = sum(batch.size_bytes for batch in self._batches)
 
     def truncate_before(self, offset: int) -> None:
         """Set the log start offset to this offset, and drop the batches that end before it (DeleteRecords).
@@ -265,6 +307,8 @@ class PartitionLog:
         self.epochs.truncate_from_end(self.log_end_offset)
         if self._compactor is not None:
             self._compactor.truncated(self._batches, self.log_end_offset)
+        if self._cleaner is not None:
+            self._cleaner.truncated(self.log_end_offset)
 
     def _complete(self) -> None:
         """Perform postponed appends."""

@@ -5,7 +5,7 @@ Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
@@ -21,12 +21,14 @@ from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.events import checked
-from fakebroker.cluster.faults.rule import Fault, FaultOptions
+from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
+from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.control.client.http import Http, NotFound
 from fakebroker.control.client.json_views import (
@@ -37,12 +39,14 @@ from fakebroker.control.client.json_views import (
     moments_of,
     named_error,
     plain_seed,
+    record_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, WaitTimeout, check_number
+from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.server.polling import SETTLE_S, STABLE, Polled, Poller, collecting, have_received
-from fakebroker.validation import convert, plain
+from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,6 +110,15 @@ class RemoteFault:
         except NotFound as error:
             _check_about_fault(error)
         return self._hits
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The first errors of its actions, as text; after its removal, none."""
+        try:
+            return tuple(self._client.get(f"faults/{self.id}")["errors"])
+        except NotFound as error:
+            _check_about_fault(error)
+        return ()
 
     def remove(self) -> None:
         """Remove the fault, if it has not been removed."""
@@ -185,7 +198,7 @@ class Client(JournalExport):
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{broker.host}:{broker.port}" for broker in self.brokers)
+        return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:
@@ -428,7 +441,7 @@ class Client(JournalExport):
         """Stop this cluster. The default cluster stops with its process only."""
         self._http.request_json("DELETE", self._base)
 
-    # Topics and coordinators
+    # Topics
 
     @_command
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None: ...
@@ -438,6 +451,39 @@ class Client(JournalExport):
 
     @_command
     def delete_topic(self, name: str) -> None: ...
+
+    # Records
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[Data],
+        *,
+        key: Data = None,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+    ) -> list[ProducedRecord]:
+        options = {"key": key, "partition": partition, "headers": headers, "timestamp": timestamp}
+        return [ProducedRecord(**row) for row in self.perform("produce", topic=topic, values=values, **options)]
+
+    def records(self, topic: str, partition: int | None = None) -> list[RecordView]:
+        """Return the records of a topic, with one request for each thousand."""
+        check_type("topic", topic, str, "a string")
+        path = f"topics/{quote(topic, safe='')}"
+        indexes = range(len(self.get(path)["partitions"])) if partition is None else [partition]
+        return [record for index in indexes for record in self._records(f"{path}/records", topic, index)]
+
+    def _records(self, path: str, topic: str, partition: int) -> Iterator[RecordView]:
+        is_complete, offset = False, 0
+        while not is_complete:
+            page = self.get(path, partition=partition, offset=offset)
+            for row in page["records"]:
+                yield record_view(topic, row)
+                offset = row["offset"] + 1
+            is_complete = page["is_complete"]
+
+    # Coordinators
 
     @_command
     def move_coordinator(self, group_id: str, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
@@ -453,6 +499,20 @@ class Client(JournalExport):
 
     @_command
     def elect_preferred(self, **how: Unpack[FailoverOptions]) -> None: ...
+
+    def hold_reassignments(self, topic: str | None = None) -> Hold:
+        self.perform("hold_reassignments", topic=topic)
+        return Hold(lambda: self._end_hold_of_reassignments(topic))
+
+    def _end_hold_of_reassignments(self, topic: str | None) -> None:
+        with suppress(ConfigError):  # The reassignments may have been released.
+            self.release_reassignments(topic)
+
+    @_command
+    def release_reassignments(self, topic: str | None = None) -> None: ...
+
+    @_command
+    def finish_reassignments(self) -> None: ...
 
     # Brokers
 
@@ -556,12 +616,19 @@ class Client(JournalExport):
 
     def add_fault(self, fault: Fault) -> RemoteFault:
         valid = convert(plain(fault), Fault, where="fault")
+        for name in ("before", "then"):
+            if any(callable(action) for action in actions_of(getattr(valid, name))):
+                raise ConfigError.of(name, getattr(valid, name), "events: functions cannot be sent to another process")
         row = self.post("faults", named_error(msgspec.structs.asdict(valid)))
         return RemoteFault(self, row["id"], valid)
 
     @property
     def faults(self) -> list[RemoteFault]:
         return [RemoteFault(self, row["id"], restored_fault(row["rule"])) for row in self.get("faults")["faults"]]
+
+    @property
+    def action_errors(self) -> tuple[str, ...]:
+        return tuple(self.get("faults")["action_errors"])
 
     def remove_fault(self, handle: RemoteFault) -> None:
         handle.remove()

@@ -9,12 +9,14 @@ import msgspec
 
 from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.deadlines import Deadline
+from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions
+from fakebroker.validation import data_bytes
 
 
 def group_path(group_id: str) -> str:
@@ -30,7 +32,7 @@ def group_path(group_id: str) -> str:
 
 def broker_view(row: Mapping[str, Any]) -> BrokerView:
     """Convert a `BrokerRow`."""
-    return BrokerView(row["node_id"], row["host"], row["port"], row["up"])
+    return BrokerView(row["node_id"], row["host"], row["port"], row["up"], row["rack"])
 
 
 def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
@@ -50,6 +52,24 @@ def moments_of(timeline: Mapping[str, Any]) -> tuple[Moment, ...]:
 def _moment(row: dict[str, Any]) -> Moment:
     timers = tuple(Timer(**timer) for timer in row.pop("timers"))
     return Moment(**{name: _frozen(value) for name, value in row.items()}, timers=timers)
+
+
+def record_view(topic: str, row: Mapping[str, Any]) -> RecordView:
+    """Convert a `RecordRow`."""
+    return RecordView(
+        topic,
+        row["partition"],
+        row["offset"],
+        row["timestamp"],
+        _data(row["key"]),
+        _data(row["value"]),
+        tuple((name, _data(value)) for name, value in row["headers"]),
+    )
+
+
+def _data(data: str | Mapping[str, str] | None) -> bytes | None:
+    """Convert a key or value of a record; see `fakebroker.validation.json_data`."""
+    return b64decode(data["base64"]) if isinstance(data, Mapping) else data_bytes(data)
 
 
 def deadline(row: dict[str, Any]) -> Deadline:

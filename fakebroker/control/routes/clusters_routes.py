@@ -180,4 +180,6 @@ def do_event(served: ServedCluster, body: Arguments) -> EventResult:
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())
     if isinstance(result, FaultHandle):
         return {"result": {"id": served.fault_id(result)}}
+    if body.__struct_config__.tag == "produce":
+        result = [each._asdict() for each in result]
     return {"result": None if isinstance(result, Hold) else result}

@@ -13,23 +13,29 @@ FAULT = f"{CLUSTER}/faults/{{id}}"
 
 
 class FaultRow(TypedDict):
-    """An active fault: its settings other than defaults, and the number of requests it was applied to."""
+    """An active fault: its settings other than defaults, how often it was applied, and errors of its actions."""
 
     id: str
     rule: dict[str, Any]
     hits: int
+    errors: list[str]
 
 
 class FaultList(TypedDict):
-    """All faults in the order in which they were added, including those that have reached their limit."""
+    """All faults in the order in which they were added, including those that have reached their limit.
+
+    `action_errors` has the last errors of actions, also of faults that have been removed.
+    """
 
     faults: list[FaultRow]
+    action_errors: list[str]
 
 
 @operation("GET", f"{CLUSTER}/faults")
 def list_faults(served: ServedCluster) -> FaultList:
     """List all faults."""
-    return {"faults": [_row(fault_id, active) for fault_id, active in served.faults().items()]}
+    rows = [_row(fault_id, active) for fault_id, active in served.faults().items()]
+    return {"faults": rows, "action_errors": list(served.cluster.action_errors)}
 
 
 @operation("POST", f"{CLUSTER}/faults", status=201, body=Fault)
@@ -66,4 +72,4 @@ def _active_fault(served: ServedCluster, fault_id: str) -> ActiveFault:
 
 
 def _row(fault_id: str, active: ActiveFault) -> FaultRow:
-    return {"id": fault_id, "rule": plain_fault(active.fault), "hits": active.hits}
+    return {"id": fault_id, "rule": plain_fault(active.fault), "hits": active.hits, "errors": active.errors}

@@ -36,9 +36,11 @@ class RequestRow(TypedDict):
     group_ids: list[str]
     member_ids: list[str]
     received_ms: float
+    handled_ms: float | None
     answered_ms: float | None
     latency_ms: float | None
     errors: list[str]
+    action_errors: list[str]
     request: dict[str, Any] | None
     response: dict[str, Any] | None
 
@@ -122,9 +124,11 @@ def request_row(number: int, call: Call) -> RequestRow:
         "group_ids": list(call.group_ids),
         "member_ids": list(call.member_ids),
         "received_ms": call.received_ms,
+        "handled_ms": call.handled_ms,
         "answered_ms": call.answered_ms,
         "latency_ms": call.latency_ms,
         "errors": [error.name for error in call.errors],
+        "action_errors": list(call.action_errors),
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
     }

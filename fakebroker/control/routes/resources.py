@@ -1,6 +1,6 @@
 """All operations: importing this module registers them."""
 
-from fakebroker.control.routes import brokers, clusters_routes, documents, faults, groups, journal, stream
+from fakebroker.control.routes import brokers, clusters_routes, documents, faults, groups, journal, records, stream
 from fakebroker.control.routes.operations import OPERATIONS
 
-__all__ = ["OPERATIONS", "brokers", "clusters_routes", "documents", "faults", "groups", "journal", "stream"]
+__all__ = ["OPERATIONS", "brokers", "clusters_routes", "documents", "faults", "groups", "journal", "records", "stream"]

@@ -18,6 +18,7 @@ class BrokerRow(TypedDict):
     host: str
     port: int
     up: bool
+    rack: str | None
     as_version: str
     connections: int
     groups: int
@@ -99,6 +100,7 @@ def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[Bro
             "host": broker.host,
             "port": broker.port,
             "up": broker.up,
+            "rack": broker.rack,
             "as_version": str(broker.release),
             "connections": connections[node_id],
             "groups": len(broker.coordinator.groups()),

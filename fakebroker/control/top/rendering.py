@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fakebroker.control.top.observer import ClusterState, Event
+from fakebroker.host_port import format_host_port
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.group_views import GroupRow
@@ -138,7 +139,7 @@ def _brokers(brokers: "Sequence[BrokerRow]") -> _Section:
     rows = [
         [
             _text(str(broker["node_id"])),
-            _text(f"{broker['host']}:{broker['port']}"),
+            _text(format_host_port(broker["host"], broker["port"])),
             _text("up", _GOOD) if broker["up"] else _text("down", _BAD),
             _text(broker["as_version"]),
             _text(f"{broker['connections']:,}"),

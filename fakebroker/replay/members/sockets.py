@@ -14,6 +14,7 @@ from fakebroker.client.broker_connection import BrokerConnection, FrameCache
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, ConnectionUser
 from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import FakebrokerError, ProtocolError
+from fakebroker.host_port import format_host_port
 from fakebroker.open_files import file_limit
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.members.bootstrap import CLIENT_ID
@@ -207,7 +208,7 @@ class SocketTransport:
         self.fail(connection, why)
 
     def _exhausted(self, address: Address, error: OSError) -> FakebrokerError:
-        what = f"cannot connect to {address[0]}:{address[1]} with {len(self._connections):,} open connections"
+        what = f"cannot connect to {format_host_port(*address)} with {len(self._connections):,} open connections"
         if error.errno in _NO_MORE_FILES:
             return FakebrokerError(f"{what}: the limit of open files is {file_limit():,}; raise it with `ulimit -n`")
         return FakebrokerError(

@@ -243,6 +243,10 @@ class Network:
             self._before_change(call.group_ids)
         if self._cluster.handle(call, now_ms):
             self._respond(call, now_ms)
+        elif self._cluster.faults.actions:
+            self._cluster.faults.actions.run()
+            self._cluster.tick(now_ms)  # as the server's reactor does after each command
+            self._cluster.tick(now_ms)  # as the server's reactor does after each command
         self.send_responses(now_ms)
 
     def can_handle_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:

@@ -10,6 +10,7 @@ from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.protocol.releases import NEWEST, Release
 
 _Key = tuple[str, str, int]
 
@@ -33,13 +34,13 @@ class PostponedAppends:
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         log.before_read = self._append_postponed
-        self._kept: dict[_Key, tuple[Record, int, float]] = {}
-        self._window: deque[tuple[Sequence[Record], int, float]] = deque()
+        self._kept: dict[_Key, tuple[Record, int, float, Release]] = {}
+        self._window: deque[tuple[Sequence[Record], int, float, Release]] = deque()
         self._window_count = 0
 
-    def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float) -> None:
-        """Append records as one batch when the log is next read or truncated."""
-        self._window.append((written, leader_epoch, now_ms))
+    def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST) -> None:
+        """Append records as one batch when the log is next read or truncated; see `append_records`."""
+        self._window.append((written, leader_epoch, now_ms, release))
         self._window_count += len(written)
         self.log.log_end_offset += len(written)
         while self._window_count - len(self._window[0][0]) >= DEFAULT_WINDOW_RECORDS:
@@ -47,13 +48,13 @@ class PostponedAppends:
 
     def _leave_window(self) -> None:
         """Move the oldest batch out of the window."""
-        written, leader_epoch, now_ms = self._window.popleft()
+        written, leader_epoch, now_ms, release = self._window.popleft()
         self._window_count -= len(written)
         for record in written:
             key = _key(record)
             if self._kept.pop(key, None) is not None:
                 self.log.log_end_offset -= 1
-            self._kept[key] = (record, leader_epoch, now_ms)
+            self._kept[key] = (record, leader_epoch, now_ms, release)
 
     def _append_postponed(self) -> None:
         kept, window = list(self._kept.values()), list(self._window)
@@ -61,10 +62,10 @@ class PostponedAppends:
         self._kept.clear()
         self._window.clear()
         self._window_count = 0
-        for record, leader_epoch, now_ms in kept:
-            append_records(self.log, (record,), leader_epoch, now_ms)
-        for written, leader_epoch, now_ms in window:
-            append_records(self.log, written, leader_epoch, now_ms)
+        for record, leader_epoch, now_ms, release in kept:
+            append_records(self.log, (record,), leader_epoch, now_ms, release)
+        for written, leader_epoch, now_ms, release in window:
+            append_records(self.log, written, leader_epoch, now_ms, release)
 
 
 def _key(record: Record) -> _Key:

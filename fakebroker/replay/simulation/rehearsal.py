@@ -6,11 +6,11 @@ Errors that depend on groups and members are found by the replay only.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fakebroker.cluster.events import checked, perform
+from fakebroker.cluster.events import perform
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.scheduler import VirtualClock
 from fakebroker.replay.simulation.virtual_cluster import VirtualCluster, VirtualEnvironment
-from fakebroker.replay.workload.timeline import WHEN, by_time, without_time
+from fakebroker.replay.workload.timeline import WHEN, actions_of, by_time, without_time
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
 GROUP_EVENTS = ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync")
@@ -57,12 +57,14 @@ def rehearse(
 
 def _check_supported(event: Mapping[str, Any], in_memory: bool) -> None:
     """Check that replays of this kind support an event."""
-    name, arguments = checked(event)
+    for action in actions_of(event):
+        _check_supported(action, in_memory)
+    name = event.get("do")
     if name in _CLOCK_EVENTS:
         raise ConfigError.of("do", name, "another event: the clock of a replay cannot be advanced")
     if in_memory and name in _SOCKET_EVENTS:
         raise ConfigError.of("do", name, "another event: a replay in memory has no sockets")
     for option in _BYTE_FAULTS:
-        if in_memory and name == "fail" and arguments.get(option):
+        if in_memory and name == "fail" and event.get(option):
             expected = "no value: a replay in memory does not encode responses"
-            raise ConfigError.of(option, arguments[option], expected)
+            raise ConfigError.of(option, event[option], expected)

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.replay.members.admin_load import AdminLoad, groups_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.event_recorder import EventRecorder
@@ -40,7 +41,7 @@ from fakebroker.replay.simulation.virtual_cluster import HOST, VirtualCluster, V
 from fakebroker.replay.simulation.virtual_transport import VirtualTransport
 from fakebroker.replay.spark.progress import Tally
 from fakebroker.replay.workload.loads import Load
-from fakebroker.replay.workload.timeline import OVER, Outcome, without_time
+from fakebroker.replay.workload.timeline import OVER, Outcome, actions_of, failed_action, without_time
 from fakebroker.replay.workload.workload import Cluster as ClusterSettings
 
 _HEAD_START_MS = 10 * CONNECT_MS
@@ -114,7 +115,7 @@ class Simulation:
             self._cluster,
             self.scheduler,
             self._wake_groups,
-            keeps_order=any(event.get("lose_tail") for event in settings.events),
+            keeps_order=any(event.get("lose_tail") for event in _with_actions(settings.events)),
             shortcuts_until_ms=self._end_ms if is_fast else -inf,
         )
         self.transport = VirtualTransport(self.network, self.scheduler, attrgetter("number"))
@@ -125,7 +126,11 @@ class Simulation:
             )
             for number, script in enumerate(scripts)
         ]
-        self._is_fast = is_fast
+        # A fault that handles requests late, or acts on the cluster, may affect members that are idle.
+        self._is_fast = is_fast and not any(
+            event.get(name) for event in settings.events for name in ("before", "delay_before_s", "then")
+        )
+        self._faults: dict[int, ActiveFault] = {}
         self._idle = IdleHeartbeats(
             self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan
         )
@@ -197,6 +202,9 @@ class Simulation:
         for number, event in enumerate(self._settings.events):
             if self.virtual_cluster.affects(event, self._partition):
                 self.outcomes.setdefault(number, OVER)
+        for number, fault in self._faults.items():
+            if fault.errors:
+                self.outcomes[number] = failed_action(fault.errors[0])
         self._idle.wake_all((self._end_ms, LOOKUP, -1))
         for driver in self.drivers:
             driver.member.finish(self._end_ms)
@@ -211,7 +219,9 @@ class Simulation:
         self._idle.wake_all(self.scheduler.position)
         event = without_time(self._settings.events[number])
         if self.virtual_cluster.affects(event, self._partition):
-            self.outcomes[number] = self.virtual_cluster.perform(event)
+            outcome = self.outcomes[number] = self.virtual_cluster.perform(event)
+            if event["do"] == "fail" and outcome is None:
+                self._faults[number] = self._cluster.faults.active[-1]
         self._cluster.tick(self.clock.moment_ms)  # as the server's reactor does after each command
         self.network.send_responses(self.clock.moment_ms)
 
@@ -266,6 +276,13 @@ class Simulation:
         due_ms = min([self.lookup.next_deadline(), *(load.next_deadline() for load in self._loads)])
         if due_ms < inf:
             self.scheduler.schedule(max(due_ms, now_ms + LATENCY_MS), LOOKUP, 0, self._process)
+
+
+def _with_actions(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield events, and those that their faults perform."""
+    for event in events:
+        yield event
+        yield from actions_of(event)
 
 
 @contextmanager

@@ -102,6 +102,7 @@ class VirtualCluster:
                 journal=NoJournal(),
                 now_ms=environment.now_ms(),
                 keeps_history=False,
+                first_node_id=settings.first_node_id,
             )
 
         self.cluster = new_cluster()
@@ -124,7 +125,7 @@ class VirtualCluster:
         def append(partition: Partition, records: Sequence[Record]) -> None:
             appends = postponed[partition.index]
             assert appends.log is partition.log
-            appends.add(records, partition.leader_epoch, cluster.now_ms)
+            appends.add(records, partition.leader_epoch, cluster.now_ms, cluster.writer_release(partition))
 
         cluster.append_records = append  # type: ignore[method-assign]  # these records are never fetched
 

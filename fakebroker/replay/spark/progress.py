@@ -36,6 +36,10 @@ class Tally:
     lived_ms: int = 0
 
 
+def _family_of(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 class Sender:
     """The task's side: sends tallies, and receives the request to stop.
 
@@ -45,7 +49,7 @@ class Sender:
     """
 
     def __init__(self, address: tuple[str, int], task: int) -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket = socket.socket(_family_of(address[0]), socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         self._address = address
         self._task = task
@@ -127,7 +131,7 @@ def receiving(host: str) -> Iterator[Receiver]:
     Args:
         host: Address to bind to.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+    with socket.socket(_family_of(host), socket.SOCK_DGRAM) as udp:
         udp.bind((host, 0))
         receiver = Receiver(udp)
         thread = threading.Thread(target=receiver.listen, name="replay progress", daemon=True)

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 import fakebroker
 from fakebroker.errors import FakebrokerError
+from fakebroker.host_port import bracketed, parse_host_port, unbracketed
 from fakebroker.replay.disk_space import BLOCK_BYTES
 from fakebroker.replay.spark.java import java_home
 
@@ -110,7 +111,7 @@ def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSes
         if is_local(master):
             _set_local_environment()
         else:
-            settings.setIfMissing("spark.driver.host", address_for(master))
+            settings.setIfMissing("spark.driver.host", bracketed(address_for(master)))  # as Spark requires
         with _java(settings, log, output) as gateway:
             on_interrupt = signal.getsignal(signal.SIGINT)
             try:
@@ -210,10 +211,11 @@ def address_for(master: str) -> str:
     if is_local(master) or master.startswith("local-cluster"):
         return "127.0.0.1"
     if configured := os.environ.get("SPARK_LOCAL_IP"):
-        return configured
-    found = re.match(r"spark://([^:,/]+):(\d+)", master)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, suppress(OSError):
-        udp.connect((found[1], int(found[2])) if found else _EXTERNAL_ADDRESS)  # sends no packets
+        return unbracketed(configured)
+    first = parse_host_port(master.removeprefix("spark://").partition(",")[0]) or _EXTERNAL_ADDRESS
+    family = socket.AF_INET6 if ":" in first[0] else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as udp, suppress(OSError):
+        udp.connect(first)  # sends no packets
         return str(udp.getsockname()[0])
     return "127.0.0.1"
 

@@ -16,6 +16,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability
 from fakebroker.replay.spark.query_settings import computed_once, suited_to
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
+from fakebroker.replay.workload.timeline import actions_of
 
 SILENCE_US = 10_000_000
 """How long a cluster may leave all requests unanswered while members are waiting, in microseconds."""
@@ -32,7 +33,7 @@ SETTLING_US = BOUND_US
 MOST_LISTED = 5
 """Maximum number of failures listed per check; all are counted."""
 
-_SUPPRESSES_RESPONSES = ("drop", "silent", "delay_s", "cut_bytes")
+_SUPPRESSES_RESPONSES = ("drop", "silent", "delay_s", "delay_before_s", "cut_bytes")
 """Options of the event `fail` that delay or suppress responses."""
 _MATCHES_SOME = ("nth", "every", "probability", "times")
 """Options of the event `fail` that restrict the fault to some of the matching requests."""
@@ -93,6 +94,12 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
             if any(event.get(which) is not None for which in _MATCHES_SOME):
                 until_s = inf  # only some requests match: affects the rest of the replay
             return Outage(event.get("broker"), from_s, until_s, is_fault=True)
+        case "fail":
+            # When an action begins its outage is not known: affects the rest of the replay.
+            begun = [_outage({**action, "at_s": at_s}) for action in actions_of(event)]
+            brokers = {outage.broker for outage in begun if outage is not None}
+            if brokers:
+                return Outage(brokers.pop() if len(brokers) == 1 else None, at_s, inf)
     return None
 
 

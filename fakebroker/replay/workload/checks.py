@@ -47,7 +47,7 @@ def check_names(populations: Sequence[Groups]) -> Iterator[ConfigError]:
 
 
 def _may_overlap(one: Groups, other: Groups) -> bool:
-    """Return whether the patterns of two populations can give the same name, whatever the numbers."""
+    """Return whether the patterns of two populations can give the same name for any numbers."""
     if one.from_file or other.from_file:
         return False
     number = _number(one, other)

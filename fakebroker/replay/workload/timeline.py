@@ -87,6 +87,21 @@ def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in event.items() if key != WHEN}
 
 
+def actions_of(event: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the events that the fault of a `fail` event performs (`Fault.before` and `Fault.then`), and theirs."""
+    for key in ("before", "then"):
+        value = event.get(key)
+        for action in value if isinstance(value, list) else [value]:
+            if isinstance(action, Mapping):
+                yield action
+                yield from actions_of(action)
+
+
+def failed_action(error: str) -> str:
+    """Return the outcome of a `fail` event whose fault has performed an event that failed."""
+    return f"an action of the fault failed: {error}"
+
+
 @contextmanager
 def performing(
     events: Sequence[Mapping[str, Any]], elapsed_ms: Callable[[], float], perform: Callable[[Mapping[str, Any]], None]

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.configs.settings import Config, older_defaults
+from fakebroker.cluster.emulation import NodeId
 from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.releases import NEWEST, Release, release
@@ -34,7 +35,8 @@ class Cluster(Table, frozen=True):
     """The embedded cluster; ignored when the workload is replayed against another cluster.
 
     Attributes:
-        brokers: Number of brokers; their node ids are 1, 2, 3 ...
+        brokers: Number of brokers.
+        first_node_id: Node id of the first broker; those of the others follow.
         as_version: Release of Kafka that the brokers emulate, such as "2.8"; the newest if not given.
         proposals: Experimental protocol extensions that the brokers implement; they are not in any release of Kafka.
         config: Broker settings by their names in Kafka, as for `fakebroker serve --config`.
@@ -42,6 +44,7 @@ class Cluster(Table, frozen=True):
     """
 
     brokers: Annotated[int, Meta(ge=1, le=100)] = 3
+    first_node_id: NodeId = 1
     as_version: str | None = None
     proposals: tuple[Literal["batch-join"], ...] = ()
     config: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Consumers of a fake cluster over TCP, and records appended to its logs without a producer."""
+"""Consumers of a fake cluster over TCP, and records for them."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,7 +9,6 @@ from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.cluster.handlers import fetch
-from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import TopicPartition
 
 DEADLINE_S = 10.0
@@ -35,7 +34,7 @@ def consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
 
 
 def append(cluster: FakeCluster, partition: TopicPartition, batch: bytes) -> None:
-    """Append a batch to a log, and complete the Fetch requests that wait for it."""
+    """Append a batch that `FakeCluster.produce` does not make, such as a compressed one or a control batch."""
 
     def append_to_leader() -> None:
         topic = cluster.cluster.topics.get(partition[0])
@@ -47,17 +46,10 @@ def append(cluster: FakeCluster, partition: TopicPartition, batch: bytes) -> Non
     cluster.call(append_to_leader)
 
 
-def produce(cluster: FakeCluster, partition: TopicPartition, *values: bytes, **batch: Any) -> None:
-    """Append records with these values to a log.
-
-    Args:
-        cluster: The cluster.
-        partition: The partition.
-        values: The values.
-        batch: Further arguments of `encode_batch`.
-    """
-    records = [Record(index, 1_000 + index, None, value) for index, value in enumerate(values)]
-    append(cluster, partition, encode_batch(records, **batch))
+def produce(cluster: FakeCluster, partition: TopicPartition, *values: bytes) -> None:
+    """Append records with these values to a partition."""
+    topic, index = partition
+    cluster.produce(topic, values, partition=index)
 
 
 async def poll_until(

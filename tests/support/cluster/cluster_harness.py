@@ -65,6 +65,7 @@ class ClusterHarness:
         config: Settings by Kafka's names. The defaults are Kafka's, but `offsets.topic.num.partitions` is 2.
         as_version: The release of Kafka that all brokers emulate; the newest behavior if None.
         proposals: Names of proposals that the brokers support.
+        racks: The racks of the brokers; none if empty.
 
     Attributes:
         cluster: The cluster.
@@ -78,6 +79,7 @@ class ClusterHarness:
         config: dict[str, object] | None = None,
         as_version: str | None = None,
         proposals: Sequence[str] = (),
+        racks: Sequence[str | None] = (),
     ) -> None:
         ids = count(1)
         self.now_ms = START_MS
@@ -89,6 +91,7 @@ class ClusterHarness:
             random=Random(0).random,
             journal=Journal(),
             now_ms=START_MS,
+            racks=racks,
         )
         for broker in self.cluster.brokers.values():
             broker.host, broker.port = "localhost", 9000 + broker.node_id
@@ -105,6 +108,7 @@ class ClusterHarness:
         peer = peer or self.peer(broker)
         call = Call(peer, api_of(request), version, 1, client_id, carried(request, version), 0)
         self.cluster.handle(call, self.now_ms)
+        self.cluster.faults.actions.run()
         return call
 
     def ask(self, request: Message, version: int, *, broker: int = 1, client_id: str = "client") -> Any:

@@ -1,5 +1,6 @@
 """A group whose coordinator moves between brokers, and the responses that its member gets."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fakebroker.cluster.controller import Failover
@@ -28,10 +29,14 @@ class FailoverHarness:
         offset: The offset that the member has committed for news-0; None if it has not committed.
         synced: Whether the member has synced, so that its generation is in the log. Otherwise the group is in
             CompletingRebalance, and the member has not committed.
+        config: Further settings.
     """
 
-    def __init__(self, *, offset: int | None = 7, synced: bool = True) -> None:
-        self.cluster_harness = ClusterHarness(brokers=3, config=NO_INITIAL_DELAY | {"offsets.topic.num.partitions": 1})
+    def __init__(
+        self, *, offset: int | None = 7, synced: bool = True, config: Mapping[str, object] | None = None
+    ) -> None:
+        settings = {**NO_INITIAL_DELAY, "offsets.topic.num.partitions": 1, **(config or {})}
+        self.cluster_harness = ClusterHarness(brokers=3, config=settings)
         self.cluster = self.cluster_harness.cluster
         self.member_id = self.cluster_harness.ask(join_request(), 9).member_id
         joined = self.cluster_harness.ask(join_request(self.member_id), 9)

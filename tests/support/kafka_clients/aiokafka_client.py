@@ -85,6 +85,7 @@ class AioConsumer:
             enable_auto_commit=False,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             metadata_max_age_ms=settings.metadata_max_age_ms,
+            client_rack=settings.rack,
         )
         await consumer.start()
         return consumer

@@ -49,6 +49,7 @@ class Settings:
     Attributes:
         offset_reset: "earliest" or "latest".
         metadata_max_age_ms: Interval of metadata requests, which find new topics and partitions. Kafka's default.
+        rack: The rack of the client; empty if it has none. Not supported by fakebroker's consumer.
     """
 
     group_id: str | None = None
@@ -57,6 +58,7 @@ class Settings:
     session_timeout_ms: int = 30_000
     offset_reset: str = "earliest"
     metadata_max_age_ms: int = 300_000
+    rack: str = ""
 
 
 class GroupConsumer(Protocol):

@@ -51,6 +51,7 @@ class ConfluentConsumer:
             "enable.auto.commit": False,
             "fetch.wait.max.ms": FETCH_WAIT_MS,
             "topic.metadata.refresh.interval.ms": settings.metadata_max_age_ms,
+            "client.rack": settings.rack,
         }
         if settings.instance_id is not None:
             config["group.instance.id"] = settings.instance_id

@@ -81,6 +81,7 @@ class PythonConsumer:
             enable_auto_commit=False,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             metadata_max_age_ms=settings.metadata_max_age_ms,
+            client_rack=settings.rack,
         )
 
     def _call(self, function: Callable[..., T], *arguments: Any, **settings: Any) -> T:

@@ -21,6 +21,7 @@ orders = 12
 payments = 6
 [cluster]
 brokers = 5
+first_node_id = 0
 proposals = ["batch-join"]
 config = { "offsets.topic.num.partitions" = 10, "group.initial.rebalance.delay.ms" = 0 }
 load_ms = 200
@@ -134,7 +135,7 @@ INVALID: dict[str, dict[str, str]] = {
         ),
         f'{MINIMAL}[cluster]\nproposals = ["x"]': "cluster.proposals[0]='x': expected one of batch-join",
         f"{MINIMAL}[cluster.config]\n'group.max.sise' = 3": "cluster.config.group.max.sise=3: unknown setting; "
-        "expected one of auto.create.topics.enable, default.replication.factor, delete.topic.enable, ",
+        "expected one of auto.create.topics.enable, auto.leader.rebalance.enable, compression.type, ",
         f"{MINIMAL}[cluster]\nload_ms = -1": "cluster.load_ms=-1: expected an integer >= 0",
     },
     "groups: names and counts": {

@@ -14,8 +14,8 @@ _BYTES_LENGTH = struct.Struct(">i")
 def parse_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
     """Return the topics of a `ConsumerProtocolSubscription`, or `None` if `metadata` is not one.
 
-    The bytes are parsed as version 0 (topics, nullable user data), whatever version they state: all later versions
-    start with these fields (Kafka's `ClassicGroup.computeSubscribedTopics`).
+    The bytes are parsed as version 0 (topics, nullable user data), regardless of the version that they state: all later
+    versions start with these fields (Kafka's `ClassicGroup.computeSubscribedTopics`).
     """
     try:
         _, count = _VERSION_AND_COUNT.unpack_from(metadata)

@@ -1,0 +1,73 @@
+"""AlterUserScramCredentials: store and delete credentials of users (ScramControlManager.alterCredentials)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.security import MECHANISMS
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+_Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCredentialsResponse:
+    """Apply the valid changes, and return a result per user.
+
+    Passwords cannot be used, because SASL is not supported. Therefore only the iterations are stored.
+    """
+    request: AlterUserScramCredentialsRequest = call.request
+    changes: dict[str, _Change] = {}
+    errors: dict[str, tuple[ErrorCode, str]] = {}
+    requested: list[_Change] = [*request.deletions, *request.upsertions]
+    for change in requested:
+        if change.name in errors:
+            continue
+        if changes.pop(change.name, None) is not None:
+            message = f"user {change.name!r} is changed more than once in a request: expected once"
+            errors[change.name] = ErrorCode.DUPLICATE_RESOURCE, message
+        elif (error := _error(cluster, change)) is not None:
+            errors[change.name] = error
+        else:
+            changes[change.name] = change
+    for change in changes.values():
+        key = change.name, change.mechanism
+        if isinstance(change, ScramCredentialDeletion):
+            cluster.scram_iterations = {each: held for each, held in cluster.scram_iterations.items() if each != key}
+        else:
+            cluster.scram_iterations = {**cluster.scram_iterations, key: change.iterations}
+    results = [AlterUserScramCredentialsResult(user=user, error_code=0, error_message=None) for user in changes]
+    results += [
+        AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
+        for user, (error, message) in errors.items()
+    ]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _error(cluster: "Cluster", change: _Change) -> tuple[ErrorCode, str] | None:
+    """Return the error of a change and its message; None if it is valid."""
+    if not change.name:
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, "user '': expected a name"
+    if change.mechanism not in MECHANISMS:
+        known = " or ".join(f"{number} ({name})" for number, name in MECHANISMS.items())
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"mechanism {change.mechanism}: expected {known}"
+    if isinstance(change, ScramCredentialDeletion):
+        if (change.name, change.mechanism) in cluster.scram_iterations:
+            return None
+        message = f"user {change.name!r}: expected one with a credential for {MECHANISMS[change.mechanism]}"
+        return ErrorCode.RESOURCE_NOT_FOUND, message
+    if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+        message = f"{change.iterations} iterations: expected {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        return ErrorCode.UNACCEPTABLE_CREDENTIAL, message
+    return None

@@ -1,0 +1,45 @@
+"""DescribeUserScramCredentials: the mechanisms and iterations of users (ScramImage.describe)."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeUserScramCredentialsResponse:
+    request: DescribeUserScramCredentialsRequest = call.request
+    requested = Counter(user.name for user in request.users or ())
+    # Null and empty request all users.
+    users = requested or dict.fromkeys((user for user, _ in cluster.scram_iterations), 1)
+    results = [_described(cluster, user) if times == 1 else _duplicate(user, times) for user, times in users.items()]
+    return DescribeUserScramCredentialsResponse(error_code=0, error_message=None, results=results)
+
+
+def _duplicate(user: str, times: int) -> DescribeUserScramCredentialsResult:
+    return _refused(user, ErrorCode.DUPLICATE_RESOURCE, f"user {user!r} is requested {times} times: expected once")
+
+
+def _described(cluster: "Cluster", user: str) -> DescribeUserScramCredentialsResult:
+    infos = [
+        CredentialInfo(mechanism=mechanism, iterations=iterations)
+        for (name, mechanism), iterations in sorted(cluster.scram_iterations.items())
+        if name == user
+    ]
+    if not infos:
+        message = f"user {user!r}: expected one with SCRAM credentials"
+        return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, message)
+    return DescribeUserScramCredentialsResult(user=user, error_code=0, error_message=None, credential_infos=infos)
+
+
+def _refused(user: str, error: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, error_code=error, error_message=message, credential_infos=[])

@@ -1,0 +1,126 @@
+"""`Cleaner`: compaction of a topic at a time of the brokers' clock (`cleanup.policy=compact`, Kafka's LogCleaner).
+
+Works on a list of record batches. `Compactor` is the other kind of compaction: of __consumer_offsets, with each append.
+Does not depend on logs, topics or a clock.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from copy import copy
+from math import inf
+from operator import attrgetter
+
+from fakebroker.cluster.logs.compactor import without
+from fakebroker.protocol.records import RecordBatch, iterate_records
+
+
+class Cleaner:
+    """Keeps the last record of each key of one log. Offsets do not change.
+
+    Each batch is treated as a segment, and the newest one as if it had just been rolled, so all batches are compacted.
+    The last record of the log is always kept, so that the log end offset can be reached. Records without a key, from
+    the time before a topic was compacted, are dropped.
+    """
+
+    __slots__ = ("_end_offset", "_kept", "_last_offsets", "_tombstones")
+
+    def __init__(self) -> None:
+        self._start_over()
+
+    def _start_over(self) -> None:
+        # The end of the part that is compacted, the offset of the last record of each key in it, and when those
+        # without a value are dropped.
+        self._end_offset = 0
+        self._last_offsets: dict[bytes, int] = {}
+        self._tombstones: dict[int, tuple[bytes, float]] = {}
+        # Offsets to drop as soon as they are not the last offset of the log: at most one.
+        self._kept: set[int] = set()
+
+    def clone(self) -> "Cleaner":
+        """Return an independent copy."""
+        twin = copy(self)
+        twin._last_offsets = self._last_offsets.copy()
+        twin._tombstones = self._tombstones.copy()
+        twin._kept = self._kept.copy()
+        return twin
+
+    def next_ms(self, log_end_offset: int) -> float:
+        """Return when the next call may drop a record, in milliseconds of the brokers' time; infinity for never.
+
+        Args:
+            log_end_offset: The log end offset. If not all records before it are compacted, the result is 0.
+        """
+        if self._end_offset < log_end_offset:
+            return 0
+        due = (due_ms for offset, (_, due_ms) in self._tombstones.items() if offset < log_end_offset - 1)
+        return min(due, default=inf)
+
+    def clean(
+        self, batches: list[RecordBatch], now_ms: float, min_lag_ms: int, delete_retention_ms: int
+    ) -> list[RecordBatch]:
+        """Return the batches of the log without superseded records.
+
+        Args:
+            batches: All batches of the log.
+            now_ms: The brokers' time in milliseconds.
+            min_lag_ms: Batches with a timestamp that is less than this before `now_ms`, and those after them, are not
+                compacted yet.
+            delete_retention_ms: How long tombstones are kept after they were first compacted.
+        """
+        if not batches:
+            return batches
+        last_offset = batches[-1].last_offset
+        dropped, self._kept = self._kept, set()
+        for batch in batches[_index_of(batches, self._end_offset) :]:
+            if min_lag_ms > 0 and batch.max_timestamp_ms > now_ms - min_lag_ms:
+                break
+            self._add(batch, dropped, now_ms + delete_retention_ms)
+        for offset, (key, due_ms) in list(self._tombstones.items()):
+            if due_ms <= now_ms and offset != last_offset:
+                del self._tombstones[offset], self._last_offsets[key]
+                dropped.add(offset)
+        if last_offset in dropped:
+            dropped.remove(last_offset)
+            self._kept.add(last_offset)
+        return _without_all(batches, dropped)
+
+    def truncated(self, log_end_offset: int) -> None:
+        """Adapt to a log that was truncated: if compacted records were cut, the next call compacts the whole log."""
+        if log_end_offset < self._end_offset:
+            self._start_over()
+
+    def _add(self, batch: RecordBatch, dropped: set[int], due_ms: float) -> None:
+        """Add a batch to the compacted part. The records that it supersedes, or that have no key, are dropped."""
+        self._end_offset = batch.last_offset + 1
+        for record in iterate_records(batch):
+            if record.key is None:
+                dropped.add(record.offset)
+                continue
+            before = self._last_offsets.get(record.key)
+            if before is not None:
+                dropped.add(before)
+                self._tombstones.pop(before, None)
+            self._last_offsets[record.key] = record.offset
+            if record.value is None:
+                self._tombstones[record.offset] = record.key, due_ms
+
+
+def _index_of(batches: list[RecordBatch], offset: int) -> int:
+    """Return the index of the batch that contains the offset, or of the next batch if none does."""
+    return bisect_left(batches, offset, key=attrgetter("last_offset"))
+
+
+def _without_all(batches: list[RecordBatch], offsets: Iterable[int]) -> list[RecordBatch]:
+    """Return batches without some of their records. Offsets that no batch contains are ignored."""
+    by_index: dict[int, set[int]] = {}
+    for offset in offsets:
+        index = _index_of(batches, offset)
+        if index < len(batches) and batches[index].base_offset <= offset:
+            by_index.setdefault(index, set()).add(offset)
+    kept: list[RecordBatch] = []
+    for index, batch in enumerate(batches):
+        dropped = by_index.get(index)
+        remaining = batch if dropped is None else without(batch, dropped)
+        if remaining is not None:
+            kept.append(remaining)
+    return kept

@@ -1,0 +1,204 @@
+"""Records that commands produce: the choice of partitions, and batches appended as the Produce API appends them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
+
+from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.configs.log_config import log_config
+from fakebroker.cluster.handlers import produce as produce_handler
+from fakebroker.cluster.topics import Partition, Topic
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from fakebroker.protocol.records import Header, Record, encode_batch
+from fakebroker.protocol.registry import API_BY_NAME
+from fakebroker.topic_partition import MAX_INT64
+from fakebroker.validation import Data, data_bytes
+
+_VERSION = 12  # The last version in which requests name topics, not their ids.
+_ALL_REPLICAS = -1
+_RECORD_OVERHEAD_BYTES, _HEADER_OVERHEAD_BYTES, _BATCH_OVERHEAD_BYTES = 36, 10, 61
+"""The largest size of a record, of one of its headers, and of a batch, each without the bytes of the user."""
+
+
+Headers = Mapping[str, Data] | Sequence[tuple[str, Data]]
+"""Headers of records: data by name, or pairs."""
+
+Timestamp = Annotated[int, Meta(ge=0, le=MAX_INT64)]
+"""The timestamp of a record, in milliseconds since the Unix epoch."""
+
+
+class ProducedRecord(NamedTuple):
+    """The partition and the offset of a record that was produced."""
+
+    partition: int
+    offset: int
+
+
+class PreparedBatch(NamedTuple):
+    """A batch that was checked and can be appended.
+
+    Attributes:
+        call: The request that it is part of.
+        prepared: The partition and the batch.
+    """
+
+    call: Call
+    prepared: produce_handler.Prepared
+
+
+def produce(
+    cluster: Cluster,
+    topic_name: str,
+    values: Sequence[Data],
+    *,
+    key: Data,
+    partition: int | None,
+    headers: Headers,
+    timestamp_ms: int,
+    now_ms: float,
+) -> list[ProducedRecord]:
+    """Append records to a topic, or none if one of them is not accepted; see `ClusterCommands.produce`.
+
+    Raises:
+        ConfigError: The topic or partition does not exist or has no leader, or its leader does not accept the records.
+    """
+    topic = cluster.existing_topic(topic_name, field="topic")
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    encoded_key = _encoded("key", key)
+    for name, _ in pairs:
+        _encoded("headers", name)
+    encoded_headers: tuple[Header, ...] = tuple((name, _encoded(f"headers.{name}", data)) for name, data in pairs)
+    chosen = _partitions_for(cluster, topic, encoded_key, partition, len(values))
+    records: dict[int, list[Record]] = {}
+    for number, (value, index) in enumerate(zip(values, chosen, strict=True)):
+        data = _encoded(f"values[{number}]", value)
+        records.setdefault(index, []).append(Record(0, timestamp_ms, encoded_key, data, encoded_headers))
+    prepared = [
+        batch for index, each in records.items() for batch in prepare(cluster, topic.partitions[index], each, now_ms)
+    ]
+    if key is None and partition is None:
+        topic.next_partition += len(values)
+    offsets = {index: iter(each) for index, each in append(cluster, prepared, now_ms).items()}
+    return [ProducedRecord(index, next(offsets[index])) for index in chosen]
+
+
+def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], now_ms: float) -> list[PreparedBatch]:
+    """Encode records in as many batches as they need, and check that the leader of their partition accepts them.
+
+    Args:
+        cluster: The cluster.
+        partition: The partition.
+        records: The records. Their offsets are ignored.
+        now_ms: The brokers' time in milliseconds.
+
+    Raises:
+        ConfigError: The partition has no leader, or its leader does not accept the records.
+    """
+    leader = cluster.leader_of(partition)
+    name = f"{partition.topic.name}-{partition.index}"
+    if leader is None:
+        raise ConfigError.of("partition", name, "a partition that has a leader now")
+    config = log_config(cluster, leader, partition.topic)
+    found = []
+    for batch in _batches(records, min(config.max_message_bytes, config.segment_bytes)):
+        data = PartitionProduceData(index=partition.index, records=batch)
+        topic = TopicProduceData(name=partition.topic.name, partition_data=[data])
+        request = ProduceRequest(transactional_id=None, acks=_ALL_REPLICAS, timeout_ms=0, topic_data=[topic])
+        peer = Peer(leader, "127.0.0.1", 0)
+        call = Call(peer, API_BY_NAME["Produce"], _VERSION, 0, "", request, len(batch))
+        prepared = produce_handler.prepare(cluster, call, topic, data, [], now_ms)
+        if isinstance(prepared, PartitionProduceResponse):
+            error = ErrorCode(prepared.error_code).name
+            reason = f"{error}: {prepared.error_message}" if prepared.error_message else error
+            raise ConfigError(
+                f"values: expected records that the leader of {name} accepts, not {reason}",
+                field="values",
+                expected="records that the leader accepts",
+            )
+        found.append(PreparedBatch(call, prepared))
+    return found
+
+
+def append(cluster: Cluster, batches: Iterable[PreparedBatch], now_ms: float) -> dict[int, list[int]]:
+    """Append batches of one topic, and answer the Fetch requests that wait for them.
+
+    Returns:
+        The offsets of the records, by partition.
+    """
+    offsets: dict[int, list[int]] = {}
+    for call, prepared in batches:
+        response = produce_handler.append(cluster, call, prepared, now_ms)
+        first = response.base_offset
+        offsets.setdefault(response.index, []).extend(range(first, first + prepared.batch.record_count))
+    return offsets
+
+
+def _encoded(field: str, data: Data) -> bytes | None:
+    try:
+        return data_bytes(data)
+    except UnicodeEncodeError:
+        raise ConfigError.of(field, data, "text that can be encoded as UTF-8, or bytes") from None
+
+
+def _partitions_for(cluster: Cluster, topic: Topic, key: bytes | None, partition: int | None, count: int) -> list[int]:
+    """Return the partitions of `count` records."""
+    total = len(topic.partitions)
+    if partition is not None:
+        if not 0 <= partition < total:
+            expected = f"0 to {total - 1}" if total > 1 else "0"
+            raise ConfigError.of("partition", partition, expected, where=f"topic {topic.name!r}")
+        return [partition] * count
+    if key is not None:
+        return [partition_for_key(key, total)] * count
+    available = [each.index for each in topic.partitions if cluster.leader_of(each)] or range(total)
+    first = topic.next_partition
+    return [available[number % len(available)] for number in range(first, first + count)]
+
+
+def _batches(records: Iterable[Record], limit_bytes: int) -> Iterator[bytes]:
+    """Encode records in batches of at most `limit_bytes`; a record that is larger has a batch of its own."""
+    batch: list[Record] = []
+    size_bytes = _BATCH_OVERHEAD_BYTES
+    for record in records:
+        record_bytes = _largest_bytes(record)
+        if batch and size_bytes + record_bytes > limit_bytes:
+            yield encode_batch(batch)
+            batch, size_bytes = [], _BATCH_OVERHEAD_BYTES
+        batch.append(Record(len(batch), record.timestamp_ms, record.key, record.value, record.headers))
+        size_bytes += record_bytes
+    if batch:
+        yield encode_batch(batch)
+
+
+def _largest_bytes(record: Record) -> int:
+    """Return an upper bound of the encoded size of a record."""
+    headers_bytes = sum(_HEADER_OVERHEAD_BYTES + len(name) * 4 + len(data or b"") for name, data in record.headers)
+    return _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers_bytes
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """Return the partition of a key, as Kafka's default partitioner (BuiltInPartitioner.partitionForKey)."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Return the MurmurHash2 of bytes as an unsigned 32-bit number, with Kafka's seed (Utils.murmur2)."""
+    multiplier, mask = 0x5BD1E995, 0xFFFFFFFF
+    found = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        part = int.from_bytes(data[start : start + 4], "little") * multiplier & mask
+        part = (part ^ part >> 24) * multiplier & mask
+        found = found * multiplier & mask ^ part
+    if whole < len(data):
+        found = (found ^ int.from_bytes(data[whole:], "little")) * multiplier & mask
+    found = (found ^ found >> 13) * multiplier & mask
+    return found ^ found >> 15

@@ -1,0 +1,17 @@
+"""ExpireDelegationToken: shortens the lifetime of a delegation token, or deletes it (KIP-48)."""
+
+from fakebroker.protocol.schema import Message, message
+from fakebroker.protocol.types import Bytes, Int16, Int32, Int64
+
+
+@message(api_key=40, versions="0-2", flexible="2+")
+class ExpireDelegationTokenRequest(Message):
+    hmac: Bytes
+    expiry_time_period_ms: Int64
+
+
+@message(api_key=40, versions="0-2", flexible="2+")
+class ExpireDelegationTokenResponse(Message):
+    error_code: Int16
+    expiry_timestamp_ms: Int64
+    throttle_time_ms: Int32 = 0

@@ -1,0 +1,361 @@
+"""FakeCluster: entering and leaving it, under trio and asyncio; what it answers before the start and after the end."""
+
+import asyncio
+import inspect
+import os
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import trio
+
+from fakebroker import Broker, FakebrokerError, FakeCluster, Fault, ListenError, MemberSeed
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tests.support.groups_over_tcp import stable_group
+from tests.support.wire_client import TIMEOUT_S, WireClient
+
+ENTERED = "expected a new FakeCluster, because each can be entered once"
+NOT_STARTED = "the cluster is not running: expected a use within 'with' or 'async with'; it has not been started"
+STOPPED = "the cluster is not running: expected a use within 'with' or 'async with'; it has stopped"
+
+
+def beat(cluster: FakeCluster) -> None:
+    """Ask the first broker something."""
+    with WireClient(cluster.brokers[0]) as wire:
+        wire.ask(HeartbeatRequest(group_id="g", generation_id=0, member_id=""), HeartbeatResponse)
+
+
+# Entering
+
+
+def test_a_running_cluster_cannot_be_entered_again() -> None:
+    with FakeCluster(brokers=1) as cluster:
+        with pytest.raises(FakebrokerError, match=f"^the cluster runs already: {ENTERED}$"), cluster:
+            pass
+        beat(cluster)
+    with pytest.raises(FakebrokerError, match=f"^the cluster has stopped: {ENTERED}$"), cluster:
+        pass
+
+
+def test_a_cluster_cannot_be_entered_again_in_a_loop(subtests: pytest.Subtests) -> None:
+    async def main() -> None:
+        async with FakeCluster(brokers=1) as cluster:
+            with pytest.raises(FakebrokerError, match=f"^the cluster runs already: {ENTERED}$"):
+                await cluster.__aenter__()
+            assert cluster.group("g").state == "Dead"
+        with pytest.raises(FakebrokerError, match=f"^the cluster has stopped: {ENTERED}$"):
+            await cluster.__aenter__()
+
+    for loop in (trio, asyncio):
+        with subtests.test(loop=loop.__name__):
+            loop.run(main()) if loop is asyncio else trio.run(main)
+
+
+def test_a_start_without_a_free_port_can_be_tried_again() -> None:
+    with FakeCluster(brokers=1) as other:
+        cluster = FakeCluster(brokers=1, port=other.brokers[0].port)
+        with pytest.raises(ListenError, match="the port is in use"), cluster:
+            pass
+    with cluster:
+        beat(cluster)
+
+
+def test_leaving_a_cluster_that_was_not_entered_is_an_error() -> None:
+    cluster = FakeCluster(brokers=1)
+    with pytest.raises(FakebrokerError, match=NOT_STARTED):
+        cluster.__exit__(None, None, None)
+
+
+def test_an_internal_error_of_the_loop_is_raised_at_the_end() -> None:
+    async def fail() -> None:
+        raise ArithmeticError("broken")
+
+    stack = ExitStack()
+    cluster = stack.enter_context(FakeCluster(brokers=1))
+    thread = next(each for each in threading.enumerate() if each.name == "fakebroker")
+    cluster.start_task(fail)
+    thread.join(TIMEOUT_S)
+    with pytest.raises(FakebrokerError, match=r"the cluster has stopped because of an internal error: .*broken"):
+        stack.close()
+
+
+# Errors in the body
+
+
+class MineError(Exception):
+    """An error of the user."""
+
+
+def test_an_error_of_the_body_is_raised_as_it_is(subtests: pytest.Subtests) -> None:
+    async def main() -> None:
+        async with FakeCluster(brokers=1):
+            raise MineError("mine")
+
+    for loop in (trio, asyncio):
+        with subtests.test(loop=loop.__name__), pytest.raises(MineError, match=r"^mine$"):
+            loop.run(main()) if loop is asyncio else trio.run(main)
+    with subtests.test(loop=None), pytest.raises(MineError), FakeCluster(brokers=1):
+        raise MineError("mine")
+
+
+def test_a_group_of_errors_of_the_body_is_raised_as_it_is() -> None:
+    raised = ExceptionGroup("several", [MineError("one"), MineError("two")])
+
+    async def main() -> None:
+        async with FakeCluster(brokers=1):
+            raise raised
+
+    with pytest.raises(ExceptionGroup) as caught:
+        trio.run(main)
+    assert caught.value is raised
+
+
+def test_an_error_of_the_cluster_and_one_of_the_body_are_both_raised() -> None:
+    async def fail() -> None:
+        raise ArithmeticError("broken")
+
+    async def main() -> None:
+        async with FakeCluster(brokers=1) as cluster:
+            cluster.start_task(fail)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise MineError("mine")
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        trio.run(main)
+    assert caught.group_contains(MineError)
+    assert caught.group_contains(ArithmeticError)
+
+
+def test_canceling_the_body_stops_the_cluster() -> None:
+    async def main() -> None:
+        with trio.move_on_after(TIMEOUT_S) as scope:
+            async with FakeCluster(brokers=1) as cluster:
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert scope.cancelled_caught
+        with pytest.raises(FakebrokerError, match=STOPPED):
+            cluster.start_task(trio.sleep_forever)
+
+    trio.run(main)
+
+
+def test_a_canceled_start_stops_the_cluster() -> None:
+    async def main() -> None:
+        cluster = FakeCluster(brokers=1)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            async with cluster:
+                raise AssertionError("the start was canceled")
+        assert scope.cancelled_caught
+
+    async def main_of_asyncio() -> None:
+        cluster = FakeCluster(brokers=1)
+        entering = asyncio.ensure_future(cluster.__aenter__())
+        await asyncio.sleep(0)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    trio.run(main)
+    asyncio.run(main_of_asyncio())  # Waits for the threads of the loop, but not for that of the cluster.
+    for thread in threading.enumerate():
+        if thread.name == "fakebroker":
+            thread.join(TIMEOUT_S)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert threading.active_count() == threads
+
+
+# asyncio
+
+
+def test_a_cluster_in_asyncio_does_not_block_its_loop() -> None:
+    async def main() -> str:
+        async with FakeCluster(topics={"orders": 6}) as cluster:
+            assert not cluster.is_cluster_thread
+            reader, writer = await asyncio.open_connection(cluster.brokers[0].host, cluster.brokers[0].port)
+            assert await cluster.call_async(lambda: len(cluster.connections)) in (0, 1)
+            writer.close()
+            await writer.wait_closed()
+            assert await reader.read() == b""
+            await asyncio.to_thread(stable_group, cluster, "g")
+        return cluster.group("g").state
+
+    threads = threading.active_count()
+    assert asyncio.run(main()) == "Stable"
+    assert threading.active_count() == threads
+
+
+def test_aiokafka_works_with_a_cluster_in_the_same_loop() -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    async def main() -> list[bytes | None]:
+        async with (
+            FakeCluster(topics={"orders": 2}) as cluster,
+            AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer,
+            AIOKafkaConsumer(
+                "orders", bootstrap_servers=cluster.bootstrap_servers, group_id="g", auto_offset_reset="earliest"
+            ) as consumer,
+        ):
+            await producer.send_and_wait("orders", b"one")
+            return [(await asyncio.wait_for(consumer.getone(), TIMEOUT_S)).value]
+
+    assert asyncio.run(main()) == [b"one"]
+
+
+# Before the start, and after the end
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "add_broker": (Broker(as_version="2.8"),),
+    "add_fault": (Fault(api="Heartbeat", error="NOT_COORDINATOR"),),
+    "advance": (1,),
+    "assert_never": ("JoinGroup",),
+    "assert_order": ("JoinGroup",),
+    "call": (lambda: True,),
+    "call_async": (lambda: True,),
+    "choose_leader": ("stable", "app"),
+    "coordinator_of": ("stable",),
+    "create_partitions": ("orders", 7),
+    "create_topic": ("more", 2),
+    "delay_sync": ("stable", "app", 1),
+    "delete_topic": ("orders",),
+    "evict": ("stable", "app"),
+    "expire": ("stable", "app"),
+    "explain": ("stable",),
+    "export_journal": (os.devnull,),
+    "fail": ("Heartbeat",),
+    "fence": ("stable", "instance"),
+    "force_rebalance": ("stable",),
+    "group": ("stable",),
+    "hold": ("stable", "PreparingRebalance"),
+    "move_coordinator": ("stable", 2),
+    "move_offsets_partition": (1, 2),
+    "offsets": ("stable",),
+    "release": ("stable",),
+    "release_sync": ("stable", "app"),
+    "remove_broker": (1,),
+    "produce": ("orders", ["a"]),
+    "records": ("orders",),
+    "restart_broker": (1,),
+    "seed_group": ("new",),
+    "seed_groups": ([],),
+    "set_broker": (1,),
+    "start_broker": (2,),
+    "start_task": (trio.sleep_forever,),
+    "stop_broker": (1,),
+    "timeline": ("stable",),
+    "upgrade_broker": (1, "2.8"),
+    "wait_for_commit": ("stable", "orders-1"),
+    "wait_for_generation": ("stable",),
+    "wait_for_request": ("JoinGroup",),
+    "wait_for_state": ("stable", "Dead"),
+    "wait_until": ("nothing", lambda cluster: False),
+    "watch": (lambda: True,),
+}
+"""Arguments of the methods that require some."""
+
+KEYWORDS: dict[str, dict[str, Any]] = {
+    "fail": {"error": "NOT_COORDINATOR"},
+    "set_broker": {"round_trip_s": 1.0},
+    "wait_for_commit": {"at_least": 6},
+    "wait_for_generation": {"above": 100},
+}
+
+RUNS_ONLY = {
+    "add_broker", "remove_broker", "restart_broker", "rolling_restart", "set_broker", "start_task", "stop_broker",
+    "upgrade_broker",
+}  # fmt: skip
+"""Methods that need a running cluster."""
+
+HAS_STARTED = {"bootstrap_servers", "brokers", "connections", "coordinator_of", "watch"}
+"""What needs a cluster that has been started, and may have stopped since."""
+
+
+def use(cluster: FakeCluster, name: str) -> object:
+    """Return a property of the cluster, or call a method of it."""
+    found = getattr(cluster, name)
+    if not callable(found):
+        return found
+    keywords = KEYWORDS.get(name, {}) | ({"timeout_s": 0} if name.startswith("wait_") else {})
+    result = found(*ARGUMENTS.get(name, ()), **keywords)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def public_names() -> list[str]:
+    """Return the names of public methods and properties. Without `..._async` waits, and methods of special objects."""
+    names = [name for name in dir(FakeCluster) if not name.startswith("_")]
+    names = [name for name in names if name not in ("remove_fault", "restore")]
+    return [name for name in names if not (name.startswith("wait_") and name.endswith("_async"))]
+
+
+def error_of(cluster: FakeCluster, name: str) -> str | None:
+    """Use the cluster, and return the first line of the error, or None. Other exceptions are bugs."""
+    try:
+        use(cluster, name)
+    except FakebrokerError as error:
+        return str(error).partition("\n")[0]
+    except AssertionError:  # Of an assertion about the journal.
+        return None
+    return None
+
+
+def new_cluster() -> FakeCluster:
+    """Return a cluster that has not started, with a stable group of one static member."""
+    cluster = FakeCluster(topics={"orders": 6}, clock="manual")
+    member = MemberSeed(client_id="app", instance_id="instance")
+    cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5})
+    return cluster
+
+
+def test_before_the_start_what_needs_ports_says_so(subtests: pytest.Subtests) -> None:
+    for name in public_names():
+        with subtests.test(name=name):
+            error = error_of(new_cluster(), name)
+            if name in RUNS_ONLY | HAS_STARTED:
+                assert error == NOT_STARTED
+            else:
+                assert error is None or NOT_STARTED not in error
+
+
+def test_an_error_before_the_start_changes_nothing(subtests: pytest.Subtests) -> None:
+    for name in RUNS_ONLY:
+        with subtests.test(name=name):
+            cluster = new_cluster()
+            error_of(cluster, name)
+            with cluster:
+                assert [(broker.node_id, broker.up) for broker in cluster.brokers] == [(1, True), (2, True), (3, True)]
+                assert {str(broker.release) for broker in cluster.cluster.brokers.values()} == {"4.2"}
+                assert cluster.group("stable").state == "Stable"
+
+
+def test_what_is_prepared_before_the_start_is_there() -> None:
+    cluster = new_cluster()
+    cluster.create_topic("more", 2)
+    fault = cluster.fail("Heartbeat", error="NOT_COORDINATOR")
+    with cluster:
+        beat(cluster)
+        assert cluster.group("stable").state == "Stable"
+        assert fault.hits == 1
+
+
+def test_after_the_end_state_can_be_read(subtests: pytest.Subtests) -> None:
+    with new_cluster() as cluster:
+        servers = cluster.bootstrap_servers
+        fault, hold = cluster.fail("Heartbeat", error="NOT_COORDINATOR"), cluster.hold("stable", "PreparingRebalance")
+        cluster.stop_broker(2)
+    with hold, fault:
+        pass
+    assert cluster.bootstrap_servers == servers
+    assert [broker.up for broker in cluster.brokers] == [True, False, True]
+    assert cluster.group("stable").state == "Stable"
+    assert "stable: Stable" in cluster.report()
+    for name in public_names():
+        with subtests.test(name=name):
+            error = error_of(cluster, name)
+            if name in {*RUNS_ONLY, "start_broker", "reset"}:
+                assert error == STOPPED
+            else:
+                assert error is None or STOPPED not in error
