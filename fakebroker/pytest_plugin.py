@@ -19,11 +19,14 @@ import pytest
 if TYPE_CHECKING:
     from fakebroker.server.fake_cluster import FakeCluster
 
+Setup = Callable[["FakeCluster"], object]
+"""A function that prepares a shared cluster for the next test."""
+
 _clusters: pytest.StashKey[list["FakeCluster"]] = pytest.StashKey()
 """Clusters that only one test uses."""
 
-_shared: pytest.StashKey[dict[str, "FakeCluster"]] = pytest.StashKey()
-"""Running clusters that several tests share, by name of the fixture."""
+_shared: pytest.StashKey[dict[str, tuple["FakeCluster", "Setup"]]] = pytest.StashKey()
+"""Running clusters that several tests share, and the functions that prepare them, by name of the fixture."""
 
 _SHOWN_GROUPS = 3
 """Maximum number of groups with timelines in a report."""
@@ -48,7 +51,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "fake_cluster(**arguments): arguments of FakeCluster for its fixtures.")
+    config.addinivalue_line(
+        "markers",
+        "fake_cluster(**arguments): arguments of FakeCluster for its fixtures; extends the marks of class and module.",
+    )
     config.stash[_shared] = {}
     if level := config.getoption("fakebroker_log"):
         _log_to_stderr(config, level)
@@ -96,9 +102,8 @@ def fake_cluster_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..
 
 @pytest.fixture
 def fake_cluster(request: pytest.FixtureRequest, fake_cluster_factory: Callable[..., "FakeCluster"]) -> "FakeCluster":
-    """A fake cluster for one test, with the arguments of the mark `fake_cluster`."""
-    args, kwargs = _marked(request)
-    return fake_cluster_factory(*args, **kwargs)
+    """A fake cluster for one test, with the arguments of the marks `fake_cluster`."""
+    return fake_cluster_factory(**_marked(request))
 
 
 @pytest.fixture
@@ -109,18 +114,22 @@ async def fake_cluster_async(request: pytest.FixtureRequest) -> AsyncIterator["F
     """
     from fakebroker.server.fake_cluster import FakeCluster
 
-    args, kwargs = _marked(request)
-    cluster = FakeCluster(*args, **kwargs)
+    cluster = FakeCluster(**_marked(request))
     request.node.stash.setdefault(_clusters, []).append(cluster)
     async with cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def fake_cluster_module(request: pytest.FixtureRequest) -> Iterator["FakeCluster"]:
+def fake_cluster_module_setup() -> Setup:
+    """A function that prepares `fake_cluster_module` after its start and after each reset; override this fixture."""
+    return _no_setup
+
+
+@pytest.fixture(scope="module")
+def fake_cluster_module(request: pytest.FixtureRequest, fake_cluster_module_setup: Setup) -> Iterator["FakeCluster"]:
     """A fake cluster for all tests of a module, configured by `pytestmark`; reset before each test that uses it."""
-    args, kwargs = _marked(request)
-    yield from _run_shared(request.config, "fake_cluster_module", *args, **kwargs)
+    yield from _run_shared(request.config, "fake_cluster_module", fake_cluster_module_setup, _marked(request))
 
 
 @pytest.fixture(scope="session")
@@ -130,47 +139,83 @@ def fake_cluster_session_arguments() -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="session")
+def fake_cluster_session_setup() -> Setup:
+    """A function that prepares `fake_cluster_session` after its start and after each reset; override this fixture."""
+    return _no_setup
+
+
+@pytest.fixture(scope="session")
 def fake_cluster_session(
-    request: pytest.FixtureRequest, fake_cluster_session_arguments: Mapping[str, Any]
+    request: pytest.FixtureRequest,
+    fake_cluster_session_arguments: Mapping[str, Any],
+    fake_cluster_session_setup: Setup,
 ) -> Iterator["FakeCluster"]:
     """A fake cluster for all tests of a process; reset before each test that uses it."""
-    yield from _run_shared(request.config, "fake_cluster_session", **fake_cluster_session_arguments)
+    arguments, setup = fake_cluster_session_arguments, fake_cluster_session_setup
+    yield from _run_shared(request.config, "fake_cluster_session", setup, arguments)
 
 
-def _run_shared(config: pytest.Config, fixture: str, *args: Any, **kwargs: Any) -> Iterator["FakeCluster"]:
+def _no_setup(cluster: "FakeCluster") -> None:
+    """Leave a shared cluster as it is."""
+
+
+def _run_shared(
+    config: pytest.Config, fixture: str, setup: Setup, arguments: Mapping[str, Any]
+) -> Iterator["FakeCluster"]:
     from fakebroker.server.fake_cluster import FakeCluster
 
     running = config.stash[_shared]
-    with FakeCluster(*args, **kwargs) as cluster:
-        running[fixture] = cluster
+    with FakeCluster(**arguments) as cluster:
+        setup(cluster)
+        running[fixture] = cluster, setup
         yield cluster
         del running[fixture]
 
 
-def _shared_clusters(item: pytest.Item) -> list["FakeCluster"]:
-    """Return the running clusters that a test shares with other tests."""
+def _shared_clusters(item: pytest.Item) -> list[tuple["FakeCluster", Setup]]:
+    """Return the running clusters that a test shares with other tests, and the functions that prepare them."""
     names = getattr(item, "fixturenames", ())  # Doctests and items of other plugins may not have this attribute.
-    return [cluster for name, cluster in item.config.stash[_shared].items() if name in names]
+    return [shared for name, shared in item.config.stash[_shared].items() if name in names]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for cluster in _shared_clusters(item):
+    for cluster, setup in _shared_clusters(item):
         cluster.reset()
+        setup(cluster)
 
 
 # The mark
 
-
-def _mark(node: Any) -> pytest.Mark:
-    mark: pytest.Mark = node.get_closest_marker("fake_cluster") or pytest.mark.fake_cluster.mark
-    return mark
+_POSITIONAL = ("brokers", "topics", "config", "seed")
+"""The arguments of `FakeCluster` that may be positional, in order."""
 
 
-def _marked(request: pytest.FixtureRequest) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arguments of `FakeCluster` from the closest mark, with the release of a parametrized test."""
-    mark = _mark(request.node)
-    return mark.args, {**mark.kwargs, "as_version": request.param} if hasattr(request, "param") else mark.kwargs
+def _merged(node: Any) -> dict[str, Any]:
+    """Return the arguments of `FakeCluster` from the marks of a node, its class and its module.
+
+    Mappings are merged by key. Of other arguments, and of keys, that several marks have, the nearest mark's applies.
+    """
+    merged: dict[str, Any] = {}
+    for mark in reversed(list(node.iter_markers("fake_cluster"))):
+        for name, value in {**_named(mark.args), **mark.kwargs}.items():
+            outer = merged.get(name)
+            merged[name] = {**outer, **value} if isinstance(outer, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _named(args: Sequence[Any]) -> dict[str, Any]:
+    """Return the positional arguments of a mark by name."""
+    if len(args) > len(_POSITIONAL):
+        expected = f"at most {len(_POSITIONAL)} without names: {', '.join(_POSITIONAL)}"
+        raise pytest.UsageError(f"the mark fake_cluster has {len(args)} arguments without names: expected {expected}")
+    return dict(zip(_POSITIONAL, args, strict=False))
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the arguments of `FakeCluster` from the marks, with the release of a parametrized test."""
+    merged = _merged(request.node)
+    return {**merged, "as_version": request.param} if hasattr(request, "param") else merged
 
 
 _MARKED_FIXTURES: Mapping[str, type[pytest.Item | pytest.Collector]] = {
@@ -178,14 +223,14 @@ _MARKED_FIXTURES: Mapping[str, type[pytest.Item | pytest.Collector]] = {
     "fake_cluster_async": pytest.Item,
     "fake_cluster_module": pytest.Module,
 }
-"""Fixtures that the mark configures. The closest mark is searched from this kind of node on."""
+"""Fixtures that the mark configures. Marks are searched from this kind of node on."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test with releases if its mark has a list of them as `as_version`."""
+    """Parametrize a test with releases if its nearest mark with `as_version` has a list of them."""
     for fixture, kind in _MARKED_FIXTURES.items():
         if fixture in metafunc.fixturenames:
-            releases = _mark(metafunc.definition.getparent(kind)).kwargs.get("as_version")
+            releases = _merged(metafunc.definition.getparent(kind)).get("as_version")
             if isinstance(releases, list | tuple):
                 metafunc.parametrize(fixture, releases, indirect=True, ids=[f"kafka-{name}" for name in releases])
 
@@ -203,7 +248,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def _clusters_of(item: pytest.Item) -> list["FakeCluster"]:
-    return item.stash.get(_clusters, []) + _shared_clusters(item)
+    return item.stash.get(_clusters, []) + [cluster for cluster, _ in _shared_clusters(item)]
 
 
 @pytest.hookimpl(wrapper=True)

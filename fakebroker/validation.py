@@ -5,6 +5,7 @@ dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations.
 so invalid data is checked a second time here, to report up to `MAX_MISTAKES`.
 """
 
+import json
 import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -87,7 +88,8 @@ def convert(value: Any, kind: type[T], *, where: str = "", strict: bool = True) 
         found = msgspec.convert(value, kind, strict=strict)
     except (msgspec.ValidationError, ConfigError, *_UNCONVERTIBLE) as error:
         raise _combined_error(value, kind, where, error, strict) from None
-    infinite = list(_non_finite_numbers(value, ""))
+    # A string such as "nan" becomes a number only in the result.
+    infinite = list(_non_finite_numbers(value if strict else plain(found), ""))
     if infinite:
         raise ConfigError.all_of(infinite, where=where)
     return found
@@ -112,6 +114,8 @@ def read_json(text: bytes | str, kind: type[T], *, where: str = "", name: str = 
     try:
         value = msgspec.json.decode(text)  # without the type, to find all invalid values
     except _MALFORMED as error:
+        if infinite := _non_finite_in_json(text):
+            raise ConfigError.all_of(infinite, where=where) from None
         raise ConfigError(f"{where or name}: expected JSON: {error}", field=name, expected="JSON") from None
     raise _combined_error(value, kind, where, cause, name=name)
 
@@ -222,6 +226,14 @@ def _non_finite_numbers(value: Any, path: str) -> Iterator[ConfigError]:
         yield from _non_finite_numbers(item, join(path, str(key)))
     for index, item in enumerate(value if isinstance(value, list | tuple) else ()):
         yield from _non_finite_numbers(item, f"{path}[{index}]")
+
+
+def _non_finite_in_json(text: bytes | str) -> list[ConfigError]:
+    """Return errors for numbers that are not JSON, but that some programs write: NaN, Infinity, and above 1.8e308."""
+    try:
+        return list(_non_finite_numbers(json.loads(text), ""))
+    except (ValueError, RecursionError):
+        return []
 
 
 def _mistakes_in_struct(

@@ -12,6 +12,7 @@ import pytest
 from fakebroker.cli.main import main
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
@@ -116,6 +117,28 @@ def test_serve_has_the_given_node_ids_and_racks() -> None:
         assert process.wait(TIMEOUT_S) == 0
 
 
+def test_events_on_stdin_advance_a_manual_clock() -> None:
+    options = ("--clock", "manual", "--port", "0", "--brokers", "1", "--topic", "orders:1", "--events")
+    with start_serve(*options) as process:
+        broker = first_broker(process)
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write('{"do": "seed_group", "group_id": "g", "members": 1, "topics": ["orders"]}\n')
+        process.stdin.write('{"do": "advance", "seconds": 45}\n')
+        process.stdin.flush()
+        done = 0
+        while done < 2:
+            line = process.stderr.readline()
+            assert line, "the process has ended"
+            assert "event failed" not in line
+            done += "event done" in line
+        with WireClient(broker) as wire:
+            (group,) = wire.ask(ListGroupsRequest(), ListGroupsResponse).groups
+            assert (group.group_id, group.group_state) == ("g", "Empty")
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+
+
 @pytest.mark.slow
 def test_serve_stops_at_the_end_of_stdin() -> None:
     with start_serve("--port", "0", "--until-stdin-ends") as process:
@@ -180,6 +203,7 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
         (["--control", f"h:{digits}"], f"--control='h:{digits[:194]}...: expected HOST:PORT, such as 127.0.0.1:9644"),
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),
+        (["--clock", "manual", "--speed", "2"], "--speed=2.0: expected 1 with --clock manual"),
         (["--proposal", "batch-join", "--proposal", "x"], "proposals[1]='x': expected one of batch-join"),
     ]
     for options, error in cases:

@@ -39,9 +39,9 @@ ARGUMENTS: list[tuple[str, Any, tuple[str, object, str]]] = [
     ("brokers", "3", ("brokers", "3", "an integer or a list")),
     ("brokers", [5], ("brokers[0]", 5, "a table")),
     ("brokers", [BROKER], ("brokers[0].api_versions", None, "a table")),
-    ("api_versions", {"Fetch": 3}, ("api_versions.Fetch", 3, "a list of 2 or none")),
+    ("api_versions", {"Fetch": 3}, ("api_versions.Fetch", 3, "a list of 2 (such as (0, 3)) or none")),
     ("api_versions", {"Fetch": ("a", 1)}, ("api_versions.Fetch[0]", "a", VERSION)),
-    ("topics", ["t"], ("topics", ["t"], "a table or none")),
+    ("topics", ["t"], ("topics", ["t"], "a table (such as {'orders': 6}) or none")),
     ("topics", {"t": "x"}, ("topics.t", "x", "an integer")),
     ("config", 5, ("config", 5, "a table or none")),
     ("seed", "x", ("seed", "x", "an integer or none")),
@@ -59,7 +59,7 @@ CONSTRUCTION: list[Case] = [
     (lambda: FakeCluster([]), "brokers", 0, "an integer from 1 to 1000"),
     (lambda: FakeCluster(1, as_version="2.9"), "as_version", "2.9", one_of(VERSIONS, "2.9")),
     (lambda: FakeCluster([Broker(as_version="x")]), "as_version", "x", one_of(VERSIONS)),
-    (lambda: FakeCluster(1, as_version=3.9), "as_version", 3.9, "a string or none"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda: FakeCluster(1, as_version=3.9), "as_version", 3.9, "a string (such as '2.8') or none"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda: release("4"), "as_version", "4", one_of(VERSIONS)),
     (lambda: FakeCluster(1, api_versions={"Fetch": (99, 99)}), "api_versions.Fetch", (99, 99), "versions in 4-18"),
     (lambda: FakeCluster(1, proposals=["batch"]), "proposals[0]", "batch", "batch-join"),
@@ -71,7 +71,7 @@ CONSTRUCTION: list[Case] = [
     (lambda: FakeCluster(1, config={"group.max.size": math.nan}), "config.group.max.size", math.nan, FINITE),
     (lambda: FakeCluster(1, config={"num.partitions": "x"}), "num.partitions", "x", "an integer"),
     (lambda: FakeCluster(1, config={"delete.topic.enable": 2}), "delete.topic.enable", 2, "true or false"),
-    (lambda: FakeCluster(1, clock="manul"), "clock", "manul", "one of real, manual or a table; did"),  # type: ignore[arg-type]  # wrong on purpose
+    (lambda: FakeCluster(1, clock="manul"), "clock", "manul", "one of real, manual or a table (such"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda: Scaled(0), "factor", 0, ABOVE_0),
     (lambda: Scaled(math.inf), "factor", math.inf, FINITE),
     (lambda: FakeCluster(2, port=65535), "port", 65535, "an integer from 0 to 65534"),

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,103 @@ def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
         """,
     )
     result.assert_outcomes(passed=5)
+
+
+def test_a_mark_extends_those_of_its_class_and_module(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        pytestmark = pytest.mark.fake_cluster(
+            2,
+            topics={"orders": 6, "payments": 3},
+            config={"group.max.size": 5},
+            api_versions={"Fetch": (4, 11)},
+            clock="manual",
+            seed=5,
+        )
+
+        def settings(cluster):
+            topics = {topic.name: len(topic.partitions) for topic in cluster.cluster.topics}
+            return len(cluster.brokers), topics, cluster.cluster.config.number("group.max.size"), cluster.seed
+
+        def test_module(fake_cluster):
+            assert settings(fake_cluster) == (2, {"orders": 6, "payments": 3}, 5, 5)
+
+        @pytest.mark.fake_cluster(topics={"orders": 1, "refunds": 2}, config={"num.partitions": 4}, seed=6)
+        def test_function(fake_cluster):
+            assert settings(fake_cluster) == (2, {"orders": 1, "payments": 3, "refunds": 2}, 5, 6)
+            assert fake_cluster.cluster.config.number("num.partitions") == 4
+            fake_cluster.advance(1)
+
+        @pytest.mark.fake_cluster(brokers=4, topics=None, config=None, api_versions=None)
+        def test_none_replaces(fake_cluster):
+            assert settings(fake_cluster) == (4, {}, 2**31 - 1, 5)
+
+        @pytest.mark.fake_cluster(topics={"refunds": 2}, seed=7)
+        class TestClass:
+            def test_class(self, fake_cluster):
+                assert settings(fake_cluster) == (2, {"orders": 6, "payments": 3, "refunds": 2}, 5, 7)
+
+            @pytest.mark.fake_cluster(1, {"refunds": 9}, seed=8)
+            @pytest.mark.fake_cluster(seed=9)
+            def test_method(self, fake_cluster, fake_cluster_module):
+                assert settings(fake_cluster) == (1, {"orders": 6, "payments": 3, "refunds": 9}, 5, 9)
+                assert settings(fake_cluster_module) == (2, {"orders": 6, "payments": 3}, 5, 5)
+        """,
+    )
+    result.assert_outcomes(passed=5)
+
+
+def test_releases_are_those_of_the_nearest_mark_that_names_some(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        pytestmark = pytest.mark.fake_cluster(as_version=["2.8", "4.2"])
+
+        @pytest.mark.fake_cluster(topics={"orders": 1})
+        def test_of_the_module(fake_cluster):
+            pass
+
+        @pytest.mark.fake_cluster(as_version="3.9")
+        def test_one(fake_cluster):
+            assert {str(broker.release) for broker in fake_cluster.cluster.brokers.values()} == {"3.9"}
+        """,
+        "-v",
+    )
+    assert names(result) == ["test_of_the_module[kafka-2.8]", "test_of_the_module[kafka-4.2]", "test_one"]
+
+
+def test_too_many_positional_arguments_of_the_mark_are_a_usage_error(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.fake_cluster(1, {}, {}, 5, "2.8")
+        def test_it(fake_cluster):
+            pass
+        """,
+    )
+    result.stdout.fnmatch_lines(["*5 arguments without names: expected at most 4*"])
+
+
+def test_an_invalid_argument_of_the_mark_is_named(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.fake_cluster(partial_frame_timeout_s=float("nan"))
+        def test_it(fake_cluster):
+            pass
+        """,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ConfigError: partial_frame_timeout_s=nan: expected a finite number"])
 
 
 def test_a_list_of_releases_parametrizes_tests(pytester: pytest.Pytester) -> None:
@@ -162,6 +260,65 @@ def test_a_module_shares_a_cluster_per_release(pytester: pytest.Pytester) -> Non
         "-v",
     )
     assert names(result) == [f"test_{name}[kafka-{release}]" for release in ("2.8", "4.2") for name in ("one", "two")]
+
+
+def test_a_shared_cluster_is_prepared_after_each_reset(pytester: pytest.Pytester) -> None:
+    document = Path(__file__).parents[1] / "scenarios" / "reference" / "pytest.md"
+    (example,) = re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
+    run(pytester, example).assert_outcomes(passed=2)
+
+
+def test_the_cluster_of_a_session_is_prepared_after_each_reset(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def fake_cluster_session_setup():
+            return lambda cluster: cluster.seed_group("readers")
+        """
+    )
+    source = """
+        def test_one(fake_cluster_session):
+            assert [group.group_id for group in fake_cluster_session.groups()] == ["readers"]
+            fake_cluster_session.seed_group("more")
+
+        def test_two(fake_cluster_session):
+            assert [group.group_id for group in fake_cluster_session.groups()] == ["readers"]
+    """
+    pytester.makepyfile(test_other=source)
+    run(pytester, source).assert_outcomes(passed=4)
+
+
+def test_an_error_of_the_setup_is_an_error_of_each_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        calls = []
+
+        @pytest.fixture(scope="module")
+        def fake_cluster_module_setup():
+            def setup(cluster):
+                calls.append(cluster)
+                if len(calls) == 2:
+                    raise KeyError("mine")
+
+            return setup
+
+        def test_one(fake_cluster_module):
+            pass
+
+        def test_two(fake_cluster_module):
+            pass
+
+        def test_three(fake_cluster_module):
+            pass
+        """,
+    )
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*KeyError: 'mine'*"])
 
 
 def test_a_session_shares_a_cluster(pytester: pytest.Pytester) -> None:

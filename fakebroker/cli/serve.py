@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
@@ -16,11 +16,14 @@ from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.dependencies import check_installed
-from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.errors import ConfigError, FakebrokerError, check_number
 from fakebroker.host_port import parse_host_port
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
+
+if TYPE_CHECKING:
+    from fakebroker.control.server import ControlServer
 
 T = TypeVar("T")
 
@@ -74,6 +77,14 @@ _YOUNG_COLLECTIONS = 1_000
     help="Kafka release to emulate, such as 2.8.",
 )
 @click.option(
+    "--clock",
+    type=click.Choice(["real", "manual"]),
+    default="real",
+    show_default=True,
+    help="The brokers' clock. manual: time stands still until the commands advance or advance_to_next_deadline, which "
+    "are sent over HTTP (--control) or as lines of stdin (--events). Clients are not affected.",
+)
+@click.option(
     "--speed",
     type=float,
     default=1.0,
@@ -123,6 +134,7 @@ def serve(
     advertised_host: str | None,
     seed: int | None,
     as_version: str | None,
+    clock: Literal["real", "manual"],
     speed: float,
     proposals: tuple[str, ...],
     events: bool,
@@ -132,7 +144,8 @@ def serve(
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM.
 
-    Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr.
+    Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With --control,
+    prints control=URL on the next line. Prints neither if a port is in use.
     """
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -142,7 +155,7 @@ def serve(
         {**KAFKA_DEFAULTS, **_each_once("--config", config, _setting)},
         seed,
         as_version=as_version,
-        clock="real" if speed == 1 else Scaled(speed),
+        clock=_clock(clock, speed),
         proposals=proposals,
         first_node_id=first_node_id,
         host=host,
@@ -153,29 +166,39 @@ def serve(
     gc.set_threshold(*gc.get_threshold()[:2], _YOUNG_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with cluster:
+    with cluster, _controlled(cluster, control_address, control_token) as server:
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
         if events or until_stdin_ends:
             follow = (cluster if events else None, until_stdin_ends)
             threading.Thread(target=_follow_stdin, args=follow, name="stdin", daemon=True).start()
-        with _controlled(cluster, control_address, control_token):
-            signal.sigwait(ends)
+        if server is not None:
+            if server.has_generated_token:  # Printed before the address, because readers may stop at the address.
+                print(f"control token={server.token}", file=sys.stderr, flush=True)
+            print(f"control={server.url}", flush=True)
+        signal.sigwait(ends)
 
 
-@contextmanager
-def _controlled(cluster: FakeCluster, address: tuple[str, int] | None, token: str | None) -> Iterator[None]:
-    """Serve HTTP control of a cluster; does nothing without an address."""
+def _controlled(
+    cluster: FakeCluster, address: tuple[str, int] | None, token: str | None
+) -> "AbstractContextManager[ControlServer | None]":
+    """Return a context manager that serves HTTP control of a cluster; None without an address.
+
+    Raises:
+        ListenError: The address or port is not available.
+    """
     if address is None:
-        yield
-        return
+        return nullcontext()
     from fakebroker.control.server import ControlServer  # the base install has no HTTP server
 
-    with ControlServer(cluster, *address, token) as server:
-        if server.has_generated_token:  # Printed before the address, because readers may stop at the address.
-            print(f"control token={server.token}", file=sys.stderr, flush=True)
-        print(f"control={server.url}", flush=True)
-        yield
+    return ControlServer(cluster, *address, token)
+
+
+def _clock(clock: Literal["real", "manual"], speed: float) -> Literal["real", "manual"] | Scaled:
+    check_number("--speed", speed, above=0)
+    if clock == "manual" and speed != 1:
+        raise ConfigError.of("--speed", speed, "1 with --clock manual")
+    return clock if speed == 1 else Scaled(speed)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -26,6 +26,8 @@ class BrokerNode:
         up: Whether the broker runs.
         rack: Its `broker.rack`; None if it has none.
         configs: The broker's dynamic configs, set by AlterConfigs.
+        log_levels: Changed log levels; None for a logger whose level was removed. They end when the broker stops.
+        registered: Whether the controller knows the broker; see UnregisterBroker.
         stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
     """
 
@@ -39,4 +41,6 @@ class BrokerNode:
     up: bool = True
     rack: str | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
+    log_levels: Mapping[str, str | None] = field(default_factory=dict)
+    registered: bool = True
     stops: int = 0

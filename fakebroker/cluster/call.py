@@ -22,6 +22,10 @@ _GROUP = 0
 """FindCoordinator's key type of groups (FindCoordinatorRequest.CoordinatorType)."""
 
 
+UNKNOWN_SOFTWARE = ("unknown", "unknown")
+"""Name and version of a client that has not sent them (ClientInformation)."""
+
+
 class Peer:
     """The client side of one connection, as the cluster sees it.
 
@@ -32,16 +36,18 @@ class Peer:
         broker: The broker that the client is connected to; not set if the call was read from a file.
         client_host: The client's address.
         connection_id: A number that identifies the connection.
+        software: The name and the version of the client, which ApiVersions requests have since version 3.
         memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
         memo_call: The call of the cached frame.
     """
 
-    __slots__ = ("broker", "client_host", "connection_id", "memo_call", "memo_head", "memo_tail")
+    __slots__ = ("broker", "client_host", "connection_id", "memo_call", "memo_head", "memo_tail", "software")
 
     def __init__(self, broker: BrokerNode, client_host: str, connection_id: int) -> None:
         self.broker = broker
         self.client_host = client_host
         self.connection_id = connection_id
+        self.software = UNKNOWN_SOFTWARE
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
 
@@ -96,6 +102,7 @@ class Call:
         answered_ms: When the response was known, by the brokers' time; None while it is pending.
         answered_after: How many calls had been received when this call was answered; 0 if immediately.
         fault: The fault that was injected into the call, if any.
+        throttle_ms: For how long a quota throttles the client, in milliseconds of the brokers' time; 0 if none does.
         boundaries_or_none: What a fault did before and after the request was handled; usually None.
         closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
         summary: The summary of a recorded call, whose messages may be missing; None for a live call.
@@ -118,6 +125,7 @@ class Call:
         "response_version",
         "size",
         "summary",
+        "throttle_ms",
     )
 
     def __init__(
@@ -135,6 +143,7 @@ class Call:
         self.response_version = api_version
         self.answered_ms: float | None = None
         self.answered_after = 0
+        self.throttle_ms = 0.0
         self.closes_connection = False
         self.fault: Fault | None = None
         self.boundaries_or_none: Boundaries | None = None

@@ -19,12 +19,14 @@ from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
+from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal import Journal
 from fakebroker.cluster.log_manager import LogManager
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.racks import spread_over_racks
 from fakebroker.cluster.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
@@ -50,8 +52,8 @@ from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 TRANSACTIONS_TOPIC_PARTITIONS = 50
-INTERNAL_REPLICATION_FACTOR = 3
-"""Kafka's `offsets.topic.replication.factor`; at most the number of brokers."""
+TRANSACTIONS_TOPIC_REPLICATION_FACTOR = 3
+"""Kafka's `transaction.state.log.replication.factor`; at most the number of brokers."""
 
 _HANDLERS = handlers.BY_NAME
 
@@ -77,8 +79,10 @@ class Cluster:
         cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
-        purgatory, log_manager, controller, faults, sync_delays: The services, each described by its class.
+        features: The finalized features.
+        purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
@@ -86,7 +90,6 @@ class Cluster:
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
         next_producer_id: The id that the next InitProducerId returns.
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
-        offsets_topic_is_used: Whether __consumer_offsets is visible to clients.
         answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
             server removes and sends them.
 
@@ -114,7 +117,9 @@ class Cluster:
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
+        self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
+        self.features = Features.of_new_cluster(each.release for each in releases)
         # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
         self.placed_topics = 0
@@ -131,18 +136,18 @@ class Cluster:
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
+        self.quotas = Quotas()
         self.history = History()
         self._keeps_history = keeps_history
         self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.scram_iterations: Mapping[tuple[str, int], int] = {}
-        self.offsets_topic_is_used = False
         self.answered: list[Call] = []
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
-        offsets_topic = self._create_internal(OFFSETS_TOPIC, config.number("offsets.topic.num.partitions"))
-        for partition in offsets_topic.partitions:
-            self.brokers[partition.leader_id].coordinator.lead(partition.index, now_ms)
+        factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
+        self.topics.create_offsets_topic(self._spread(config.number("offsets.topic.num.partitions"), factor))
+        self._lead_offsets_topic()
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
 
@@ -179,7 +184,8 @@ class Cluster:
 
     def append_records(self, partition: Partition, records: Sequence[Record]) -> None:
         """Append group records to a partition of __consumer_offsets, and answer Fetch requests that wait for them."""
-        self.offsets_topic_is_used = True
+        if not self.topics.offsets_topic_is_used:
+            self.topics.show_offsets_topic()
         size_bytes = partition.log.size_bytes
         append_records(partition.log, records, partition.leader_epoch, self.now_ms, self.writer_release(partition))
         fetch.wake(self, partition, max(1, partition.log.size_bytes - size_bytes), self.now_ms)
@@ -193,19 +199,36 @@ class Cluster:
         """Return a partition of __consumer_offsets."""
         return self.topics.offsets_partition(index)
 
-    def visible_topics(self) -> list[Topic]:
-        """Return the topics that clients see. As in Kafka, __consumer_offsets is created when it is first needed."""
-        return [topic for topic in self.topics if self.offsets_topic_is_used or topic.name != OFFSETS_TOPIC]
-
     def leader_of(self, partition: Partition) -> BrokerNode | None:
         """Return the broker that leads a partition, if there is one and it is up."""
         broker = self.brokers.get(partition.leader_id)
         return broker if broker is not None and broker.up else None
 
-    def _create_internal(self, name: str, partitions: int) -> Topic:
-        """Create an internal topic whose partitions are distributed evenly, starting at the first broker that is up."""
-        factor = min(INTERNAL_REPLICATION_FACTOR, len(self.brokers))
-        return self.topics.create(name, self._spread(partitions, factor))
+    def add_topic(self, name: str, assignment: Assignment, configs: Mapping[str, str] | None = None) -> Topic:
+        """Create a topic, whose name must not be taken.
+
+        If it is __consumer_offsets, the number of its partitions decides from now on which coordinator a group has. In
+        Kafka it does when the brokers are started again, since they read the number at their start.
+        """
+        topic = self.topics.create(name, assignment, configs)
+        if name == OFFSETS_TOPIC:
+            self._lead_offsets_topic()
+            self.settle(self.now_ms)
+        return topic
+
+    def _lead_offsets_topic(self) -> None:
+        """Make the leaders of a new topic __consumer_offsets the coordinators of its partitions, without groups."""
+        self.controller.loading.clear()
+        self.controller.stale.clear()
+        partitions = self.topics.offsets_topic.partitions
+        for broker in self.brokers.values():
+            for led in list(broker.coordinator.led_partitions()):
+                broker.coordinator.resign(led.partition, self.now_ms)
+            broker.coordinator.set_partition_count(len(partitions))
+        for partition in partitions:
+            leader = self.leader_of(partition)
+            if leader is not None:
+                leader.coordinator.lead(partition.index, self.now_ms)
 
     @property
     def controller_id(self) -> int:
@@ -278,7 +301,7 @@ class Cluster:
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
         factor = self.default_replication_factor if replication_factor is None else replication_factor
-        return self.topics.create(name, self.place_topic(partitions, factor))
+        return self.add_topic(name, self.place_topic(partitions, factor))
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.
@@ -318,6 +341,7 @@ class Cluster:
     def add_broker(self, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Add a broker, without replicas, under the next node id."""
         broker = self.new_broker(max(self.brokers) + 1, emulated, rack)
+        broker.coordinator.set_partition_count(len(self.topics.offsets_topic.partitions))
         self.brokers[broker.node_id] = broker
         return broker
 
@@ -339,8 +363,12 @@ class Cluster:
 
     def auto_create_topic(self, name: str) -> Topic:
         """Create a topic that a request refers to, with the default number of partitions (AutoTopicCreationManager)."""
+        if name == OFFSETS_TOPIC:
+            self.topics.show_offsets_topic()
+            return self.topics.offsets_topic
         if name == TRANSACTIONS_TOPIC:
-            return self._create_internal(name, TRANSACTIONS_TOPIC_PARTITIONS)
+            factor = min(TRANSACTIONS_TOPIC_REPLICATION_FACTOR, len(self.brokers))
+            return self.topics.create(name, self._spread(TRANSACTIONS_TOPIC_PARTITIONS, factor))
         assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
         return self.topics.create(name, assignment)
 
@@ -356,29 +384,27 @@ class Cluster:
 
     def offsets_partition_of(self, group_id: str) -> Partition:
         """Return the partition of __consumer_offsets that has the records of a group."""
-        return self._partition_for(OFFSETS_TOPIC, group_id)
+        return _partition_for(self.topics.offsets_topic, group_id)
 
     def coordinator_of(self, group_id: str) -> BrokerNode | None:
         """Return the broker that coordinates a group, if there is one: the leader of its offsets partition."""
         return self.leader_of(self.offsets_partition_of(group_id))
 
     def reported_coordinator_of(self, group_id: str) -> BrokerNode | None:
-        """Return the broker that FindCoordinator returns for a group: during `stale_ms`, the old coordinator."""
-        self.offsets_topic_is_used = True
+        """Return the broker that FindCoordinator returns for a group: during `stale_ms`, the old coordinator.
+
+        The first call creates __consumer_offsets. Kafka does so in the background, and meanwhile returns
+        COORDINATOR_NOT_AVAILABLE; here the first call returns the coordinator, so that clients need not wait and retry.
+        """
+        self.topics.show_offsets_topic()
         partition = self.offsets_partition_of(group_id)
         stale = self.controller.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker for FindCoordinator with a transactional id. Transactions are not supported otherwise."""
-        if TRANSACTIONS_TOPIC not in self.topics:
-            self.auto_create_topic(TRANSACTIONS_TOPIC)
-        return self.leader_of(self._partition_for(TRANSACTIONS_TOPIC, transactional_id))
-
-    def _partition_for(self, internal_topic: str, key: str) -> Partition:
-        topic = self.topics.get(internal_topic)
-        assert topic is not None
-        return topic.partitions[partition_for(key, len(topic.partitions))]
+        topic = self.topics.get(TRANSACTIONS_TOPIC) or self.auto_create_topic(TRANSACTIONS_TOPIC)
+        return self.leader_of(_partition_for(topic, transactional_id))
 
     def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         """Handle a request.
@@ -406,7 +432,7 @@ class Cluster:
             self.settle(now_ms)
         if response is None:
             return False
-        call.response = response
+        call.response = self.quotas.charge(call, response, now_ms) if self.quotas.limits else response
         call.answered_ms = now_ms
         return True
 
@@ -465,6 +491,8 @@ class Cluster:
 
         If a fault drops the response, the call stays unanswered in the journal, and the server closes its connection.
         """
+        if self.quotas.limits:
+            response = self.quotas.charge(call, response, now_ms)
         if call.fault is None or not call.fault.drop:
             call.response = response
             call.answered_ms = now_ms
@@ -523,6 +551,10 @@ class Cluster:
                     response = handlers.response_to(token, result)
                     if not self.sync_delays.hold_back(token, response, now_ms):
                         self.answer(token, response, now_ms)
+
+
+def _partition_for(internal_topic: Topic, key: str) -> Partition:
+    return internal_topic.partitions[partition_for(key, len(internal_topic.partitions))]
 
 
 def _leader_balance(config: Config) -> LeaderBalance | None:

@@ -208,7 +208,8 @@ class ClusterCommands:
         options = Failover(**how)
 
         def move() -> None:
-            count = self._cluster.config.number("offsets.topic.num.partitions")
+            self._cluster.topics.show_offsets_topic()
+            count = len(self._cluster.topics.offsets_topic.partitions)
             if not 0 <= partition < count:
                 raise ConfigError.of("partition", partition, f"0 to {count - 1}")
             leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id

@@ -250,7 +250,7 @@ class Controller:
 
     def elect_preferred(self, now_ms: float, how: Failover) -> None:
         """Make the preferred leader of each partition its leader, if it is eligible."""
-        for topic in self.topics:
+        for topic in self.topics.all():
             for partition in topic.partitions:
                 if self.can_lead_again(partition):
                     self.set_leader(partition, partition.replicas[0], now_ms, how)
@@ -258,7 +258,7 @@ class Controller:
     def schedule_balance(self, now_ms: float) -> None:
         """Schedule an automatic election if a partition has another leader than its preferred one."""
         if self.balance is not None:
-            for topic in self.topics:
+            for topic in self.topics.all():
                 for partition in topic.partitions:
                     self._schedule_balance(partition, now_ms)
 
@@ -277,7 +277,7 @@ class Controller:
         if balance is None or due_ms is None or now_ms < due_ms:
             return
         by_preferred: dict[int, list[Partition]] = {}
-        for topic in self.topics:
+        for topic in self.topics.all():
             for partition in topic.partitions:
                 by_preferred.setdefault(partition.replicas[0], []).append(partition)
         controller = next((broker for broker in self.brokers.values() if broker.up), None)
@@ -334,6 +334,7 @@ class Controller:
         Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
         """
         broker.up = False
+        broker.log_levels = {}
         broker.stops += 1
         for partition in self.topics.led_by(broker.node_id):
             if elect:
@@ -349,7 +350,7 @@ class Controller:
 
         Partitions that have elected another leader keep it. Reassignments that waited for this broker are completed.
         """
-        broker.up = True
+        broker.up = broker.registered = True
         for partition in self.topics.led_by(NO_LEADER):
             if broker.node_id not in partition.replicas or broker.node_id in partition.copying:
                 continue
@@ -359,7 +360,7 @@ class Controller:
                 self.set_leader(partition, broker.node_id, now_ms, how)
         self.copies.reschedule(now_ms)
         self._finish_copies(self.copies.due(now_ms), now_ms, how)
-        for topic in self.topics:
+        for topic in self.topics.all():
             for partition in topic.partitions:
                 if partition.is_reassigning:
                     self._finish_reassignment(partition, now_ms, how)
@@ -372,7 +373,7 @@ class Controller:
         possible, because only that is in sync and can become the leader.
         """
         others = [node_id for node_id in self.brokers if node_id != broker.node_id]
-        for topic in self.topics:
+        for topic in self.topics.all():
             for partition in topic.partitions:
                 if broker.node_id not in partition.replicas:
                     continue

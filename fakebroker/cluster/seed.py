@@ -247,7 +247,7 @@ class SeedPlan:
     def _topic_partitions(self, name: str) -> list[Partition]:
         topic = self._cluster.topics.get(name)
         if topic is None:
-            known = [each.name for each in self._cluster.visible_topics()]
+            known = [each.name for each in self._cluster.topics]
             raise self._error("topic", name, one_of(known, name, none="an existing topic; there is none"))
         return topic.partitions
 

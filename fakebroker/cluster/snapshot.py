@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.emulation import EmulatedRelease
+from fakebroker.cluster.features import Features
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topic
+from fakebroker.cluster.quotas import Entity
+from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
 from fakebroker.coordinator.group.records import OffsetRecord, Record
 from fakebroker.errors import ConfigError
 
@@ -24,14 +26,21 @@ class Snapshot:
         cluster_id: Id of the cluster. Only this cluster can restore the snapshot.
         brokers: The brokers by node id; their coordinators and fetch sessions are not used.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        resource_configs: The configs of groups and of subscriptions of client metrics.
+        quotas: The quotas of clients.
+        features: A copy of the finalized features.
         topics: Copies of the topics.
-        scram_iterations, placed_topics, next_producer_id, offsets_topic_is_used: See `Cluster`.
+        scram_iterations, placed_topics, next_producer_id: See `Cluster`.
+        offsets_topic_is_used: See `Topics`.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
 
     cluster_id: str
     brokers: Mapping[int, BrokerNode]
     broker_configs: Mapping[str, str]
+    resource_configs: Mapping[tuple[int, str], Mapping[str, str]]
+    quotas: Mapping[Entity, Mapping[str, float]]
+    features: Features
     topics: list[Topic]
     scram_iterations: Mapping[tuple[str, int], int]
     placed_topics: int
@@ -46,11 +55,14 @@ def take(cluster: Cluster) -> Snapshot:
         cluster_id=cluster.cluster_id,
         brokers={node_id: replace(broker) for node_id, broker in cluster.brokers.items()},
         broker_configs=cluster.broker_configs,
+        resource_configs=cluster.resource_configs,
+        quotas=cluster.quotas.limits,
+        features=cluster.features.copy(),
         topics=cluster.topics.clones(),
         scram_iterations=cluster.scram_iterations,
         placed_topics=cluster.placed_topics,
         next_producer_id=cluster.next_producer_id,
-        offsets_topic_is_used=cluster.offsets_topic_is_used,
+        offsets_topic_is_used=cluster.topics.offsets_topic_is_used,
     )
 
 
@@ -75,16 +87,18 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         cluster.brokers.clear()
         cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
+    cluster.resource_configs = snapshot.resource_configs
+    cluster.quotas.restore(snapshot.quotas)
+    cluster.features.restore(snapshot.features)
     cluster.scram_iterations = snapshot.scram_iterations
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
-    cluster.offsets_topic_is_used = snapshot.offsets_topic_is_used
     topics = [topic.clone() for topic in snapshot.topics]
+    formers = {topic.topic_id: topic.partitions for topic in cluster.topics.all()}
     for topic in topics:
-        known = cluster.topics.find("", topic.topic_id, by_id=True)
-        for partition, former in zip(topic.partitions, known.partitions if known else (), strict=False):
+        for partition, former in zip(topic.partitions, formers.get(topic.topic_id, ()), strict=False):
             partition.leader_epoch = _leader_epoch(partition, former)
-    cluster.topics.replace_all(topics)
+    cluster.topics.replace_all(topics, offsets_topic_is_used=snapshot.offsets_topic_is_used)
     cluster.log_manager.schedule(now_ms)
     cluster.controller.schedule_balance(now_ms)
     for topic in topics:
@@ -125,7 +139,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     cluster.settle(now_ms)
     for call, response in cluster.sync_delays.release_all():
         cluster.answer(call, response, now_ms)
-    for topic in cluster.topics:
+    for topic in cluster.topics.all():
         for partition in topic.partitions:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
     cluster.controller.loading.clear()
@@ -142,14 +156,16 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
         setattr(broker, name, getattr(fresh, name))
     broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
+    broker.log_levels, broker.registered = kept.log_levels, kept.registered
     return broker
 
 
 def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     """Load all partitions of __consumer_offsets into the coordinators of their leaders, immediately."""
-    offsets_topic = cluster.topics.get(OFFSETS_TOPIC)
-    assert offsets_topic is not None
-    for partition in offsets_topic.partitions:
+    partitions = cluster.topics.offsets_topic.partitions
+    for broker in cluster.brokers.values():
+        broker.coordinator.set_partition_count(len(partitions))
+    for partition in partitions:
         if partition.leader_id == NO_LEADER:
             continue
         index = partition.index

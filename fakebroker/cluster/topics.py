@@ -116,9 +116,16 @@ class Topic:
 class Topics:
     """All topics of a cluster, in the order of their creation.
 
+    __consumer_offsets exists from the start, so that groups have coordinators. As in Kafka, clients do not see it
+    before it is used: then it is created by `show_offsets_topic`, or with another number of partitions by `create`.
+
     Args:
         new_id: Returns the 16 bytes of a new topic id.
         is_up: Returns whether a broker is up, by node id.
+
+    Attributes:
+        offsets_topic: The topic __consumer_offsets; set by the first call of `create_offsets_topic`.
+        offsets_topic_is_used: Whether clients see __consumer_offsets. Otherwise iteration, `get` and `find` omit it.
     """
 
     def __init__(self, new_id: Callable[[], bytes], is_up: Callable[[int], bool]) -> None:
@@ -127,9 +134,17 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_metric_name: dict[str, Topic] = {}
+        self.offsets_topic: Topic
+        self.offsets_topic_is_used = False
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
+
+    def all(self) -> Iterator[Topic]:
+        """Yield all topics, also __consumer_offsets before it is used."""
+        if not self.offsets_topic_is_used:
+            yield self.offsets_topic
+        yield from self
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -148,11 +163,11 @@ class Topics:
 
     def led_by(self, node_id: int) -> list[Partition]:
         """Return the partitions that a broker leads, or with NO_LEADER those without a leader."""
-        return [each for topic in self for each in topic.partitions if each.leader_id == node_id]
+        return [each for topic in self.all() for each in topic.partitions if each.leader_id == node_id]
 
     def offsets_partition(self, index: int) -> Partition:
         """Return a partition of __consumer_offsets."""
-        return self._by_name[OFFSETS_TOPIC].partitions[index]
+        return self.offsets_topic.partitions[index]
 
     def colliding(self, name: str) -> str | None:
         """Return the name of an existing topic that differs from `name` at most in dots and underscores.
@@ -164,10 +179,32 @@ class Topics:
 
     def create(self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None) -> Topic:
         """Create a topic. Partition i has the replicas `assignment[i]`; the first one that is up is its leader."""
+        topic = self._new_topic(name, assignment, configs)
+        self._show(topic)
+        if name == OFFSETS_TOPIC:
+            self.offsets_topic, self.offsets_topic_is_used = topic, True
+        return topic
+
+    def create_offsets_topic(self, assignment: Sequence[Sequence[int]]) -> None:
+        """Create __consumer_offsets, which clients do not see yet."""
+        self.offsets_topic = self._new_topic(OFFSETS_TOPIC, assignment)
+
+    def show_offsets_topic(self) -> None:
+        """Let clients see __consumer_offsets from now on."""
+        if not self.offsets_topic_is_used:
+            self.offsets_topic_is_used = True
+            self._show(self.offsets_topic)
+
+    def _new_topic(
+        self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
+    ) -> Topic:
         topic = Topic(name, self._new_id(), [], configs or INTERNAL_TOPIC_CONFIGS.get(name, {}))
         self.grow(topic, assignment)
-        self._by_name[name] = self._by_id[topic.topic_id] = self._by_metric_name[unify_collision_chars(name)] = topic
         return topic
+
+    def _show(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.topic_id] = topic
+        self._by_metric_name[unify_collision_chars(topic.name)] = topic
 
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
         """Add a partition to a topic for each list of replicas in the assignment."""
@@ -178,13 +215,17 @@ class Topics:
 
     def clones(self) -> list[Topic]:
         """Return independent copies of all topics, logs included."""
-        return [topic.clone() for topic in self]
+        return [topic.clone() for topic in self.all()]
 
-    def replace_all(self, topics: Sequence[Topic]) -> None:
-        """Replace all topics."""
-        self._by_name = {topic.name: topic for topic in topics}
-        self._by_id = {topic.topic_id: topic for topic in topics}
-        self._by_metric_name = {unify_collision_chars(topic.name): topic for topic in topics}
+    def replace_all(self, topics: Sequence[Topic], *, offsets_topic_is_used: bool) -> None:
+        """Replace all topics, __consumer_offsets included."""
+        self._by_name, self._by_id, self._by_metric_name = {}, {}, {}
+        self.offsets_topic_is_used = offsets_topic_is_used
+        for topic in topics:
+            if topic.name == OFFSETS_TOPIC:
+                self.offsets_topic = topic
+            if offsets_topic_is_used or topic.name != OFFSETS_TOPIC:
+                self._show(topic)
 
     def delete(self, topic: Topic) -> None:
         del self._by_name[topic.name], self._by_id[topic.topic_id]

@@ -16,7 +16,7 @@ from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import format_host_port
 from fakebroker.server.fake_cluster import FakeCluster
-from fakebroker.server.lifecycle import bound
+from fakebroker.server.lifecycle import bound, start_listening
 
 logger = logging.getLogger("fakebroker")
 
@@ -63,7 +63,7 @@ class ControlServer:
         if self._has_started:
             raise FakebrokerError("the control server has been entered before: expected a new ControlServer")
         self._has_started = True
-        self._listener.listen(_BACKLOG)
+        start_listening(self._listener, _BACKLOG)
         try:
             self._cluster.start_task(self._serve)
         except FakebrokerError:

@@ -86,7 +86,10 @@ class FakeCluster(JournalExport):
 
     Args:
         brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack.
-        topics: Topics that exist from the start: number of partitions by name.
+        topics: Topics that exist from the start: number of partitions by name. As in Kafka, `__consumer_offsets` is not
+            among them: it is created with `offsets.topic.num.partitions` when a client first looks for the coordinator
+            of a group. Kafka then returns COORDINATOR_NOT_AVAILABLE once, this cluster returns the coordinator. If the
+            topic is created before, here or by a client, its partitions decide which coordinator a group has.
         config: Broker configs by Kafka's names, such as `{"group.max.size": 100}`.
         seed: Seed for reproducible member ids, topic ids and the cluster id; random if None.
         as_version: The Kafka release to emulate, from "0.10.0" to "4.2". None: the newest behavior, with every

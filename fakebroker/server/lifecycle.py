@@ -337,7 +337,7 @@ class ClusterServer:
         """Listen for a broker on the port reserved for it, or else on `port`, where 0 selects a free one."""
         reserved = self._reserved_ports.pop(broker.node_id, None)
         listener = reserved or bound(self.host, port)
-        listener.listen(_BACKLOG)
+        start_listening(listener, _BACKLOG)
         broker.host, broker.port = self.advertised_host, listener.getsockname()[1]
         self._ports[broker.node_id] = broker.port
         self.reactor.listen(broker, listener)
@@ -442,8 +442,28 @@ def bound(host: str, port: int) -> socket.socket:
         listener.bind(address)
     except OSError as error:
         listener.close()
-        in_use = error.errno == errno.EADDRINUSE
-        raise ListenError(
-            f"cannot listen on {format_host_port(host, port)}: {'the port is in use' if in_use else error.strerror}"
-        ) from None
+        raise _listen_error(host, port, error) from None
     return listener
+
+
+def start_listening(listener: socket.socket, backlog: int) -> None:
+    """Accept connections on a bound socket.
+
+    Args:
+        listener: The socket; it is closed if that fails.
+        backlog: Maximum number of connections that wait to be accepted.
+
+    Raises:
+        ListenError: Another process listens on the port: several can bind it before one of them listens.
+    """
+    host, port = listener.getsockname()[:2]
+    try:
+        listener.listen(backlog)
+    except OSError as error:
+        listener.close()
+        raise _listen_error(host, port, error) from None
+
+
+def _listen_error(host: str, port: int, error: OSError) -> ListenError:
+    why = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
+    return ListenError(f"cannot listen on {format_host_port(host, port)}: {why}")

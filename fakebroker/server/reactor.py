@@ -19,10 +19,12 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.quotas import KIP_219
+from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
 from fakebroker.server.clock import Clock
-from fakebroker.server.connection import Connection
+from fakebroker.server.connection import Blocked, Connection
 from fakebroker.server.network_faults import Action, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
 
@@ -89,6 +91,8 @@ class Reactor:
         self._resumable: deque[Connection] = deque()
         # Deadlines of connections with an incomplete frame, earliest first, because all have the same timeout.
         self._partial: dict[Connection, float] = {}
+        # Connections muted by quotas, with the responses that are delayed, by the brokers' time.
+        self._muted: TimerQueue[TimedValue[tuple[Connection, Call | None]]] = TimerQueue()
         self._connections_made = 0
         self._is_accepting = True
         self._sleep = trio.CancelScope()
@@ -141,6 +145,7 @@ class Reactor:
     def _seconds_to_sleep(self) -> float:
         """Return the real seconds until the next deadline of a broker, a delayed fetch, or a connection."""
         waits = [self.clock.seconds_until(self.cluster.next_deadline())]
+        waits.append(self.clock.seconds_until(self._muted.next_deadline()))
         waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
         waits.append(self.wire_clock.seconds_until(self.network_faults.next_deadline()))
         if self._partial:
@@ -167,6 +172,8 @@ class Reactor:
         self.cluster.tick(self.clock.now_ms(), now_ms)
         for connection, action, frame in self.network_faults.due(now_ms):
             self._perform(connection, action, frame)
+        for timer, _ in self._muted.expired(self.clock.now_ms()):
+            self._unmute(*timer.value)
         self._deliver()
         self._flush()
         while self._partial:
@@ -304,7 +311,10 @@ class Reactor:
             return
         try:
             if self.cluster.handle(call, now_ms, wire_ms):
-                self._write(connection, call)
+                if call.throttle_ms:
+                    self._mute(connection, call)
+                else:
+                    self._write(connection, call)
             else:
                 connection.pending = call
                 if self.cluster.faults.actions:
@@ -338,12 +348,32 @@ class Reactor:
                 self.close(connection, f"{call!r} failed, and it has no response")
                 continue
             connection.pending = None
-            if call.response is not None:
+            if call.throttle_ms:
+                self._mute(connection, call)
+            elif call.response is not None:
                 self._write(connection, call)
             if call.fault is not None:
                 self.network_faults.after_response(connection, call.fault, self.wire_clock.now_ms())
             if connection.queued:
                 self._handle_later(connection)
+
+    def _mute(self, connection: Connection, call: Call) -> None:
+        """Write a response and handle no further requests for its throttle time (KIP-219), or first delay it."""
+        is_delayed = call.broker.release < KIP_219
+        if call.response is not None and not is_delayed:
+            self._write(connection, call)
+        connection.pending = Blocked.THROTTLED
+        timer = TimedValue((connection, call if is_delayed else None))
+        self._muted.schedule(timer, self.clock.now_ms() + call.throttle_ms)
+
+    def _unmute(self, connection: Connection, delayed: Call | None) -> None:
+        if connection.is_closed:
+            return
+        if delayed is not None and delayed.response is not None:
+            self._write(connection, delayed)
+        if connection.pending is Blocked.THROTTLED:
+            connection.pending = None
+            self._handle_later(connection)
 
     def _write(self, connection: Connection, call: Call) -> None:
         try:

@@ -87,6 +87,7 @@ def test_invalid_requests_create_nothing(subtests: pytest.Subtests) -> None:
     for growth, error, message in cases:
         with subtests.test(growth=growth):
             harness = ClusterHarness({"news": 2}, brokers=3, config=TWO_REPLICAS)
+            harness.cluster.topics.show_offsets_topic()
             stop_brokers(harness, 2, 3)
             (result,) = create_partitions(harness, growth)
             assert (result.name, result.error_code) == (growth[0], error)

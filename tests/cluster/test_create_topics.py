@@ -84,6 +84,7 @@ def test_topics_that_are_not_created(subtests: pytest.Subtests) -> None:
     for case, (topic, error) in cases.items():
         with subtests.test(case):
             harness = ClusterHarness({"dotted.name": 1}, brokers=3)
+            harness.cluster.topics.show_offsets_topic()
             before = list(harness.cluster.topics)
             (result,) = create_topics(harness, topic)
             assert (result.name, result.error_code) == (topic.name, error)

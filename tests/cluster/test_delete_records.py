@@ -108,6 +108,7 @@ def test_rejected_partitions(subtests: pytest.Subtests, topic: str, index: int, 
     for version in ALL_VERSIONS:
         with subtests.test(version=version):
             harness = filled({"news": 3}, brokers=3)
+            harness.cluster.topics.show_offsets_topic()
             assert delete(harness, (topic, index, -1), version=version) == [(topic, index, error, -1)]
 
 

@@ -84,6 +84,7 @@ def test_deletion_can_be_disabled(subtests: pytest.Subtests) -> None:
 
 def test_internal_topics_are_not_deleted() -> None:
     harness = ClusterHarness()
+    harness.cluster.topics.show_offsets_topic()
     response = harness.ask(request_by_name(5, "__consumer_offsets"), 5)
     assert results(response)[0][2] == ErrorCode.INVALID_REQUEST
     assert "__consumer_offsets" in harness.cluster.topics

@@ -154,6 +154,7 @@ def test_invalid_required_acks_are_rejected(subtests: pytest.Subtests, acks: int
 )
 def test_internal_topics(client_id: str, error: ErrorCode) -> None:
     harness = ClusterHarness()
+    harness.cluster.topics.show_offsets_topic()
     keyed = encode_batch([Record(0, 1000, b"key", b"value")])  # The topic is compacted.
     produce_request = request_of(harness, 9, keyed, topic="__consumer_offsets")
     (topic,) = harness.ask(produce_request, 9, client_id=client_id).responses

@@ -71,7 +71,7 @@ def test_brokers_are_stopped_started_upgraded_added_and_removed(control: Control
 def test_topics_are_created_listed_and_deleted(control: ControlHarness) -> None:
     assert len(control.post("/topics", {"name": "new", "partitions": 2}, 201)["partitions"]) == 2
     assert len(control.request("PATCH", f"{BASE}/topics/new", {"partitions": 3}).json["partitions"]) == 3
-    assert [topic["name"] for topic in control.get("/topics")["topics"]] == ["__consumer_offsets", "orders", "new"]
+    assert [topic["name"] for topic in control.get("/topics")["topics"]] == ["orders", "new"]
     assert control.get("/topics/new")["partitions"][2]["log_end_offset"] == 0
     assert control.request("DELETE", f"{BASE}/topics/new").status == 204
     assert control.request("GET", f"{BASE}/topics/new").status == 404

@@ -51,8 +51,28 @@ def test_a_port_in_use_is_an_error_without_traceback() -> None:
         port = taken.getsockname()[1]
         done = serve("--control", f"127.0.0.1:{port}")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == f"fakebroker: cannot listen on 127.0.0.1:{port}: the port is in use"
-    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert done.stderr == f"fakebroker: cannot listen on 127.0.0.1:{port}: the port is in use\n"
+
+
+def test_the_port_of_a_broker_is_in_use_for_control() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    done = serve("--port", str(port), "--brokers", "1", "--control", f"127.0.0.1:{port}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"fakebroker: cannot listen on 127.0.0.1:{port}: the port is in use\n"
+
+
+def test_a_manual_clock_is_advanced_over_http() -> None:
+    with serve_process("--clock", "manual", "--topic", "orders:6") as served:
+        cluster = Client(served.control)
+        cluster.seed_group("g", 2, topics=["orders"])
+        (first, *_) = cluster.pending_deadlines()
+        assert first.in_s == 45
+        cluster.advance(44)
+        assert cluster.group("g").state == "Stable"
+        cluster.advance(1)
+        assert cluster.group("g").state == "Empty"
 
 
 @pytest.mark.parametrize("name", ["hypercorn", "prometheus_client"])

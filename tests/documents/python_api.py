@@ -92,7 +92,7 @@ def _raises(documented: object) -> list[str]:
 
 def fixtures() -> str:
     found = [each for each in vars(pytest_plugin).values() if type(each).__name__ == "FixtureFunctionDefinition"]
-    assert len(found) == 6
+    assert len(found) == 8
     return table(
         ("fixture", "meaning"), [(f"`{each.__name__}`", " ".join(description(each).split())) for each in found]
     )

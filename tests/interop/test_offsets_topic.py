@@ -4,6 +4,8 @@ import io
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from fakebroker import FakeCluster
 from fakebroker.coordinator.runtime.placement import partition_for
@@ -15,7 +17,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.schema import Message
-from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
 from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
 
@@ -99,3 +101,29 @@ def test_the_offsets_topic_can_be_read(
     member.close()
     more = poll_until(fake_cluster, "a group without members", lambda found: len(found) > 0, reader)
     assert last_of_each_key(more)["g"].members == []
+
+
+@with_each_client
+def test_it_is_created_by_the_first_member_or_before_by_an_administrator(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    admin = AdminClient({"bootstrap.servers": fake_cluster.bootstrap_servers})
+
+    def counts() -> dict[str, int]:
+        return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=CALL_TIMEOUT_S).topics.items()}
+
+    assert counts() == {"orders": 1}
+    snapshot = fake_cluster.snapshot()
+    member = start_consumer(client, group_id="g")
+    member.subscribe("orders")
+    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("g").state == "Stable", member)
+    assert counts() == {"orders": 1, "__consumer_offsets": 50}
+    member.close()
+    fake_cluster.restore(snapshot)
+    assert counts() == {"orders": 1}
+    admin.create_topics([NewTopic("__consumer_offsets", 3, 3)])["__consumer_offsets"].result(CALL_TIMEOUT_S)
+    member = start_consumer(client, group_id="h")
+    member.subscribe("orders")
+    poll_until(fake_cluster, "an assignment", lambda _: fake_cluster.group("h").state == "Stable", member)
+    assert counts() == {"orders": 1, "__consumer_offsets": 3}
+    assert fake_cluster.cluster.offsets_partition_of("h").index == partition_for("h", 3)

@@ -35,6 +35,7 @@ KIO_LACKS = {
     "DeleteAcls": {0},
     "DescribeConfigs": {0},
     "DescribeLogDirs": {0},
+    "AlterReplicaLogDirs": {0},
     "CreateDelegationToken": {0},
     "RenewDelegationToken": {0},
     "ExpireDelegationToken": {0},

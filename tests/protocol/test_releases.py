@@ -29,6 +29,7 @@ FIRST_VERSIONS_OF_4_0 = {
     "CreateAcls": 1,
     "DeleteAcls": 1,
     "DescribeConfigs": 1,
+    "AlterReplicaLogDirs": 1,
     "DescribeLogDirs": 1,
     "CreateDelegationToken": 1,
     "RenewDelegationToken": 1,
@@ -98,6 +99,14 @@ def test_first_versions(subtests: pytest.Subtests) -> None:
                 assert firsts == {api: first for api, first in FIRST_VERSIONS_OF_4_0.items() if api != "JoinGroup"}
 
 
+KRAFT_ONLY = {
+    API_BY_NAME[name].key
+    for name in ("DescribeQuorum", "UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions")
+}
+"""APIs that only KRaft brokers support."""
+
+TELEMETRY = {API_BY_NAME[name].key for name in ("GetTelemetrySubscriptions", "PushTelemetry")}
+
 CHANGES = [
     # API, release and versions before, release and versions after, source
     ("ListOffsets", ("0.10.0", "0-0"), ("0.10.1", "0-1"), "KIP-79: one offset by timestamp"),
@@ -120,6 +129,11 @@ CHANGES = [
     ("Fetch", ("3.0", "0-12"), ("3.1", "0-13"), "KIP-516: topic ids"),
     ("OffsetCommit", ("3.6", "0-8"), ("3.7", "0-9"), "KIP-848: v9 was unstable in 3.6"),
     ("DescribeTopicPartitions", ("3.7", "-"), ("3.8", "0-0"), "KIP-966"),
+    ("DescribeClientQuotas", ("2.5", "-"), ("2.6", "0-0"), "KIP-546"),
+    ("UpdateFeatures", ("2.6", "-"), ("2.7", "0-0"), "KIP-584"),
+    ("UpdateFeatures", ("3.9", "0-1"), ("4.0", "0-2"), "KIP-1022: all features or none"),
+    ("DescribeQuorum", ("3.8", "0-1"), ("3.9", "0-2"), "KIP-853: directory ids"),
+    ("ListConfigResources", ("4.0", "0-0"), ("4.1", "0-1"), "KIP-1142: resources of all types"),
     ("SaslHandshake", ("0.11", "0-0"), ("1.0", "0-1"), "KIP-152: SaslAuthenticate follows"),
     ("DescribeAcls", ("0.10.2", "-"), ("0.11", "0-0"), "KIP-140"),
     ("CreateAcls", ("1.1", "0-0"), ("2.0", "0-1"), "KIP-290: prefixed patterns"),
@@ -143,9 +157,10 @@ def test_versions_are_those_of_kafka_pythons_table(subtests: pytest.Subtests) ->
             theirs = BROKER_API_VERSIONS[known if known < (0, 11) else known[:2]]
 
             ours = {API_BY_NAME[api].key: (found.first, found.last) for api, found in supported.items()}
-            # kafka-python's table is of ZooKeeper clusters up to 3.9, ours of KRaft clusters since 3.3.
-            if known in {(3, 8, 0), (3, 9, 0)}:
-                del ours[API_BY_NAME["DescribeTopicPartitions"].key]
+            # kafka-python's table is of ZooKeeper clusters up to 3.9, ours of KRaft clusters since 3.3. It has no
+            # telemetry, because Kafka's default settings do not.
+            skipped = TELEMETRY if known >= (4, 0) else TELEMETRY | KRAFT_ONLY
+            ours = {key: found for key, found in ours.items() if key not in skipped}
             keys = {api.key for api in APIS if not lacks_in_kraft(api.name, known)}
             assert ours == {key: found for key, found in theirs.items() if key in keys}
 

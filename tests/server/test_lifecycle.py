@@ -5,13 +5,14 @@ import inspect
 import os
 import threading
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 import trio
 
-from fakebroker import Broker, FakebrokerError, FakeCluster, Fault, ListenError, MemberSeed
+from fakebroker import FakebrokerError, FakeCluster, ListenError
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.server.lifecycle import bound, start_listening
+from tests.support.cluster.method_arguments import ARGUMENTS, KEYWORDS, new_cluster
 from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
@@ -59,6 +60,13 @@ def test_a_start_without_a_free_port_can_be_tried_again() -> None:
             pass
     with cluster:
         beat(cluster)
+
+
+def test_a_port_that_two_processes_have_bound_is_in_use_for_the_second_to_listen() -> None:
+    with bound("127.0.0.1", 0) as first, bound("127.0.0.1", first.getsockname()[1]) as second:
+        start_listening(first, 1)
+        with pytest.raises(ListenError, match=r"^cannot listen on 127.0.0.1:\d+: the port is in use$"):
+            start_listening(second, 1)
 
 
 def test_leaving_a_cluster_that_was_not_entered_is_an_error() -> None:
@@ -208,62 +216,6 @@ def test_aiokafka_works_with_a_cluster_in_the_same_loop() -> None:
 
 # Before the start, and after the end
 
-ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "add_broker": (Broker(as_version="2.8"),),
-    "add_fault": (Fault(api="Heartbeat", error="NOT_COORDINATOR"),),
-    "advance": (1,),
-    "assert_never": ("JoinGroup",),
-    "assert_order": ("JoinGroup",),
-    "call": (lambda: True,),
-    "call_async": (lambda: True,),
-    "choose_leader": ("stable", "app"),
-    "coordinator_of": ("stable",),
-    "create_partitions": ("orders", 7),
-    "create_topic": ("more", 2),
-    "delay_sync": ("stable", "app", 1),
-    "delete_topic": ("orders",),
-    "evict": ("stable", "app"),
-    "expire": ("stable", "app"),
-    "explain": ("stable",),
-    "export_journal": (os.devnull,),
-    "fail": ("Heartbeat",),
-    "fence": ("stable", "instance"),
-    "force_rebalance": ("stable",),
-    "group": ("stable",),
-    "hold": ("stable", "PreparingRebalance"),
-    "move_coordinator": ("stable", 2),
-    "move_offsets_partition": (1, 2),
-    "offsets": ("stable",),
-    "release": ("stable",),
-    "release_sync": ("stable", "app"),
-    "remove_broker": (1,),
-    "produce": ("orders", ["a"]),
-    "records": ("orders",),
-    "restart_broker": (1,),
-    "seed_group": ("new",),
-    "seed_groups": ([],),
-    "set_broker": (1,),
-    "start_broker": (2,),
-    "start_task": (trio.sleep_forever,),
-    "stop_broker": (1,),
-    "timeline": ("stable",),
-    "upgrade_broker": (1, "2.8"),
-    "wait_for_commit": ("stable", "orders-1"),
-    "wait_for_generation": ("stable",),
-    "wait_for_request": ("JoinGroup",),
-    "wait_for_state": ("stable", "Dead"),
-    "wait_until": ("nothing", lambda cluster: False),
-    "watch": (lambda: True,),
-}
-"""Arguments of the methods that require some."""
-
-KEYWORDS: dict[str, dict[str, Any]] = {
-    "fail": {"error": "NOT_COORDINATOR"},
-    "set_broker": {"round_trip_s": 1.0},
-    "wait_for_commit": {"at_least": 6},
-    "wait_for_generation": {"above": 100},
-}
-
 RUNS_ONLY = {
     "add_broker", "remove_broker", "restart_broker", "rolling_restart", "set_broker", "start_task", "stop_broker",
     "upgrade_broker",
@@ -300,14 +252,6 @@ def error_of(cluster: FakeCluster, name: str) -> str | None:
     except AssertionError:  # Of an assertion about the journal.
         return None
     return None
-
-
-def new_cluster() -> FakeCluster:
-    """Return a cluster that has not started, with a stable group of one static member."""
-    cluster = FakeCluster(topics={"orders": 6}, clock="manual")
-    member = MemberSeed(client_id="app", instance_id="instance")
-    cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5})
-    return cluster
 
 
 def test_before_the_start_what_needs_ports_says_so(subtests: pytest.Subtests) -> None:

@@ -174,7 +174,7 @@ class ConsumerCore:
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         self._check_subscribed()
         if others := [partition for partition in partitions if partition not in self.assigned]:
-            raise PartitionsNotAssigned(others, self.assigned)
+            raise PartitionsNotAssigned(check_partitions(others), self.assigned)
 
     # Polling
 

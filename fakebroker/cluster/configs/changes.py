@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_error
+from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS, KIP_714, pattern_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
+from fakebroker.cluster.configs.group_configs import KIP_848, group_configs, group_configs_error
 from fakebroker.cluster.configs.log_config import log_config
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error
+from fakebroker.cluster.configs.log_levels import KIP_412, change_error, changed_levels
+from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error, values_error
 from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.protocol.releases import Release
 from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
@@ -28,6 +32,14 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+    @classmethod
+    def of_release(cls, release: Release) -> list["ResourceType"]:
+        """Return the types that a release knows."""
+        since = {cls.BROKER_LOGGER: KIP_412, cls.CLIENT_METRICS: KIP_714, cls.GROUP: KIP_848}
+        return [each for each in cls if each not in since or since[each] <= release]
 
 
 class Operation(IntEnum):
@@ -142,11 +154,12 @@ def _alter(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, va
             _alter_topic(cluster, change, validate_only=validate_only)
         case ResourceType.BROKER:
             _alter_broker(cluster, broker, change, validate_only=validate_only)
-        case ResourceType.BROKER_LOGGER if not change.replaces:
-            require_own_name(broker, change.resource_name)
-            if change.changes:
-                message = f"Logger {change.changes[0].name} does not exist!"
-                raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, message)
+        case ResourceType.BROKER_LOGGER if not change.replaces and _knows(broker, change):
+            _alter_loggers(broker, change, validate_only=validate_only)
+        case ResourceType.CLIENT_METRICS if _knows(broker, change):
+            _alter_client_metrics(cluster, change, validate_only=validate_only)
+        case ResourceType.GROUP if _knows(broker, change):
+            _alter_group(cluster, broker, change, validate_only=validate_only)
         case _:
             raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
 
@@ -198,6 +211,58 @@ def _apply(cluster: "Cluster", topics: Iterable["Topic"]) -> None:
                 partition.log.retain(log_config(cluster, leader, topic).keep_bytes)
     cluster.log_manager.schedule(cluster.now_ms)
     cluster.controller.copies.reschedule(cluster.now_ms)
+
+
+def _knows(broker: BrokerNode, change: ResourceChange) -> bool:
+    """Return whether the type of a resource exists in the release of a broker."""
+    return change.resource_type in ResourceType.of_release(broker.release)
+
+
+def _alter_loggers(broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
+    require_own_name(broker, change.resource_name)
+    error = change_error(change.changes)
+    if error is not None:
+        raise ConfigRefusedError(*error)
+    if not validate_only:
+        broker.log_levels = changed_levels(broker.log_levels, change.changes)
+
+
+def _alter_client_metrics(cluster: "Cluster", change: ResourceChange, *, validate_only: bool) -> None:
+    if not change.resource_name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    configs = _changed(_resource_configs(cluster, change), change, CLIENT_METRICS_CONFIGS)
+    unknown = [name for name in configs if name not in CLIENT_METRICS_CONFIGS]
+    if unknown:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown[0]}")
+    fault = values_error(configs, CLIENT_METRICS_CONFIGS)
+    if fault is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
+    fault = pattern_error(configs)
+    if fault is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
+    if not validate_only:
+        _store(cluster, change, configs)
+
+
+def _alter_group(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
+    if not change.resource_name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    configs = _changed(_resource_configs(cluster, change), change, group_configs(broker.release))
+    fault = group_configs_error(configs, broker.release)
+    if fault is not None:
+        raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
+    if not validate_only:
+        _store(cluster, change, configs)
+
+
+def _resource_configs(cluster: "Cluster", change: ResourceChange) -> Mapping[str, str]:
+    return cluster.resource_configs.get((change.resource_type, change.resource_name), {})
+
+
+def _store(cluster: "Cluster", change: ResourceChange, configs: Mapping[str, str]) -> None:
+    """Keep the configs of a group or subscription, which exists while it has some."""
+    stored = {**cluster.resource_configs, (change.resource_type, change.resource_name): configs}
+    cluster.resource_configs = {key: kept for key, kept in stored.items() if kept}
 
 
 def _changed(current: Mapping[str, str], change: ResourceChange, keys: Mapping[str, ConfigKey]) -> dict[str, str]:

@@ -58,7 +58,12 @@ SETTINGS: dict[str, ConfigKey] = {
     "offsets.retention.minutes": ConfigKey(
         _INT, 7 * 24 * 60, 1, about="How long offsets of groups without members are kept."
     ),
-    "offsets.topic.num.partitions": ConfigKey(_INT, 50, 1, 10_000, about="Partitions of __consumer_offsets."),
+    "offsets.topic.num.partitions": ConfigKey(
+        _INT, 50, 1, 10_000, about="Partitions of __consumer_offsets, unless it is created with another number."
+    ),
+    "offsets.topic.replication.factor": ConfigKey(
+        _SHORT, 3, 1, about="Replicas of __consumer_offsets, at most one a broker."
+    ),
     "replica.selector.class": ConfigKey(
         _STRING,
         None,

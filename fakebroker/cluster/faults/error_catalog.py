@@ -200,6 +200,14 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "DeleteAcls": (_place(_ACLS, "filters", "filter_results"),),
     "DescribeConfigs": (_place(_CONFIGS + "GROUP_AUTHORIZATION_FAILED", "resources", "results"),),
     "AlterConfigs": (_place(_CONFIGS + _CONTROLLER + "POLICY_VIOLATION", "resources", "responses"),),
+    "AlterReplicaLogDirs": (
+        _place(
+            _TOPIC + _CLUSTER + "LOG_DIR_NOT_FOUND KAFKA_STORAGE_ERROR NOT_LEADER_OR_FOLLOWER REPLICA_NOT_AVAILABLE "
+            "INVALID_TOPIC_EXCEPTION",
+            "dirs.topics.partitions",
+            "results.partitions",
+        ),
+    ),
     "DescribeLogDirs": (
         _place(_CLUSTER, versions="3+"),
         _place("KAFKA_STORAGE_ERROR LOG_DIR_NOT_FOUND", "topics.partitions", "results"),
@@ -242,6 +250,8 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         _place(_GROUP + "GROUP_ID_NOT_FOUND NON_EMPTY_GROUP"),
         _place(_TOPIC + "GROUP_SUBSCRIBED_TO_TOPIC", "topics.partitions"),
     ),
+    "DescribeClientQuotas": (_place(_CLUSTER + "INVALID_REQUEST UNSUPPORTED_VERSION"),),
+    "AlterClientQuotas": (_place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST UNSUPPORTED_VERSION", "entries"),),
     "DescribeUserScramCredentials": (_place(_CLUSTER),),
     "AlterUserScramCredentials": (
         _place(
@@ -253,12 +263,29 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
             "results",
         ),
     ),
+    "DescribeQuorum": (
+        _place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST UNSUPPORTED_VERSION"),
+        _place("UNKNOWN_TOPIC_OR_PARTITION NOT_LEADER_OR_FOLLOWER", "topics.partitions"),
+    ),
+    "UpdateFeatures": (
+        _place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST INVALID_UPDATE_VERSION FEATURE_UPDATE_FAILED"),
+        _place("INVALID_REQUEST INVALID_UPDATE_VERSION FEATURE_UPDATE_FAILED", "feature_updates", "results", "0-1"),
+    ),
     "DescribeCluster": (_place(_CLUSTER + "INVALID_REQUEST UNSUPPORTED_ENDPOINT_TYPE MISMATCHED_ENDPOINT_TYPE"),),
     "DescribeProducers": (
         _place(
             _TOPIC + "NOT_LEADER_OR_FOLLOWER INVALID_TOPIC_EXCEPTION", "topics.partition_indexes", "topics.partitions"
         ),
     ),
+    "UnregisterBroker": (_place(_CLUSTER + _CONTROLLER + "BROKER_ID_NOT_REGISTERED"),),
+    "GetTelemetrySubscriptions": (_place("INVALID_REQUEST THROTTLING_QUOTA_EXCEEDED"),),
+    "PushTelemetry": (
+        _place(
+            "INVALID_REQUEST INVALID_RECORD UNKNOWN_SUBSCRIPTION_ID UNSUPPORTED_COMPRESSION_TYPE TELEMETRY_TOO_LARGE "
+            "THROTTLING_QUOTA_EXCEEDED"
+        ),
+    ),
+    "ListConfigResources": (_place(_CLUSTER + "UNSUPPORTED_VERSION"),),
     "DescribeTopicPartitions": (
         _place(_METADATA, "topics"),
         _place(_PARTITION_METADATA, "topics", "topics.partitions"),

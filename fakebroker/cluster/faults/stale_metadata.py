@@ -26,7 +26,7 @@ class StaleMetadata:
         self._brokers = dict(brokers)
         self._leaders = {
             (topic.name, partition.index): _Leader(partition.leader_id, partition.leader_epoch)
-            for topic in topics
+            for topic in topics.all()
             for partition in topic.partitions
         }
         self._offsets_partitions = sum(name == OFFSETS_TOPIC for name, _ in self._leaders)

@@ -1,4 +1,4 @@
-"""ApiVersions: the supported versions of all APIs. A request of a newer version gets UNSUPPORTED_VERSION.
+"""ApiVersions: the supported versions of all APIs, and features. A request of a newer version gets UNSUPPORTED_VERSION.
 
 The response with this error has version 0. Since Kafka 2.4 it contains the supported versions (KIP-511).
 """
@@ -7,14 +7,27 @@ import re
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.configs.client_metrics import RESOURCE_TYPE
+from fakebroker.cluster.features import KIP_584, supported
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from fakebroker.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 KIP_511 = Release(2, 4)
+_FIRST_VERSION_OF_LEVEL_0 = 4
+_TELEMETRY_KEYS = (71, 72)
+"""GetTelemetrySubscriptions and PushTelemetry (KIP-714): reported only if there is a subscription of client metrics.
+
+Kafka reports them if a plugin receives metrics, which is not so by default.
+"""
 
 # Valid names and versions of client software, checked from version 3 on (ApiVersionsRequest.isValid).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -22,6 +35,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse:
     error = _error(call)
+    if error is ErrorCode.NONE and call.api_version >= 3:
+        call.peer.software = (call.request.client_software_name, call.request.client_software_version)
     if not call.is_supported:
         call.response_version = 0  # All clients can read it.
         if call.broker.release < KIP_511:
@@ -29,8 +44,33 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse
     ranges = [
         ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
         for key, versions in call.broker.versions.items()
+        if key not in _TELEMETRY_KEYS or _has_subscription(cluster)
     ]
-    return ApiVersionsResponse(error_code=error, api_keys=ranges)
+    response = ApiVersionsResponse(error_code=error, api_keys=ranges)
+    if call.broker.release >= KIP_584 and call.is_supported and call.api_version >= 3:
+        _add_features(cluster, call, response)
+    return response
+
+
+def _has_subscription(cluster: "Cluster") -> bool:
+    return any(resource_type == RESOURCE_TYPE for resource_type, _ in cluster.resource_configs)
+
+
+def _add_features(cluster: "Cluster", call: Call, response: ApiVersionsResponse) -> None:
+    """Add the supported and finalized features.
+
+    Features that can be disabled are reported since version 4, because older clients cannot read level 0 (KAFKA-17492).
+    """
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
+        for name, levels in supported(call.broker.release).items()
+        if levels.first or call.api_version >= _FIRST_VERSION_OF_LEVEL_0
+    ]
+    response.finalized_features = [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in cluster.features.finalized.items()
+    ]
+    response.finalized_features_epoch = cluster.features.epoch
 
 
 def _error(call: Call) -> ErrorCode:

@@ -6,8 +6,13 @@ Functions return an error message, or None if the request is valid.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fakebroker.errors import ErrorCode
+
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+QUOTA_EXCEEDED = (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+"""The error of a topic whose creation, growth or deletion a `controller_mutation_rate` refuses (KIP-599)."""
 
 MAX_RECORDS_PER_USER_OP = 10_000
 """The largest number of topics and partitions in one request (QuorumController)."""

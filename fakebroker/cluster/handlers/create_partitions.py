@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
+    QUOTA_EXCEEDED,
     new_replicas_error,
     timeout_error,
 )
+from fakebroker.cluster.quotas import MutationQuota
 from fakebroker.cluster.topics import Assignment, Topic, partition_count_error
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_partitions import (
@@ -23,6 +25,9 @@ from fakebroker.protocol.messages.create_partitions import (
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+STRICT_QUOTA_SINCE = 3
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 Error = tuple[ErrorCode, str]
 """An error code and its message."""
@@ -37,7 +42,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreatePartitionsRes
         results = [_result(topic.name, (ErrorCode.REQUEST_TIMED_OUT, timeout_message)) for topic in request.topics]
         return CreatePartitionsResponse(results=results)
     results = [_result(name, _duplicate(name, count)) for name, count in counts.items() if count > 1]
-    results += [_result(topic.name, _grow(cluster, topic, validate_only=request.validate_only)) for topic in unique]
+    quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
+    results += [
+        _result(topic.name, _grow(cluster, topic, quota, now_ms, validate_only=request.validate_only))
+        for topic in unique
+    ]
+    call.throttle_ms = quota.throttle_ms
     return CreatePartitionsResponse(results=results)
 
 
@@ -45,7 +55,9 @@ def _duplicate(name: str, count: int) -> Error:
     return ErrorCode.INVALID_REQUEST, f"topic {name!r} {count} times in one request: expected once"
 
 
-def _grow(cluster: "Cluster", requested: CreatePartitionsTopic, *, validate_only: bool) -> Error | None:
+def _grow(
+    cluster: "Cluster", requested: CreatePartitionsTopic, quota: MutationQuota, now_ms: float, *, validate_only: bool
+) -> Error | None:
     """Add the partitions of one topic, or return the error."""
     topic = cluster.topics.get(requested.name)
     if topic is None:
@@ -53,6 +65,8 @@ def _grow(cluster: "Cluster", requested: CreatePartitionsTopic, *, validate_only
     plan = _plan(cluster, topic, requested)
     if isinstance(plan, tuple):
         return plan
+    if not quota.allows(len(plan), now_ms):
+        return QUOTA_EXCEEDED
     if not validate_only:
         cluster.topics.grow(topic, plan)
     return None

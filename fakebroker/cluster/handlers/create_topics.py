@@ -11,9 +11,11 @@ from fakebroker.cluster.configs.resolution import topic_config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
+    QUOTA_EXCEEDED,
     new_replicas_error,
     timeout_error,
 )
+from fakebroker.cluster.quotas import MutationQuota
 from fakebroker.cluster.topics import Assignment
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.create_topics import (
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
+STRICT_QUOTA_SINCE = 6
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+
 
 class TopicError(NamedTuple):
     """The error code and the message for a topic that cannot be created."""
@@ -45,7 +50,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
     if request_error is not None:
         return CreateTopicsResponse(topics=[_failed(topic.name, request_error) for topic in request.topics])
     counts_by_name = Counter(topic.name for topic in request.topics)
-    planned = [(topic, _plan(cluster, topic)) for topic in request.topics if counts_by_name[topic.name] == 1]
+    quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
+    planned = [
+        (topic, _within_quota(_plan(cluster, topic), quota, now_ms))
+        for topic in request.topics
+        if counts_by_name[topic.name] == 1
+    ]
+    call.throttle_ms = quota.throttle_ms
     results = [_result(cluster, topic, plan, validate_only=request.validate_only) for topic, plan in planned]
     duplicate = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results += [_failed(name, duplicate) for name, count in counts_by_name.items() if count > 1]
@@ -75,6 +86,13 @@ def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
     if error is not None:
         return error
     return _checked_assignment(cluster, topic) if topic.assignments else _new_assignment(cluster, topic)
+
+
+def _within_quota(plan: Assignment | TopicError, quota: MutationQuota, now_ms: float) -> Assignment | TopicError:
+    """Count the partitions of a new topic; returns an error if the client may not create any now (KIP-599)."""
+    if isinstance(plan, TopicError) or quota.allows(len(plan), now_ms):
+        return plan
+    return TopicError(*QUOTA_EXCEEDED)
 
 
 def _new_name_error(cluster: "Cluster", name: str) -> TopicError | None:
@@ -156,7 +174,7 @@ def _result(
         configs=_effective_configs(cluster, configs),
     )
     if not validate_only:
-        result.topic_id = cluster.topics.create(topic.name, plan, configs).topic_id
+        result.topic_id = cluster.add_topic(topic.name, plan, configs).topic_id
     return result
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.controller_requests import timeout_error
+from fakebroker.cluster.handlers.controller_requests import QUOTA_EXCEEDED, timeout_error
 from fakebroker.cluster.topics import Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
@@ -12,6 +12,9 @@ from fakebroker.protocol.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+STRICT_QUOTA_SINCE = 5
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 _DUPLICATE = (ErrorCode.INVALID_REQUEST, "topic named twice in one request: expected once")
 
@@ -30,6 +33,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
         )
     found = {each: _find(cluster, *each) for each in requested}
     named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
+    quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     results = []
     for (name, topic_id), times in requested.items():
         topic = found[name, topic_id]
@@ -39,9 +43,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
             results.append(_result(name, topic_id, *topic))
         elif named[topic.topic_id] > 1:
             results.append(_result(topic.name, topic.topic_id, *_DUPLICATE))
+        elif not quota.allows(len(topic.partitions), now_ms):
+            results.append(_result(topic.name, topic.topic_id, *QUOTA_EXCEEDED))
         else:
             cluster.delete_topic(topic)
             results.append(_result(topic.name, topic.topic_id, ErrorCode.NONE, None))
+    call.throttle_ms = quota.throttle_ms
     return DeleteTopicsResponse(responses=results)
 
 

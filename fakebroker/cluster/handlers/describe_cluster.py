@@ -34,7 +34,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClusterResp
                 is_fenced=not broker.up,
             )
             for broker in cluster.brokers.values()
-            if broker.up or request.include_fenced_brokers
+            if broker.up or (request.include_fenced_brokers and broker.registered)
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

@@ -1,15 +1,21 @@
-"""DescribeConfigs: the configs of topics and brokers, with the sources of their values (ConfigHelper)."""
+"""DescribeConfigs: the configs of topics, brokers and groups, with the sources of their values (ConfigHelper).
 
-from collections.abc import Iterable
+Also log levels and subscriptions of client metrics.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
 from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
+from fakebroker.cluster.configs.group_configs import group_configs
+from fakebroker.cluster.configs.log_levels import LOGGERS, level
 from fakebroker.cluster.configs.resolution import (
     ConfigSource,
     Resolved,
+    Synonym,
     broker_config,
     default_broker_config,
     topic_config,
@@ -31,10 +37,11 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeConfigsResponse:
     request: DescribeConfigsRequest = call.request
-    unknown = [each.resource_type for each in request.resources if each.resource_type not in list(ResourceType)]
+    known = ResourceType.of_release(call.broker.release)
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in known]
     if unknown:
         # As in Kafka, the whole request fails if one type is unknown.
-        message = f"Unexpected resource type {unknown[0]}: expected {', '.join(map(str, map(int, ResourceType)))}"
+        message = f"Unexpected resource type {unknown[0]}: expected {', '.join(map(str, map(int, known)))}"
         return DescribeConfigsResponse(
             results=[_refused(each, ErrorCode.INVALID_REQUEST, message) for each in request.resources]
         )
@@ -75,9 +82,13 @@ def _configs(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) 
         case ResourceType.BROKER:
             require_own_name(call.broker, name)
             return _broker(cluster, call, resource)
-        case _:
+        case ResourceType.BROKER_LOGGER:
             require_own_name(call.broker, name)
-            return []  # The fake cluster's brokers have no loggers.
+            return _loggers(call, resource)
+        case ResourceType.CLIENT_METRICS:
+            return _client_metrics(cluster, call, resource)
+        case _:
+            return _group(cluster, call, resource)
 
 
 def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
@@ -109,6 +120,49 @@ def _cluster_wide(
         _entry(call, each, BROKER_CONFIGS.get(each), default_broker_config(cluster, each), _is_read_only(each))
         for each in _requested_names(resource, cluster.broker_configs)
     ]
+
+
+def _loggers(call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    """Return the log levels of the broker. As in Kafka, they have neither a type nor synonyms."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return [_untyped(each, level(each, call.broker.log_levels), source) for each in _requested_names(resource, LOGGERS)]
+
+
+def _client_metrics(
+    cluster: "Cluster", call: Call, resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    """Return the configs of a subscription of client metrics that were set; none if it does not exist."""
+    name = resource.resource_name
+    if not name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    configs = cluster.resource_configs.get((ResourceType.CLIENT_METRICS, name), {})
+    source = ConfigSource.CLIENT_METRICS_CONFIG
+    return [_untyped(each, configs[each], source) for each in _requested_names(resource, configs)]
+
+
+def _group(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    """Return all configs of a group, which need not exist."""
+    name = resource.resource_name
+    if not name:
+        raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    configs = cluster.resource_configs.get((ResourceType.GROUP, name), {})
+    keys = group_configs(call.broker.release)
+    return [
+        _entry(call, each, keys[each], _group_config(keys[each], each, configs))
+        for each in _requested_names(resource, keys)
+    ]
+
+
+def _group_config(key: ConfigKey, name: str, configs: Mapping[str, str]) -> Resolved:
+    source = ConfigSource.GROUP_CONFIG if name in configs else ConfigSource.DEFAULT_CONFIG
+    value = key.normalized(configs.get(name, key.default_text or ""))
+    return Resolved(value, [Synonym(name, value, source)])
+
+
+def _untyped(name: str, value: str, source: ConfigSource) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name, value=value, read_only=False, config_source=source, is_default=False, is_sensitive=False, synonyms=[]
+    )
 
 
 def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) -> list[str]:

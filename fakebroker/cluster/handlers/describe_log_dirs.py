@@ -26,7 +26,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeLogDirsResp
     if request.topics is not None:
         requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     topics = []
-    for topic in cluster.visible_topics():
+    for topic in cluster.topics:
         replicas = [
             _described(partition)
             for partition in topic.partitions

@@ -34,7 +34,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTopicPartit
         # The response has an error code for each topic, and no field for a message.
         errors = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for name in sorted(requested)]
         return DescribeTopicPartitionsResponse(topics=errors)
-    names = requested or {topic.name for topic in cluster.visible_topics()}
+    names = requested or {topic.name for topic in cluster.topics}
     return _page(cluster, sorted(name for name in names if name >= cursor.topic_name), cursor, _limit(request))
 
 

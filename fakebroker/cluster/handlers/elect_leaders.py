@@ -53,7 +53,7 @@ def _refused(request: ElectLeadersRequest, error: ErrorCode, message: str) -> El
 def _elect_all(cluster: "Cluster", request: ElectLeadersRequest, now_ms: float) -> list[ReplicaElectionResult]:
     """Return a result for each topic, with those partitions that needed an election."""
     topics = []
-    for topic in cluster.visible_topics():
+    for topic in cluster.topics:
         results = [_elect(cluster, each, request.election_type, now_ms) for each in topic.partitions]
         needed = [result for result in results if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
         topics.append(ReplicaElectionResult(topic=topic.name, partition_result=needed))

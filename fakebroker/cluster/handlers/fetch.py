@@ -93,6 +93,8 @@ def _answer(cluster: "Cluster", delayed: DelayedFetch, reading: Reading, now_ms:
 def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
     """Read the partitions of a Fetch, within its limits, and compute how many more bytes it waits for."""
     budget_bytes = min(call.request.max_bytes, cluster.config.number("fetch.max.bytes"))
+    if cluster.quotas.limits:
+        budget_bytes = int(min(budget_bytes, cluster.quotas.max_fetch_bytes(call)))
     reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
     unknown: dict[Key, PartitionData] = {}
     is_empty = True
@@ -206,13 +208,16 @@ def _failed(requested: FetchPartition, error: ErrorCode) -> PartitionData:
 
 
 def _response(cluster: "Cluster", call: Call, context: FetchContext, reading: Reading, now_ms: float) -> FetchResponse:
-    reply = context.reply(reading.data, now_ms)
+    size_bytes = sum(len(data.records or b"") for data in reading.data.values()) if cluster.quotas.limits else 0
+    is_throttled = cluster.quotas.fetch_throttle_ms(call, size_bytes, now_ms) > 0
+    reply = context.empty_reply() if is_throttled else context.reply(reading.data, now_ms)
     topics: list[FetchableTopicResponse] = []
     for (name, topic_id, _), data in reply.data.items():
         if not topics or (topics[-1].topic, topics[-1].topic_id) != (name, topic_id):
             topics.append(FetchableTopicResponse(topic=name, topic_id=topic_id, partitions=[]))
         topics[-1].partitions.append(data)
     return FetchResponse(
+        throttle_time_ms=int(call.throttle_ms),
         error_code=reply.error,
         session_id=reply.session_id,
         responses=topics,

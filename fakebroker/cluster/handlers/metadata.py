@@ -56,7 +56,7 @@ def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
     """Return the requested topics without duplicates, or all. If one is requested by id, names are ignored."""
     requested = call.request.topics
     if requested is None or (call.api_version == 0 and not requested):
-        return [_described(cluster, call, topic) for topic in cluster.visible_topics()]
+        return [_described(cluster, call, topic) for topic in cluster.topics]
     topic_ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if topic_ids:
         return [_by_id(cluster, call, topic_id) for topic_id in topic_ids]

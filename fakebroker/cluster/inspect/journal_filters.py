@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ConfigError, ErrorCode, check_number, one_of
+from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of
 from fakebroker.protocol.registry import API_BY_NAME
 
 
@@ -67,6 +67,8 @@ def matcher(api: str | None, filters: Mapping[str, object], node_ids: Iterable[i
         _check_known("api", api, API_BY_NAME)
     if "broker" in given:
         _check_known("broker", given["broker"], dict.fromkeys(node_ids))
+    if "connection" in given:
+        check_integer("connection", given["connection"], least=0)
     if "since" in given:
         check_number("since", given["since"], least=0)
     if "error" in given:

@@ -51,6 +51,10 @@ class FetchContext:
         """
         return Reply(ErrorCode.NONE, NO_SESSION, data)
 
+    def empty_reply(self) -> Reply:
+        """Return the content of the response to a throttled request, which has no partitions and changes no session."""
+        return Reply(ErrorCode.NONE, NO_SESSION, {})
+
 
 class SessionErrorContext(FetchContext):
     """A Fetch whose session id or epoch is invalid. Nothing is read."""
@@ -60,6 +64,9 @@ class SessionErrorContext(FetchContext):
         self.error = error
 
     def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
+        return self.empty_reply()
+
+    def empty_reply(self) -> Reply:
         return Reply(self.error, NO_SESSION, {})
 
 
@@ -95,14 +102,19 @@ class IncrementalFetchContext(FetchContext):
     def reply(self, data: dict[Key, PartitionData], now_ms: float) -> Reply:
         session = self.session
         if session.epoch != self.epoch:
-            # Another request has used the session while this one was delayed.
-            return Reply(ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, {})
+            return self.empty_reply()
         changed = {key: read for key, read in data.items() if session.partitions[key].update(read)}
         for key, read in changed.items():
             if read.records:
                 # Move it to the end: the next Fetch reads the others first, so that the size limits treat all equally.
                 session.partitions[key] = session.partitions.pop(key)
         return Reply(ErrorCode.NONE, session.session_id, changed)
+
+    def empty_reply(self) -> Reply:
+        # Another request may have used the session while this one was delayed.
+        is_current = self.session.epoch == self.epoch
+        error = ErrorCode.NONE if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return Reply(error, self.session.session_id, {})
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
-from fakebroker.errors import ConfigError, FakebrokerError, WaitTimeout
+from fakebroker.errors import ConfigError, FakebrokerError, WaitTimeout, check_number
 from fakebroker.validation import write_json
 
 
@@ -30,7 +30,7 @@ class Http:
         timeout_s: Seconds to wait for a response.
 
     Raises:
-        ConfigError: The URL or the token is malformed.
+        ConfigError: The URL or the token is malformed, or the timeout is not above 0.
     """
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
@@ -39,6 +39,7 @@ class Http:
         if token is not None and not re.fullmatch("[ -~\xa0-\xff]*", token):
             expected = "printable characters of Latin-1"
             raise ConfigError(f"token: expected {expected}", field="token", expected=expected)
+        check_number("timeout_s", timeout_s, above=0)
         self.token = token
         self.timeout_s = timeout_s
         self._url = url.rstrip("/")

@@ -15,7 +15,7 @@ from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.errors import ErrorCode
-from fakebroker.topic_partition import format_partitions
+from fakebroker.topic_partition import format_partitions, is_partition
 from fakebroker.validation import data_bytes
 
 
@@ -92,7 +92,7 @@ def plain_seed(seed: GroupSeed) -> dict[str, Any]:
     for name in ("offsets", "lag"):
         if isinstance(plain.get(name), Mapping):
             plain[name] = {
-                partition if isinstance(partition, str) else format_partitions([partition]): number
+                format_partitions([partition]) if is_partition(partition) else partition: number
                 for partition, number in plain[name].items()
             }
     return plain

@@ -7,12 +7,13 @@ import msgspec
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker
-from fakebroker.cluster.topics import OFFSETS_TOPIC, Topic
+from fakebroker.cluster.topics import Topic
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
 from fakebroker.control.routes.views import BrokerRow, broker_rows
 from fakebroker.control.steps import Steps, run as run_at_once
+from fakebroker.errors import ConfigError
 from fakebroker.server.fake_cluster import FakeCluster
 
 BROKER = f"{CLUSTER}/brokers/{{node_id}}"
@@ -178,7 +179,12 @@ def get_topic(served: ServedCluster, topic: str) -> TopicDetail:
 def create_partitions(served: ServedCluster, topic: str, body: PartitionCount) -> TopicDetail:
     """Add partitions to a topic."""
     found = _topic(served, topic)
-    served.cluster.create_partitions(topic, body.partitions)
+    try:
+        served.cluster.create_partitions(topic, body.partitions)
+    except ConfigError as error:
+        if error.field != "total":
+            raise
+        raise ConfigError.of("partitions", error.value, error.expected or "", where=f"topic {topic!r}") from None
     return _detail(found)
 
 
@@ -224,7 +230,6 @@ class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  
 def list_coordinators(served: ServedCluster) -> CoordinatorList:
     """List the coordinators of all partitions of __consumer_offsets."""
     core = served.cluster.cluster
-    topic = core.topics.get(OFFSETS_TOPIC)
     groups: dict[int, list[int]] = {}
     for broker in core.brokers.values():
         for group in broker.coordinator.groups():
@@ -241,7 +246,7 @@ def list_coordinators(served: ServedCluster) -> CoordinatorList:
                 "groups": len(groups.get(each.index, ())),
                 "members": sum(groups.get(each.index, ())),
             }
-            for each in (topic.partitions if topic else ())
+            for each in core.topics.offsets_topic.partitions
         ]
     }
 

@@ -76,6 +76,7 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def list_requests(served: ServedCluster, query: JournalQuery) -> Steps[RequestList]:
     """List requests in the journal, with their responses."""
     check_range("limit", query.limit, 0, MAX_LISTED)
+    check_range("after", query.after or 0, 0, 2**63 - 1)
     core = served.cluster.cluster
     journal = core.journal
     check_kept(journal.mode)

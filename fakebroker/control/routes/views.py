@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import TypedDict
 
-from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import Counts
 from fakebroker.control.stats.rates import Rates
@@ -90,8 +89,7 @@ def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[Bro
     core = served.cluster.cluster
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)
     led: dict[int, list[int]] = {node_id: [] for node_id in core.brokers}
-    topic = core.topics.get(OFFSETS_TOPIC)
-    for partition in topic.partitions if topic else ():
+    for partition in core.topics.offsets_topic.partitions:
         led.setdefault(partition.leader_id, []).append(partition.index)
     request_rates = {rate["node_id"]: rate["requests_per_s"] for rate in rates["by_broker"]}
     return [

@@ -10,7 +10,6 @@ from heapq import merge
 from itertools import islice
 from operator import attrgetter
 
-from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.control.stats.meter import Meter
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
@@ -101,8 +100,7 @@ class GroupIndex:
 
     def _leaders(self) -> list[int]:
         """Return the leader of each partition of __consumer_offsets, as a node id."""
-        topic = self._cluster.cluster.topics.get(OFFSETS_TOPIC)
-        return [partition.leader_id for partition in topic.partitions] if topic else []
+        return [partition.leader_id for partition in self._cluster.cluster.topics.offsets_topic.partitions]
 
     def _by_broker(self) -> dict[int, list[Group]]:
         return {node_id: [*broker.coordinator.groups()] for node_id, broker in self._cluster.cluster.brokers.items()}

@@ -97,6 +97,10 @@ class Coordinator:
 
     # Partitions
 
+    def set_partition_count(self, partition_count: int) -> None:
+        """Change the number of offsets partitions. The coordinator must not lead or load any."""
+        self._runtime.partition_count = partition_count
+
     def lead(self, partition: int, now_ms: float) -> None:
         """Lead an offsets partition without groups."""
         self._runtime.lead(partition, now_ms)

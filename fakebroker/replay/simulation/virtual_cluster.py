@@ -113,14 +113,15 @@ class VirtualCluster:
             default_broker=Broker(as_version=settings.as_version),
             proposals=settings.proposals,
         )
+        # Each simulation runs one partition, so events must not create the topic with another number of partitions.
+        self.cluster.topics.show_offsets_topic()
         for broker in self.cluster.brokers.values():
             environment.open_listener(broker)
 
     def postpone_appends(self) -> None:
         """Postpone the appends to all partitions of __consumer_offsets until their logs are read."""
         cluster = self.cluster
-        count = cluster.config.number("offsets.topic.num.partitions")
-        postponed = [PostponedAppends(cluster.offsets_partition(index).log) for index in range(count)]
+        postponed = [PostponedAppends(partition.log) for partition in cluster.topics.offsets_topic.partitions]
 
         def append(partition: Partition, records: Sequence[Record]) -> None:
             appends = postponed[partition.index]

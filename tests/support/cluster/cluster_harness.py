@@ -102,11 +102,18 @@ class ClusterHarness:
         return Peer(self.cluster.brokers[broker], "127.0.0.1", next(self._connections))
 
     def send(
-        self, request: Message, version: int, *, broker: int = 1, client_id: str = "client", peer: Peer | None = None
+        self,
+        request: Message,
+        version: int,
+        *,
+        broker: int = 1,
+        client_id: str = "client",
+        peer: Peer | None = None,
+        size_bytes: int = 0,
     ) -> Call:
-        """Send a request. Returns the call, whose response may be pending."""
+        """Send a request whose frame has a size. Returns the call, whose response may be pending."""
         peer = peer or self.peer(broker)
-        call = Call(peer, api_of(request), version, 1, client_id, carried(request, version), 0)
+        call = Call(peer, api_of(request), version, 1, client_id, carried(request, version), size_bytes)
         self.cluster.handle(call, self.now_ms)
         self.cluster.faults.actions.run()
         return call

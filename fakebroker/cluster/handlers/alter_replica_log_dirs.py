@@ -1,0 +1,42 @@
+"""AlterReplicaLogDirs: move replicas to a log directory; a broker has only one (ReplicaManager.alterReplicaLogDirs)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.describe_log_dirs import LOG_DIR
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterReplicaLogDirsResponse:
+    request: AlterReplicaLogDirsRequest = call.request
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            results.setdefault(topic.name, []).extend(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=index, error_code=_error(cluster, call, directory.path, topic.name, index)
+                )
+                for index in topic.partitions
+            )
+    return AlterReplicaLogDirsResponse(
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=moved) for name, moved in results.items()]
+    )
+
+
+def _error(cluster: "Cluster", call: Call, path: str, topic_name: str, index: int) -> ErrorCode:
+    if path != LOG_DIR:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    topic = cluster.topics.get(topic_name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_here = call.broker.node_id in topic.partitions[index].replicas
+    return ErrorCode.NONE if is_here else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,46 @@
+"""ListConfigResources: the names of the resources of each type that have configs (KafkaApis.handleListConfigResources).
+
+Version 0, ListClientMetricsResources in Kafka before 4.1, lists subscriptions of client metrics only.
+"""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.configs.changes import ResourceType
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListConfigResourcesResponse:
+    request: ListConfigResourcesRequest = call.request
+    types = request.resource_types or list(ResourceType)
+    if call.api_version == 0:
+        types = [ResourceType.CLIENT_METRICS]
+    if any(each not in list(ResourceType) for each in types):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[])
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=type_)
+            for type_ in ResourceType
+            if type_ in types
+            for name in _names(cluster, type_)
+        ],
+    )
+
+
+def _names(cluster: "Cluster", type_: ResourceType) -> list[str]:
+    match type_:
+        case ResourceType.TOPIC:
+            return [topic.name for topic in cluster.topics]
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            return [str(broker.node_id) for broker in cluster.brokers.values() if broker.up]
+        case _:
+            return [name for resource_type, name in cluster.resource_configs if resource_type == type_]

@@ -1,0 +1,27 @@
+"""UnregisterBroker: remove the registration of a broker that is down (ClusterControlManager.unregisterBroker).
+
+The broker keeps its replicas. A broker that starts registers again; one that is up does so at once, so that nothing
+changes. Any broker answers.
+"""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> UnregisterBrokerResponse:
+    request: UnregisterBrokerRequest = call.request
+    broker = cluster.brokers.get(request.broker_id)
+    if broker is None or not broker.registered:
+        known = [each.node_id for each in cluster.brokers.values() if each.registered]
+        return UnregisterBrokerResponse(
+            error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+            error_message=f"Broker ID {request.broker_id} is not registered: expected one of {known}",
+        )
+    broker.registered = broker.up
+    return UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None)

@@ -1,0 +1,22 @@
+"""GetTelemetrySubscriptions: which metrics a client should push, and how often (KIP-714)."""
+
+from fakebroker.protocol.schema import Message, message
+from fakebroker.protocol.types import Boolean, Int8, Int16, Int32, String, Uuid
+
+
+@message(api_key=71, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsRequest(Message):
+    client_instance_id: Uuid
+
+
+@message(api_key=71, versions="0", flexible="0+")
+class GetTelemetrySubscriptionsResponse(Message):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16
+    client_instance_id: Uuid
+    subscription_id: Int32
+    accepted_compression_types: list[Int8]
+    push_interval_ms: Int32
+    telemetry_max_bytes: Int32
+    delta_temporality: Boolean
+    requested_metrics: list[String]

@@ -1,0 +1,72 @@
+"""Arguments for the public methods of `FakeCluster`, for tests that call all of them."""
+
+import os
+from typing import Any
+
+import trio
+
+from fakebroker import Broker, FakeCluster, Fault, MemberSeed
+
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "add_broker": (Broker(as_version="2.8"),),
+    "add_fault": (Fault(api="Heartbeat", error="NOT_COORDINATOR"),),
+    "advance": (1,),
+    "assert_never": ("JoinGroup",),
+    "assert_order": ("JoinGroup",),
+    "call": (lambda: True,),
+    "call_async": (lambda: True,),
+    "choose_leader": ("stable", "app"),
+    "coordinator_of": ("stable",),
+    "create_partitions": ("orders", 7),
+    "create_topic": ("more", 2),
+    "delay_sync": ("stable", "app", 1),
+    "delete_topic": ("orders",),
+    "evict": ("stable", "app"),
+    "expire": ("stable", "app"),
+    "explain": ("stable",),
+    "export_journal": (os.devnull,),
+    "fail": ("Heartbeat",),
+    "fence": ("stable", "instance"),
+    "force_rebalance": ("stable",),
+    "group": ("stable",),
+    "hold": ("stable", "PreparingRebalance"),
+    "move_coordinator": ("stable", 2),
+    "move_offsets_partition": (1, 2),
+    "offsets": ("stable",),
+    "release": ("stable",),
+    "release_sync": ("stable", "app"),
+    "remove_broker": (1,),
+    "produce": ("orders", ["a"]),
+    "records": ("orders",),
+    "restart_broker": (1,),
+    "seed_group": ("new",),
+    "seed_groups": ([],),
+    "set_broker": (1,),
+    "start_broker": (2,),
+    "start_task": (trio.sleep_forever,),
+    "stop_broker": (1,),
+    "timeline": ("stable",),
+    "upgrade_broker": (1, "2.8"),
+    "wait_for_commit": ("stable", "orders-1"),
+    "wait_for_generation": ("stable",),
+    "wait_for_request": ("JoinGroup",),
+    "wait_for_state": ("stable", "Dead"),
+    "wait_until": ("nothing", lambda cluster: False),
+    "watch": (lambda: True,),
+}
+"""Arguments of the methods that require some."""
+
+KEYWORDS: dict[str, dict[str, Any]] = {
+    "fail": {"error": "NOT_COORDINATOR"},
+    "set_broker": {"round_trip_s": 1.0},
+    "wait_for_commit": {"at_least": 6},
+    "wait_for_generation": {"above": 100},
+}
+
+
+def new_cluster() -> FakeCluster:
+    """Return a cluster that has not started, with a stable group of one static member, for which the arguments fit."""
+    cluster = FakeCluster(topics={"orders": 6}, clock="manual")
+    member = MemberSeed(client_id="app", instance_id="instance")
+    cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5})
+    return cluster
