@@ -362,6 +362,10 @@ class PollError(FakebrokerError):
         self.records: list[Any] = []
 
 
+class IncompleteJournalError(FakebrokerError, AssertionError):
+    """A query or an assertion that depends on requests that the journal has dropped."""
+
+
 def shown(value: object) -> str:
     """Return the `repr` of a value for an error message, shortened to `MAX_SHOWN` characters."""
     try:

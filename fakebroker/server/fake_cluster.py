@@ -106,8 +106,10 @@ class FakeCluster(JournalExport):
         advertised_host: Host that brokers report to clients; `host` if None.
         journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
         journal_calls: Maximum number of requests in the journal; older ones are dropped.
-        journal_bytes: Maximum size in bytes of the requests in the journal. With "headers", only client ids, group ids
-            and member ids count.
+        journal_bytes: Maximum memory in bytes of the requests and responses in the journal, estimated: record batches
+            and other binary data count as on the wire, everything else eight times. A request that exceeds it alone,
+            with its response, is kept without messages. With "headers", only the ids of clients, groups, members and
+            instances and the names of topics count.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_s: A connection that has sent an incomplete request is closed after this many wall-clock
             seconds without further bytes.

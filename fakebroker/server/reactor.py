@@ -12,6 +12,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
@@ -342,6 +343,7 @@ class Reactor:
             connection = call.peer
             assert isinstance(connection, Connection)
             if connection.is_closed:
+                self._count_unsent(call)
                 continue
             if call.closes_connection:
                 # As in Kafka: a Produce with acks=0 has no response that could contain the error.
@@ -352,6 +354,8 @@ class Reactor:
                 self._mute(connection, call)
             elif call.response is not None:
                 self._write(connection, call)
+            else:
+                cluster.journal.add_response(call, 0)
             if call.fault is not None:
                 self.network_faults.after_response(connection, call.fault, self.wire_clock.now_ms())
             if connection.queued:
@@ -382,6 +386,7 @@ class Reactor:
             logger.exception("%r: response cannot be encoded in this version", call)
             self.close(connection, "internal error (see the traceback above)")
             return
+        self.cluster.journal.add_response(call, len(frame))
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
         conditions = self.network_faults.conditions
@@ -395,6 +400,15 @@ class Reactor:
         if not connection.is_dirty:
             connection.is_dirty = True
             self._dirty.append(connection)
+
+    def _count_unsent(self, call: Call) -> None:
+        """Count a response in the journal that is not sent, because its connection was closed."""
+        if call.response is None:
+            self.cluster.journal.add_response(call, 0)
+            return
+        with suppress(ProtocolError):
+            frame = response_frame(call.response, call.response_version, call.correlation_id)
+            self.cluster.journal.add_response(call, len(frame))
 
     def _flush(self) -> None:
         """Send the responses that were written since the last call."""
@@ -446,7 +460,7 @@ class Reactor:
         if why is not None:
             logger.warning("%r closed: %s", connection, why)
         connection.is_closed = True
-        connection.memo_call = None
+        connection.release_memory()
         fd = connection.socket.fileno()
         self._poller.unregister(fd)
         del self.connections[fd]

@@ -159,6 +159,12 @@ def test_the_leader_answers_itself(subtests: pytest.Subtests) -> None:
             assert b"one" in fetched.records
 
 
+def test_the_leader_answers_itself_before_2_4() -> None:
+    harness = ClusterHarness(brokers=3, racks=THREE_RACKS, config=RACK_AWARE, as_version="2.3")
+    harness.partition().log.append(batch(b"one"), 0)
+    assert b"one" in fetch(harness, "b").records
+
+
 def test_a_follower_that_is_down_is_no_read_replica() -> None:
     harness = rack_harness(("a", "b", "b"))
     assert fetch(harness, "b").preferred_read_replica == 3

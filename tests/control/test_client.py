@@ -26,7 +26,9 @@ from fakebroker.control.routes import records as records_module
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
+from tests.support.groups_over_tcp import commit_request
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 
@@ -410,3 +412,26 @@ def test_a_server_that_does_not_respond_is_an_error_with_its_url() -> None:
         url = control.server.url
     with pytest.raises(Unreachable, match=rf"^no response from {url}: Connection refused$"):
         Client(url).reset()
+
+
+def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
+    broker = control.cluster.brokers[0]
+    with WireClient(broker, "app") as wire, client.fail("OffsetCommit", error="NOT_COORDINATOR", times=1):
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+        static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+        wire.ask(static, HeartbeatResponse)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("OffsetCommit", {"topic": "orders"}),
+        ("OffsetCommit", {"partition": "orders-1"}),
+        ("OffsetCommit", {"topic": "orders", "partition": 1}),
+        ("OffsetCommit", {"fault": True}),
+        ("OffsetCommit", {"version": 8}),
+        ("Heartbeat", {"instance_id": "i"}),
+        ("Heartbeat", {"member": "i"}),
+        ("Heartbeat", {"member": "app"}),
+    ]
+    for api, filters in cases:
+        assert [call.api.name for call in client.requests(**filters)] == [api], filters
+        assert client.count(**filters) == 1
+        client.assert_never("JoinGroup", **filters)
+        client.wait_for_request(api, timeout_s=0, **filters)

@@ -16,8 +16,10 @@ from fakebroker.control.server import ControlServer
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
+from tests.support.groups_over_tcp import commit_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 
@@ -72,7 +74,10 @@ def test_topics_are_created_listed_and_deleted(control: ControlHarness) -> None:
     assert len(control.post("/topics", {"name": "new", "partitions": 2}, 201)["partitions"]) == 2
     assert len(control.request("PATCH", f"{BASE}/topics/new", {"partitions": 3}).json["partitions"]) == 3
     assert [topic["name"] for topic in control.get("/topics")["topics"]] == ["orders", "new"]
-    assert control.get("/topics/new")["partitions"][2]["log_end_offset"] == 0
+    partition = control.get("/topics/new")["partitions"][2]
+    assert partition["log_end_offset"] == 0
+    assert sorted(partition["in_sync"]) == sorted(partition["replicas"]) == [1, 2, 3]
+    assert partition["adding"] == partition["removing"] == []
     assert control.request("DELETE", f"{BASE}/topics/new").status == 204
     assert control.request("GET", f"{BASE}/topics/new").status == 404
 
@@ -312,10 +317,42 @@ def test_the_journal_is_filtered_and_downloaded(control: ControlHarness) -> None
     assert [row["seq"] for row in control.get("/journal?limit=1")["requests"]] == [4]
     assert [row["seq"] for row in control.get("/journal?after=1&limit=2")["requests"]] == [2, 3]
     assert [row["seq"] for row in control.get("/journal?seqs=4,9,1,2,2&api=Heartbeat")["requests"]] == [1, 2]
-    assert control.get("/journal?seqs=9") == {"requests": [], "last": 4}
+    assert control.get("/journal?seqs=9") == {"requests": [], "last": 4, "dropped": 0}
     assert [row["seq"] for row in control.get("/journal?after=1&limit=2")["requests"]] == [2, 3]
     lines = control.request("GET", f"{BASE}/journal.jsonl").body.decode().splitlines()
     assert parse_journal(lines, "the response").count("Heartbeat") == 3
+
+
+def test_the_journal_is_filtered_by_topic_partition_member_version_and_fault(
+    control: ControlHarness, subtests: pytest.Subtests
+) -> None:
+    with WireClient(control.cluster.brokers[0], "app") as wire:
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+        static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+        with control.cluster.fail("Heartbeat", error="NOT_COORDINATOR"):
+            wire.ask(static, HeartbeatResponse, 3)
+    filters: list[tuple[str, Any, list[int]]] = [
+        ("topic", "orders", [1]),
+        ("topic", "news", []),
+        ("partition", "orders-1", [1]),
+        ("partition", 1, [1]),
+        ("partition", 0, []),
+        ("member", "i", [2]),
+        ("member", "app", [2]),
+        ("instance_id", "i", [2]),
+        ("version", 3, [2]),
+        ("fault", True, [2]),
+        ("fault", False, [1]),
+    ]
+    for name, value, found in filters:
+        with subtests.test(**{name: value}):
+            text = str(value).lower() if isinstance(value, bool) else value
+            assert [row["seq"] for row in control.get(f"/journal?{name}={text}")["requests"]] == found
+            if found:
+                waited = control.post("/wait/request", {name: value, "timeout_s": 0})
+                assert [row["seq"] for row in waited["requests"]] == found
+    row = control.get("/journal?seqs=2")["requests"][0]
+    assert (row["instance_ids"], row["fault"]) == (["i"], True)
 
 
 def test_waits_return_at_once_or_time_out(control: ControlHarness) -> None:

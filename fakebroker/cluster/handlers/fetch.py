@@ -25,6 +25,7 @@ from fakebroker.protocol.messages.fetch import (
     PartitionData,
 )
 from fakebroker.protocol.records import split_batches
+from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -33,6 +34,8 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
 _FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: in older versions, the limit may cut the last message.
 _FIRST_VERSION_OF_ZSTD = 10  # KIP-110
+_KIP_392 = Release(2, 4)
+"""The first release with `replica.selector.class`. Fetch 11, which has the rack of the client, is older."""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -165,7 +168,7 @@ def _read_partition(
 def _preferred_read_replica(cluster: "Cluster", call: Call, partition: Partition) -> int | None:
     """Return the follower that the leader refers a consumer to, if any (ReplicaManager.findPreferredReadReplica)."""
     is_follower_fetch = max(call.request.replica_id, call.request.replica_state.replica_id) >= 0
-    if call.broker.node_id != partition.leader_id or is_follower_fetch:
+    if call.broker.node_id != partition.leader_id or is_follower_fetch or call.broker.release < _KIP_392:
         return None
     if cluster.config.text("replica.selector.class") != RACK_AWARE_SELECTOR:
         return None

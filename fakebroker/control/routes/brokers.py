@@ -88,12 +88,15 @@ def remove_broker(served: ServedCluster, node_id: int, body: Arguments) -> None:
 
 
 class PartitionRow(TypedDict):
-    """One partition; `leader` is -1 if there is none."""
+    """One partition; `leader` is -1 if there is none. A reassignment in progress adds and removes replicas."""
 
     partition: int
     leader: int
     leader_epoch: int
     replicas: list[int]
+    in_sync: list[int]
+    adding: list[int]
+    removing: list[int]
     log_start_offset: int
     log_end_offset: int
 
@@ -141,7 +144,7 @@ def list_topics(served: ServedCluster) -> TopicList:
 def create_topic(served: ServedCluster, body: Arguments) -> TopicDetail:
     """Create a topic."""
     served.cluster.create_topic(**body.given())
-    return _detail(_topic(served, body.given()["name"]))
+    return _detail(served, _topic(served, body.given()["name"]))
 
 
 def _topic(served: ServedCluster, name: str) -> Topic:
@@ -151,7 +154,8 @@ def _topic(served: ServedCluster, name: str) -> Topic:
     return topic
 
 
-def _detail(topic: Topic) -> TopicDetail:
+def _detail(served: ServedCluster, topic: Topic) -> TopicDetail:
+    core = served.cluster.cluster
     return {
         "name": topic.name,
         "partitions": [
@@ -160,6 +164,9 @@ def _detail(topic: Topic) -> TopicDetail:
                 "leader": each.leader_id,
                 "leader_epoch": each.leader_epoch,
                 "replicas": list(each.replicas),
+                "in_sync": core.in_sync(each),
+                "adding": list(each.adding),
+                "removing": list(each.removing),
                 "log_start_offset": each.log.log_start_offset,
                 "log_end_offset": each.log.log_end_offset,
             }
@@ -172,7 +179,7 @@ def _detail(topic: Topic) -> TopicDetail:
 @operation("GET", TOPIC)
 def get_topic(served: ServedCluster, topic: str) -> TopicDetail:
     """Get a topic with its partitions."""
-    return _detail(_topic(served, topic))
+    return _detail(served, _topic(served, topic))
 
 
 @operation("PATCH", TOPIC, body=PartitionCount)
@@ -185,7 +192,7 @@ def create_partitions(served: ServedCluster, topic: str, body: PartitionCount) -
         if error.field != "total":
             raise
         raise ConfigError.of("partitions", error.value, error.expected or "", where=f"topic {topic!r}") from None
-    return _detail(found)
+    return _detail(served, found)
 
 
 @operation("DELETE", TOPIC, status=204)
