@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.configs.broker_configs import known_configs, listed_configs
 from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.group_configs import group_configs
@@ -105,9 +105,10 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
 
 def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
     """Return all configs of a broker, including configs that were set and have no definition."""
-    names = dict.fromkeys([*BROKER_CONFIGS, *call.broker.configs, *cluster.broker_configs])
+    listed = listed_configs(call.broker.release)
+    names = dict.fromkeys([*listed, *call.broker.configs, *cluster.broker_configs])
     return [
-        _entry(call, each, BROKER_CONFIGS.get(each), broker_config(cluster, call.broker, each), _is_read_only(each))
+        _broker_entry(call, each, broker_config(cluster, call.broker, each))
         for each in _requested_names(resource, names)
     ]
 
@@ -117,7 +118,7 @@ def _cluster_wide(
 ) -> list[DescribeConfigsResourceResult]:
     """Return the dynamic configs of all brokers."""
     return [
-        _entry(call, each, BROKER_CONFIGS.get(each), default_broker_config(cluster, each), _is_read_only(each))
+        _broker_entry(call, each, default_broker_config(cluster, call.broker, each))
         for each in _requested_names(resource, cluster.broker_configs)
     ]
 
@@ -171,25 +172,29 @@ def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) ->
     return [name for name in sorted(names) if not requested or name in requested]
 
 
-def _is_read_only(broker_config_name: str) -> bool:
-    return broker_config_name not in DYNAMIC_CONFIGS
+def _broker_entry(call: Call, name: str, resolved: Resolved) -> DescribeConfigsResourceResult:
+    known = known_configs(call.broker.release).get(name)
+    if known is None:
+        return _entry(call, name, None, resolved, read_only=True)
+    return _entry(call, name, known.key, resolved, read_only=not known.is_dynamic)
 
 
 def _entry(
     call: Call, name: str, key: ConfigKey | None, resolved: Resolved, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """Describe one config. A config without a definition (`key`) may be a secret, so its value is not returned."""
+    """Describe one config. The values of passwords, and of configs without a definition (`key`), are not returned."""
+    is_sensitive = key is None or key.type is ConfigType.PASSWORD
     request: DescribeConfigsRequest = call.request
     synonyms = resolved.synonyms if request.include_synonyms else []
     return DescribeConfigsResourceResult(
         name=name,
-        value=resolved.value,
+        value=None if is_sensitive else resolved.value,
         read_only=read_only,
         config_source=resolved.source,
         is_default=call.api_version == 0 and resolved.source is ConfigSource.DEFAULT_CONFIG,
-        is_sensitive=key is None,
+        is_sensitive=is_sensitive,
         synonyms=[
-            DescribeConfigsSynonym(name=each.name, value=None if key is None else each.value, source=each.source)
+            DescribeConfigsSynonym(name=each.name, value=None if is_sensitive else each.value, source=each.source)
             for each in synonyms
         ],
         config_type=ConfigType.UNKNOWN if key is None else key.type,
