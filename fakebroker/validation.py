@@ -28,8 +28,8 @@ Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
-_UNCONVERTIBLE = (OverflowError, AttributeError)
-"""Errors that msgspec raises for integers too large for a float, and for objects that look like tables."""
+_UNCONVERTIBLE = (OverflowError, AttributeError, UnicodeError)
+"""Errors that msgspec raises for integers too large for a float, objects that look like tables, and surrogates."""
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -53,6 +53,8 @@ MISTAKES: list[tuple[dict[str, object], str]] = [
     ({"name": "a", "mode": 3}, "rows[0].mode=3: expected one of real, manual or none"),
     ({"name": "a", "sizes": [1, -1]}, "rows[0].sizes[1]=-1: expected an integer >= 0"),
     ({"name": "a", "sizes": 1}, "rows[0].sizes=1: expected a list"),
+    ({"name": "a", "sizes": "\ud800"}, r"rows[0].sizes='\ud800': expected a list"),
+    ({"name": "a", "limits": {3: 1}}, "rows[0].limits: key 3: expected a string"),
     ({"name": "a", "span": [1, 2, 3]}, "rows[0].span=[1, 2, 3]: expected a number or a list of 2 or none"),
     ({"name": "a", "limits": {"b": "c"}}, "rows[0].limits.b='c': expected an integer"),
     ({"name": "a", "span": math.nan}, "rows[0].span=nan: expected a finite number"),

@@ -24,7 +24,7 @@ from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.producer import Headers, ProducedRecord, Timestamp, produce
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions, seed_groups
+from fakebroker.cluster.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls
@@ -33,7 +33,7 @@ from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.errors import ConfigError, FakebrokerError, one_of
-from fakebroker.validation import Data, Seconds, convert, plain
+from fakebroker.validation import Data, Seconds
 
 T = TypeVar("T")
 
@@ -802,13 +802,17 @@ class ClusterCommands:
         """
         self._seed([GroupSeed(group_id=group_id, members=members, **options)])
 
-    def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
+    @command
+    def seed_groups(self, groups: Sequence[GroupTable]) -> None:
         """Create several groups, or none if one of them cannot be created.
+
+        Args:
+            groups: The groups, each with `group_id` and the options of `seed_group`.
 
         Raises:
             ConfigError: As `seed_group`.
         """
-        self._seed(convert(plain(list(groups)), list[GroupSeed]))
+        self._seed(groups)
 
     def _seed(self, seeds: Sequence[GroupSeed]) -> None:
         self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))

@@ -1,8 +1,7 @@
 """The public class `FakeCluster`: runs a cluster over TCP; its methods inspect it, change it, and wait for changes."""
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Annotated, Any, Literal, Self, TypeVar, Unpack, overload
 
@@ -34,7 +33,7 @@ from fakebroker.cluster.inspect.views import (
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.producer import Headers, ProducedRecord
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
+from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError
@@ -45,7 +44,7 @@ from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.polling import Polled
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
-from fakebroker.server.seed_tables import Table, seeds_from
+from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Data, Seconds
 
@@ -878,14 +877,14 @@ class FakeCluster(JournalExport):
         """
         self._commands.seed_group(group_id, members, **options)
 
-    def seed_groups(self, groups: "Iterable[GroupSeed] | Table | str | PathLike[str]") -> None:
+    def seed_groups(self, groups: Seeds) -> None:
         """Create many groups at once. If one of them cannot be created, none is.
 
         Args:
-            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file, with one row per
-                committed offset, and one row for each group that has no committed offset. Columns: `group`, `topic`,
-                `partition`, `offset` or `lag`, and the fields `members`, `generation`, `state`, `protocol` of a
-                `fakebroker.GroupSeed`.
+            groups: Seeds, or mappings with their fields; or a table (pandas.DataFrame, pyarrow.Table) or the path of a
+                Parquet file. Each row is about a group, and has a committed offset, a member, both or neither. Columns:
+                `group_id`; `topic`, `partition`, and `offset` or `lag`; `client_id` and `instance_id` of a member; and
+                `topics`, `members` (a number), `generation`, `state`, `protocol` as in a `fakebroker.GroupSeed`.
 
         Raises:
             ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not

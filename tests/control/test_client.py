@@ -88,7 +88,9 @@ def test_only_given_options_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
-    client.seed_group("g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, topics=["orders"])
+    client.seed_group(
+        "g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, lag={("orders", 1): 0}, topics=["orders"]
+    )
     cluster = control.cluster
     assert client.brokers == cluster.brokers
     assert client.bootstrap_servers == cluster.bootstrap_servers
@@ -141,7 +143,7 @@ def test_any_group_id_can_be_used(client: Client, subtests: pytest.Subtests) -> 
     ):
         with subtests.test(group_id=group_id):
             client.reset()
-            client.seed_group(group_id, offsets={"orders-0": 3})
+            client.seed_group(group_id, offsets={"orders-0": 3}, lag={"orders-0": 0})
             assert client.group(group_id).group_id == group_id
             assert client.offsets(group_id)["orders", 0].offset == 3
             assert client.timeline(group_id).group_id == group_id
@@ -277,7 +279,7 @@ def test_clock_and_snapshots(client: Client) -> None:
 
 
 def test_waits_return_what_was_waited_for_or_time_out(client: Client) -> None:
-    client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5})
+    client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
     assert client.wait_for_state("g", "Stable", members=2) == client.group("g")
     assert client.wait_for_generation("g", above=0).generation_id == 1
     assert client.wait_for_commit("g", "orders-0", at_least=5).offset == 5

@@ -169,7 +169,7 @@ def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(contro
     for path, body in (
         ("/groups/g2/force_rebalance", {}),
         ("/groups/g3/evict", {"member": "consumer-g3-1"}),
-        ("/groups/new/seed", {"offsets": {"orders-0": 1}}),
+        ("/groups/new/seed", {"offsets": {"orders-0": 1}, "lag": {"orders-0": 0}}),
         ("/coordinators/move", {"group_id": "g1", "to": to, "zombie": True}),
         ("/coordinators/move", {"group_id": "g1", "to": to % 3 + 1, "zombie": True, "load_ms": None}),
         ("/coordinators/finish_loading", {}),
@@ -192,7 +192,11 @@ def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(contro
 
 
 def test_views_and_deletion_of_one_group(control: ControlHarness) -> None:
-    control.post("/groups/a%2Fb/seed", {"members": ["one", {"client_id": "two"}], "offsets": {"orders-1": 5}}, 201)
+    control.post(
+        "/groups/a%2Fb/seed",
+        {"members": ["one", {"client_id": "two"}], "offsets": {"orders-1": 5}, "lag": {"orders-1": 0}},
+        201,
+    )
     group = control.get("/groups/a%2Fb")
     assert [member["client_id"] for member in group["members"]] == ["one", "two"]
     assert [(row["topic"], row["partition"], row["offset"]) for row in group["offsets"]] == [("orders", 1, 5)]
@@ -214,7 +218,11 @@ def test_views_and_deletion_of_one_group(control: ControlHarness) -> None:
 
 def test_get_operations_do_not_change_the_cluster() -> None:
     with controlled_cluster(3, {"orders": 4}, clock="manual") as control:
-        control.post("/groups/g/seed", {"members": 2, "topics": ["orders"], "offsets": {"orders-1": 5}}, 201)
+        control.post(
+            "/groups/g/seed",
+            {"members": 2, "topics": ["orders"], "offsets": {"orders-1": 5}, "lag": {"orders-1": 0}},
+            201,
+        )
         control.post("/groups/g/evict", {"member": control.get("/groups/g")["members"][0]["member_id"]})
         fault = control.post("/faults", {"api": "Heartbeat", "drop": True, "nth": 2}, 201)["id"]
         existing = {"cluster": "default", "node_id": "1", "topic": "orders", "id": fault, "group_id": "g"}
@@ -295,7 +303,7 @@ def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness)
 
 
 def test_snapshots_are_taken_restored_and_deleted(control: ControlHarness) -> None:
-    control.post("/groups/g/seed", {"offsets": {"orders-0": 7}}, 201)
+    control.post("/groups/g/seed", {"offsets": {"orders-0": 7}, "lag": {"orders-0": 0}}, 201)
     kept = control.post("/snapshots", status=201)["id"]
     assert control.request("DELETE", f"{BASE}/groups/g").status == 204
     control.post(f"/snapshots/{kept}/restore")
@@ -356,7 +364,9 @@ def test_the_journal_is_filtered_by_topic_partition_member_version_and_fault(
 
 
 def test_waits_return_at_once_or_time_out(control: ControlHarness) -> None:
-    control.post("/groups/g/seed", {"members": 1, "topics": ["orders"], "offsets": {"orders-0": 3}}, 201)
+    control.post(
+        "/groups/g/seed", {"members": 1, "topics": ["orders"], "offsets": {"orders-0": 3}, "lag": {"orders-0": 0}}, 201
+    )
     assert control.post("/wait/state", {"group_id": "g", "state": "Stable"})["members"]
     assert control.post("/wait/generation", {"group_id": "g", "above": 0})["generation_id"] == 1
     assert control.post("/wait/commit", {"group_id": "g", "partition": "orders-0", "at_least": 3})["offset"] == 3
@@ -411,7 +421,7 @@ def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> A
     waiter.start()
     while control.cluster.call(lambda: len(control.cluster._server.reactor.watchers)) == waits:
         assert waiter.is_alive()
-    seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}}
+    seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}, "lag": {"orders-0": 0}}
     control.post("/groups/g/seed", seed, 201)
     with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
@@ -428,7 +438,7 @@ def test_events_return_the_result_of_their_command(control: ControlHarness) -> N
 
 def test_group_ids_that_paths_cannot_contain_are_escaped_with_a_tilde(control: ControlHarness) -> None:
     for group_id, escaped in {"": "", ".": "~2E", "..": "~2E~2E", "~2E": "~7E2E", "x.~": "x.~7E"}.items():
-        control.post(f"/groups/{escaped}/seed", {"offsets": {"orders-0": 1}}, 201)
+        control.post(f"/groups/{escaped}/seed", {"offsets": {"orders-0": 1}, "lag": {"orders-0": 0}}, 201)
         assert control.get(f"/groups/{escaped}")["group_id"] == group_id
         assert control.get(f"/groups/{escaped}/timeline")["group_id"] == group_id
         assert control.request("DELETE", f"{BASE}/groups/{escaped}").status == 204

@@ -5,7 +5,7 @@ Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 
 import inspect
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
@@ -46,6 +46,7 @@ from fakebroker.errors import ConfigError, WaitTimeout, check_number
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.server.polling import SETTLE_S, STABLE, Polled, Poller, collecting, have_received
+from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")
@@ -594,8 +595,8 @@ class Client(JournalExport):
         given = {"group_id": group_id, "members": members, **options}
         self.seed_groups([GroupSeed(**COMMANDS["seed_group"].checked(given))])
 
-    def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
-        seeds = convert(plain(groups), list[GroupSeed])
+    def seed_groups(self, groups: Seeds) -> None:
+        seeds = COMMANDS["seed_groups"].checked({"groups": seeds_from(groups)})["groups"]
         self.post("groups/seed", {"groups": [plain_seed(seed) for seed in seeds]})
 
     def snapshot(self) -> str:
