@@ -375,6 +375,21 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
+def cut_line(line: str, most: int = MAX_SHOWN) -> str:
+    """Return a line, or its beginning with the number of characters that are left out."""
+    return line if len(line) <= most else f"{line[:most]}... and {len(line) - most} more characters"
+
+
+def cut_lines(text: str) -> str:
+    """Return a text with shortened lines."""
+    return "\n".join(map(cut_line, text.split("\n")))
+
+
+def and_more(total: int, shown: int, what: str) -> list[str]:
+    """Return the line "... and 3 more groups"; no line if all are shown."""
+    return [f"... and {total - shown} more {what}"] if total > shown else []
+
+
 def one_of(
     names: Iterable[object],
     given: object = None,

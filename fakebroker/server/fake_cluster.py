@@ -20,7 +20,6 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
-from fakebroker.cluster.inspect.long_text import cut_lines
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
@@ -37,7 +36,7 @@ from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, cut_lines
 from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_queries import JournalView
-from fakebroker.cluster.inspect.long_text import and_more, cut_lines
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
@@ -15,6 +14,7 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.errors import and_more, cut_lines
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
