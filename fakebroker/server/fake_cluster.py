@@ -20,6 +20,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.long_text import cut_lines
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
@@ -336,9 +337,14 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
+        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test.
+
+        It has the 20 groups that changed last, the first 20 members of each, the last 20 requests, and the first 200
+        characters of each line, and says what it leaves out.
+        """
         text = report(self.seed, self.groups(), self.journal_view())
-        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+        errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
+        return "\n".join([text, *errors])
 
     @property
     def action_errors(self) -> tuple[str, ...]:
