@@ -378,8 +378,8 @@ def test_one_partition_of_a_produce(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
     (topic,) = h.ask(produce(-1), 9).responses
     assert [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses] == [
-        (1, 0, 0),
         (0, 6, -1),
+        (1, 0, 0),
     ]
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 
