@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, config_text
+from fakebroker.errors import ConfigError, one_of
 from fakebroker.protocol.releases import Release
 
 _FOREVER = 2**63 - 1
@@ -17,6 +18,8 @@ _WEEK_MS = 7 * 24 * 3600 * 1000
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
+TopicConfigValue = str | int | float | bool
+"""The value of a topic config in an argument of a command."""
 
 TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "cleanup.policy": ConfigKey(
@@ -192,6 +195,28 @@ def topic_configs_error(configs: Mapping[str, str | None], release: Release) -> 
         return f"Unknown topic config name: {unknown[0]}"
     given = {name: value for name, value in configs.items() if value is not None}
     return values_error(given, keys) or _conflict(given)
+
+
+def checked_topic_configs(configs: Mapping[str, TopicConfigValue], release: Release) -> dict[str, str]:
+    """Check the topic configs in an argument of a command, and return them as text.
+
+    Raises:
+        ConfigError: A config is unknown in this release, or its value is invalid.
+    """
+    keys = topic_configs(release)
+    texts = {name: config_text(value) for name, value in configs.items()}
+    for name, text in texts.items():
+        field = f"configs.{name}"
+        if name not in keys:
+            raise ConfigError.unknown(field, configs[name], one_of(keys, name), kind="topic config")
+        fault = keys[name].value_error(text)
+        if fault is not None:
+            expected = one_of(keys[name].choices) if keys[name].choices else fault.removeprefix("expected ")
+            raise ConfigError.of(field, configs[name], expected)
+    conflict = _conflict(texts)
+    if conflict is not None:
+        raise ConfigError.of("configs", texts, f"consistent configs: {conflict}")
+    return texts
 
 
 def values_error(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
