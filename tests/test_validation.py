@@ -4,6 +4,8 @@ import gc
 import math
 import pickle
 import weakref
+from decimal import Decimal
+from fractions import Fraction
 from typing import Literal
 
 import msgspec
@@ -161,7 +163,9 @@ def test_numbers_and_sequences_of_other_libraries_are_converted() -> None:
     found = convert(plain({"rows": (each for each in [row]), "size": numpy.array([])}), File)
     assert (found.rows[0].count, found.rows[0].share, found.rows[0].span) == (3, 0.5, 2.0)
     assert convert(plain({"size": {"a": 1}.keys()}), File).size == ["a"]
-    for value in (numpy.bool_(True), object(), b"1", {1}, 10**400, 10**5000, Row(name="a", count=-1)):
+    assert convert(plain({"rows": [{"name": "a", "share": Decimal("0.5")}]}), File).rows[0].share == 0.5
+    others = [Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1e999"), Fraction(10**400)]
+    for value in (*others, numpy.bool_(True), object(), b"1", {1}, 10**400, 10**5000, Row(name="a", count=-1)):
         with pytest.raises(ConfigError):
             convert(plain({"rows": [{"name": "a", "share": value}]}), File)
 

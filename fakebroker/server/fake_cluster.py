@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
+from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
@@ -20,6 +20,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.long_text import cut_lines
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
@@ -36,7 +37,7 @@ from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
@@ -336,9 +337,14 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
+        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test.
+
+        It has the 20 groups that changed last, the first 20 members of each, the last 20 requests, and the first 200
+        characters of each line, and says what it leaves out.
+        """
         text = report(self.seed, self.groups(), self.journal_view())
-        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+        errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
+        return "\n".join([text, *errors])
 
     @property
     def action_errors(self) -> tuple[str, ...]:
@@ -710,8 +716,30 @@ class FakeCluster(JournalExport):
         """
         self._commands.remove_fault(handle)
 
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+
+        The log is the group's partition of __consumer_offsets, and all groups of the partition are affected. Requests
+        get the errors that Kafka returns. For NOT_ENOUGH_REPLICAS: OffsetCommit, and the JoinGroup that creates a
+        group, get COORDINATOR_NOT_AVAILABLE; so does SyncGroup, and then the members rejoin.
+
+        Args:
+            group_id: The group, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail; None for all until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure; also a context manager.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        return self._commands.fail_append(group_id, error, times)
+
     def clear_faults(self) -> None:
-        """Remove all faults. Responses that are already delayed are still sent when they are due."""
+        """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
         self._commands.clear_faults()
 
     # Rebalances

@@ -257,6 +257,24 @@ def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client)
         client.fail("Heartbeat", then={"do": "stop"})
 
 
+def test_appends_fail(control: ControlHarness, client: Client) -> None:
+    with client.fail_append("g", ErrorCode.KAFKA_STORAGE_ERROR, times=2) as failure:
+        assert client.get(f"append_failures/{failure.id}")["error"] == "KAFKA_STORAGE_ERROR"
+        with WireClient(control.cluster.coordinator_of("g")) as wire:
+            response = wire.ask(commit_request(7), OffsetCommitResponse, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert failure.hits == 1
+    assert client.get("append_failures") == {"append_failures": []}
+    failure.remove()
+    assert failure.hits == 1
+    with pytest.raises(ConfigError, match=r"error='X': expected an error of an append, one of NOT_ENOUGH_REPLICAS, "):
+        client.fail_append("g", "X")
+    kept = client.fail_append("g", times=None)
+    assert kept.id != failure.id
+    client.clear_faults()
+    assert client.get("append_failures") == {"append_failures": []}
+
+
 def test_clock_and_snapshots(client: Client) -> None:
     client.seed_group("g", 1, topics=["orders"], lag=0)
     client.advance(1.5)

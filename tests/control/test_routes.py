@@ -14,6 +14,7 @@ from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -304,6 +305,17 @@ def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:
     assert error.startswith("start_broker(node_id=1) at <Heartbeat v4 from 'wire' at broker 1>: node_id=1: expected ")
     assert control.get("/faults")["action_errors"] == control.get("/faults")["faults"][0]["errors"] == [error]
     assert control.post("/faults", {"api": "Heartbeat", "then": {"do": "stop"}}, 422)["field"] == "then.do"
+
+
+def test_failures_of_appends_are_added_listed_and_removed(control: ControlHarness) -> None:
+    added = control.post("/events", {"do": "fail_append", "group_id": "g"})["result"]
+    row = {"id": added["id"], "error": "NOT_ENOUGH_REPLICAS", "times": 1, "hits": 0}
+    assert control.get(f"/append_failures/{added['id']}") == {**row, "partition": partition_for("g", 50)}
+    assert [each["id"] for each in control.get("/append_failures")["append_failures"]] == [added["id"]]
+    assert control.request("DELETE", f"{BASE}/append_failures/{added['id']}").status == 204
+    assert control.get("/append_failures") == {"append_failures": []}
+    assert control.request("GET", f"{BASE}/append_failures/{added['id']}").status == 404
+    control.post("/events", {"do": "fail_append", "group_id": "g", "times": 0}, 422)
 
 
 def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness) -> None:

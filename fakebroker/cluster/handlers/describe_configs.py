@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import known_configs, listed_configs
 from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
+from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.group_configs import group_configs
 from fakebroker.cluster.configs.log_levels import LOGGERS, level
@@ -30,9 +31,14 @@ from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+
+KAFKA_17516 = Release(4, 0)
+"""The first release that shows the defaults of subscriptions of client metrics."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeConfigsResponse:
@@ -132,13 +138,26 @@ def _loggers(call: Call, resource: DescribeConfigsResource) -> list[DescribeConf
 def _client_metrics(
     cluster: "Cluster", call: Call, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the configs of a subscription of client metrics that were set; none if it does not exist."""
+    """Return the configs of a subscription of client metrics, which need not exist; before 4.0, those that were set."""
     name = resource.resource_name
     if not name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     configs = cluster.resource_configs.get((ResourceType.CLIENT_METRICS, name), {})
-    source = ConfigSource.CLIENT_METRICS_CONFIG
-    return [_untyped(each, configs[each], source) for each in _requested_names(resource, configs)]
+    if call.broker.release < KAFKA_17516:
+        source = ConfigSource.CLIENT_METRICS_CONFIG
+        return [_untyped(each, configs[each], source) for each in _requested_names(resource, configs)]
+    return [
+        _entry(call, each, key, _subscription_config(key, each, configs))
+        for each in _requested_names(resource, CLIENT_METRICS_CONFIGS)
+        for key in [CLIENT_METRICS_CONFIGS[each]]
+    ]
+
+
+def _subscription_config(key: ConfigKey, name: str, configs: Mapping[str, str]) -> Resolved:
+    synonyms = [Synonym(name, key.default_text or "", ConfigSource.DEFAULT_CONFIG)]
+    if name in configs:
+        synonyms.insert(0, Synonym(name, key.normalized(configs[name]), ConfigSource.CLIENT_METRICS_CONFIG))
+    return Resolved(synonyms[0].value, synonyms)
 
 
 def _group(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
