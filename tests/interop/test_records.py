@@ -7,8 +7,10 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import split_batches
+from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, with_each_client
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
 pytestmark = pytest.mark.slow
 
@@ -80,13 +82,12 @@ def test_every_client_reads_the_records_that_a_test_produces(
         assert (records[3].key, records[3].value) == (b"3", b"3")
 
 
-@with_each_client
+@pytest.mark.parametrize("client", [AIO, KAFKA_PYTHON], ids=lambda client: client.name)
 @pytest.mark.fake_cluster(topics={"orders": 12})
 def test_keys_go_to_the_partitions_of_clients_with_kafkas_partitioner(
     client: KafkaClient, fake_cluster: FakeCluster
 ) -> None:
-    if client.name == "confluent-kafka":
-        pytest.skip("its default partitioner is another one (consistent_random)")
+    """Those of librdkafka differ: its default is `consistent_random`."""
     keys = [b"%d" % number for number in range(30)]
     client.produce(fake_cluster.bootstrap_servers, "orders", [Record(value=b"", key=key) for key in keys], None)
     found = {record.key: record.partition for record in fake_cluster.records("orders")}
