@@ -230,6 +230,7 @@ class Controller:
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
         partition.replicas, partition.adding, partition.removing, partition.copying = tuple(replicas), (), (), ()
         self.copies.keep(partition)
+        self.copies.reschedule(now_ms)
         if partition.awaits_last_leader:
             needs_leader = partition.last_leader_id in gone
         else:
@@ -388,7 +389,8 @@ class Controller:
 
     def tick(self, now_ms: float) -> None:
         """Finish loading the offsets partitions whose `load_ms` has passed, and copies that have ended."""
-        self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
+        if self.copies.next_end_ms <= now_ms:
+            self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
         for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
             self._finish_loading(index, now_ms)
 
@@ -397,9 +399,12 @@ class Controller:
 
         None if there is none of them, or if all of them wait for something else than time.
         """
-        ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
-        others = (self.copies.next_deadline(), self.balance_due_ms)
-        return min([*ends, *(end_ms for end_ms in others if end_ms is not None)], default=None)
+        end_ms = self.copies.next_end_ms
+        if self.balance_due_ms is not None:
+            end_ms = min(end_ms, self.balance_due_ms)
+        for load_end_ms, _ in self.loading.values():
+            end_ms = min(end_ms, load_end_ms)
+        return None if end_ms == inf else end_ms
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:
         """Return the old leader that FindCoordinator still returns, or None if it returns the current one."""

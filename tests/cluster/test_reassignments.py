@@ -479,3 +479,14 @@ def test_a_throttled_reassignment_is_finished_and_held_by_commands() -> None:
     assert leaders(harness) == [1]
     commands.finish_reassignments()
     assert leaders(harness) == [3]
+
+
+def test_a_throttled_reassignment_that_is_canceled_has_no_deadline() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="100")
+    reassign(harness, [3])
+    reassign(harness, [4], name="sports")
+    assert reassign(harness, None) == (ErrorCode.NONE, None)
+    (deadline,) = pending_deadlines(harness.cluster, harness.now_ms)
+    assert (deadline.node_id, deadline.in_s) == (4, 10.0)  # no longer after the other copy
+    assert reassign(harness, None, name="sports") == (ErrorCode.NONE, None)
+    assert harness.cluster.next_deadline() is None
