@@ -115,7 +115,7 @@ class Controller:
 
         With NO_LEADER the partition has no leader until its last leader starts. If the new leader is not a replica, it
         becomes one in place of the first target replica, and a reassignment in progress ends with the target replicas.
-        For an offsets partition the coordinator moves as well.
+        It also ends if it only waited for this leader. For an offsets partition the coordinator moves as well.
         """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
@@ -132,6 +132,8 @@ class Controller:
         self._schedule_balance(partition, now_ms)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
+        if partition.is_reassigning:
+            self._finish_reassignment(partition, now_ms, how)
 
     def _move_coordinator(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
         index = partition.index
@@ -175,10 +177,11 @@ class Controller:
         """
         in_sync = [node_id for node_id in partition.replicas if node_id not in partition.copying]
         current = partition.replicas
-        partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
+        new = {*target}.difference(current).union(partition.adding, partition.copying)
+        partition.adding = tuple(node_id for node_id in target if node_id in new)
         partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
         partition.replicas = (*target, *partition.removing)
-        partition.copying = tuple(node_id for node_id in partition.adding if node_id not in in_sync)
+        partition.copying = tuple(node_id for node_id in partition.replicas if node_id not in in_sync)
         self.copies.keep(partition)
         self.copies.reschedule(now_ms)
         self._finish_copies(self.copies.due(now_ms), now_ms, how)
