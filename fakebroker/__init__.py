@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
     from fakebroker.cluster.seed import GroupSeed, MemberSeed
-    from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, ListenError, ProtocolError, WaitTimeout
+    from fakebroker.errors import (
+        ConfigError,
+        ErrorCode,
+        FakebrokerError,
+        IncompleteJournalError,
+        ListenError,
+        ProtocolError,
+        WaitTimeout,
+    )
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
     from fakebroker.server.journal_files import read_journal
@@ -28,6 +36,7 @@ _HOMES = {
     "FakeCluster": "fakebroker.server.fake_cluster",
     "Fault": "fakebroker.cluster.faults.rule",
     "FakebrokerError": "fakebroker.errors",
+    "IncompleteJournalError": "fakebroker.errors",
     "ListenError": "fakebroker.errors",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
@@ -47,6 +56,7 @@ __all__ = [
     "FakebrokerError",
     "Fault",
     "GroupSeed",
+    "IncompleteJournalError",
     "ListenError",
     "MemberSeed",
     "ProtocolError",

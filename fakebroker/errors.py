@@ -296,6 +296,10 @@ class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like Ti
     """A condition was not met before the timeout. The message describes the actual state."""
 
 
+class IncompleteJournalError(FakebrokerError, AssertionError):
+    """A query or an assertion that depends on requests that the journal has dropped."""
+
+
 def shown(value: object) -> str:
     """Return the `repr` of a value for an error message, shortened to `MAX_SHOWN` characters."""
     try:

@@ -32,6 +32,8 @@ _SHOWN_GROUPS = 3
 """Maximum number of groups with timelines in a report."""
 _SHOWN_MOMENTS = 10
 """Maximum number of entries of a timeline in a report."""
+_MAX_EXPLANATION = 2_000
+"""Maximum number of characters of an explanation in a report."""
 _MAX_NAME = 120
 """Maximum number of characters of a test's name in the name of a file."""
 
@@ -271,9 +273,13 @@ def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> s
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
     """Yield the explanation of each group that changed recently, with the end of its timeline."""
+    from fakebroker.cluster.inspect.long_text import and_more, cut_line
+
     for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
-        yield f"{cluster.explain(group_id)}\n\n{replace(timeline, moments=timeline.moments[-_SHOWN_MOMENTS:])}"
+        moments = timeline.moments[-_SHOWN_MOMENTS:]
+        texts = [cut_line(cluster.explain(group_id), _MAX_EXPLANATION), "", str(replace(timeline, moments=moments))]
+        yield "\n".join([*texts, *and_more(len(timeline.moments), len(moments), "earlier entries")])
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:

@@ -9,6 +9,7 @@ import json
 import math
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import islice
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -28,8 +29,8 @@ Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Rate = Annotated[float, Meta(gt=0)]
 
-_UNCONVERTIBLE = (OverflowError, AttributeError)
-"""Errors that msgspec raises for integers too large for a float, and for objects that look like tables."""
+_UNCONVERTIBLE = (OverflowError, AttributeError, UnicodeError)
+"""Errors that msgspec raises for integers too large for a float, objects that look like tables, and surrogates."""
 
 
 class Base64(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,7 +142,8 @@ def write_json(value: Any) -> bytes:
 def plain(value: Any) -> Any:
     """Convert a value to plain data for `convert`: structs to dictionaries, iterables to lists.
 
-    Numbers of numpy and pandas become Python numbers, bytes become `Base64`. Other objects are returned unchanged.
+    Numbers of numpy, pandas and `decimal` become Python numbers, bytes become `Base64`. Other objects are returned
+    unchanged.
     """
     if value is None or isinstance(value, bool | str | int | Base64):
         return value
@@ -153,8 +155,11 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, Integral):
         return int(value)
-    if isinstance(value, Real):
-        return float(value)
+    if isinstance(value, Real | Decimal):  # msgspec does not check whether a Decimal is finite.
+        try:
+            return float(value)
+        except (OverflowError, ValueError):  # above the largest float, or a signaling NaN
+            return str(value)
     return [plain(item) for item in value] if isinstance(value, Iterable) else value
 
 

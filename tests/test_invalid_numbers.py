@@ -179,6 +179,21 @@ def test_arguments_of_events(subtests: pytest.Subtests) -> None:
                     assert_rejected(name, functools.partial(perform_line, cluster, text))
 
 
+def test_arguments_of_actions_of_faults(subtests: pytest.Subtests) -> None:
+    with new_cluster() as cluster:
+        for command, definition in COMMANDS.items():
+            parameters = inspect.signature(getattr(cluster, command)).parameters
+            given = dict(zip(parameters, ARGUMENTS.get(command, ()), strict=False)) | KEYWORDS.get(command, {})
+            for name, arguments in cases(fields_of(definition.arguments)):
+                if arguments[name] in NOT_FINITE:
+                    action = {"do": command, **given, **arguments}
+                    with subtests.test(action=action):
+                        assert_rejected(name, functools.partial(cluster.fail, "JoinGroup", then=action))
+        with pytest.raises(ConfigError, match=r"seconds=-1: expected a number from 0 to 1000000000"):
+            cluster.fail("JoinGroup", then={"do": "advance", "seconds": -1})
+        assert cluster.faults == []
+
+
 def test_numbers_above_the_largest_are_rejected_in_events() -> None:
     with pytest.raises(ConfigError, match=r"^seconds=inf: expected a finite number$"):
         event_of('{"do": "advance", "seconds": 1e999}')

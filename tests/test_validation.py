@@ -4,6 +4,8 @@ import gc
 import math
 import pickle
 import weakref
+from decimal import Decimal
+from fractions import Fraction
 from typing import Literal
 
 import msgspec
@@ -53,6 +55,8 @@ MISTAKES: list[tuple[dict[str, object], str]] = [
     ({"name": "a", "mode": 3}, "rows[0].mode=3: expected one of real, manual or none"),
     ({"name": "a", "sizes": [1, -1]}, "rows[0].sizes[1]=-1: expected an integer >= 0"),
     ({"name": "a", "sizes": 1}, "rows[0].sizes=1: expected a list"),
+    ({"name": "a", "sizes": "\ud800"}, r"rows[0].sizes='\ud800': expected a list"),
+    ({"name": "a", "limits": {3: 1}}, "rows[0].limits: key 3: expected a string"),
     ({"name": "a", "span": [1, 2, 3]}, "rows[0].span=[1, 2, 3]: expected a number or a list of 2 or none"),
     ({"name": "a", "limits": {"b": "c"}}, "rows[0].limits.b='c': expected an integer"),
     ({"name": "a", "span": math.nan}, "rows[0].span=nan: expected a finite number"),
@@ -159,7 +163,9 @@ def test_numbers_and_sequences_of_other_libraries_are_converted() -> None:
     found = convert(plain({"rows": (each for each in [row]), "size": numpy.array([])}), File)
     assert (found.rows[0].count, found.rows[0].share, found.rows[0].span) == (3, 0.5, 2.0)
     assert convert(plain({"size": {"a": 1}.keys()}), File).size == ["a"]
-    for value in (numpy.bool_(True), object(), b"1", {1}, 10**400, 10**5000, Row(name="a", count=-1)):
+    assert convert(plain({"rows": [{"name": "a", "share": Decimal("0.5")}]}), File).rows[0].share == 0.5
+    others = [Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal("1e999"), Fraction(10**400)]
+    for value in (*others, numpy.bool_(True), object(), b"1", {1}, 10**400, 10**5000, Row(name="a", count=-1)):
         with pytest.raises(ConfigError):
             convert(plain({"rows": [{"name": "a", "share": value}]}), File)
 

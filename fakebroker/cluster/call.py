@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.faults.error_catalog import kinds_of, requested_parts
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.errors import ErrorCode, ProtocolError, shown
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import read_request_header
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -18,6 +19,8 @@ from fakebroker.protocol.schema import Field, Message, Struct
 
 _START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
 _MAX_MEMO_BYTES = 1024  # Larger frames are not cached.
+_PARTITION_BYTES = 100
+"""The size of the tuple of a topic and a partition, without the name of the topic."""
 _GROUP = 0
 """FindCoordinator's key type of groups (FindCoordinatorRequest.CoordinatorType)."""
 
@@ -59,6 +62,10 @@ class Peer:
         return peer
 
 
+TopicRef = str | bytes
+"""A topic in a message: its name, or its id of 16 bytes."""
+
+
 class Boundaries:
     """What a fault did to a request before and after it was handled.
 
@@ -82,6 +89,14 @@ class CallSummary(NamedTuple):
     member_ids: tuple[str, ...]
     has_response: bool
     errors: tuple[ErrorCode, ...]
+    instance_ids: tuple[str, ...] = ()
+    partitions: tuple[tuple[TopicRef, int | None], ...] = ()
+
+    @property
+    def text_bytes(self) -> int:
+        """The size of its texts, and of the list of partitions."""
+        texts = sum(map(len, (*self.group_ids, *self.member_ids, *self.instance_ids)))
+        return texts + sum(_PARTITION_BYTES + len(topic) for topic, _ in self.partitions)
 
 
 class Call:
@@ -105,7 +120,11 @@ class Call:
         throttle_ms: For how long a quota throttles the client, in milliseconds of the brokers' time; 0 if none does.
         boundaries_or_none: What a fault did before and after the request was handled; usually None.
         closes_connection: Whether its connection is closed, as Kafka does when a Produce with acks=0 fails.
+        closing_reason: Why, if that is not the reason.
         summary: The summary of a recorded call, whose messages may be missing; None for a live call.
+        number: Its sequence number in the journal, from 1; 0 if it was not added to one.
+        held_bytes: How many bytes it counts in the journal.
+        kept: The copy that the journal keeps instead of this call, if any.
     """
 
     __slots__ = (
@@ -116,8 +135,12 @@ class Call:
         "boundaries_or_none",
         "client_id",
         "closes_connection",
+        "closing_reason",
         "correlation_id",
         "fault",
+        "held_bytes",
+        "kept",
+        "number",
         "peer",
         "received_ms",
         "request",
@@ -145,9 +168,12 @@ class Call:
         self.answered_after = 0
         self.throttle_ms = 0.0
         self.closes_connection = False
+        self.closing_reason = ""
         self.fault: Fault | None = None
         self.boundaries_or_none: Boundaries | None = None
         self.summary: CallSummary | None = None
+        self.number = self.held_bytes = 0
+        self.kept: Call | None = None
 
     @property
     def broker(self) -> BrokerNode:
@@ -208,6 +234,33 @@ class Call:
         return tuple(dict.fromkeys(member_id for member_id in found if member_id))
 
     @property
+    def instance_ids(self) -> tuple[str, ...]:
+        """The `group.instance.id`s of static members that the request names."""
+        if self.summary is not None:
+            return self.summary.instance_ids
+        find = _INSTANCE_IDS.get(type(self.request).__name__)
+        return tuple(dict.fromkeys(found for found in find(self.request) if found)) if find else ()
+
+    @property
+    def partitions(self) -> tuple[tuple[TopicRef, int | None], ...]:
+        """The topics and partitions that the request names; the partition is None if it names the topic as a whole.
+
+        A Fetch also has those of its response, because its request omits the partitions of a fetch session (KIP-227).
+        """
+        if self.summary is not None:
+            return self.summary.partitions
+        if self.request is None or not names_topics(self.api):
+            return ()
+        found = [
+            (part.get("topic"), part.get("partition"))
+            for part in requested_parts(self.api, self.request, self.api_version, _topic_id)
+        ]
+        if type(self.response).__name__ == "FetchResponse":
+            for topic in self.response.responses:
+                found += [(topic.topic or topic.topic_id, data.partition_index) for data in topic.partitions]
+        return tuple(dict.fromkeys((topic, index) for topic, index in found if topic))
+
+    @property
     def has_response(self) -> bool:
         """Whether a response was sent; False while it is pending, and for a Produce with acks=0."""
         return self.response is not None if self.summary is None else self.summary.has_response
@@ -228,10 +281,11 @@ class Call:
 
     def summarize(self) -> CallSummary:
         """Return the summary that a journal without messages keeps."""
-        return CallSummary(self.node_id, self.group_ids, self.member_ids, self.has_response, self.errors)
+        named = self.node_id, self.group_ids, self.member_ids
+        return CallSummary(*named, self.has_response, self.errors, self.instance_ids, self.partitions)
 
     def __repr__(self) -> str:
-        return f"<{self.api.name} v{self.api_version} from {self.client_id!r} at broker {self.node_id}>"
+        return f"<{self.api.name} v{self.api_version} from {shown(self.client_id)} at broker {self.node_id}>"
 
 
 def read_call(peer: Peer, frame: bytes) -> Call:
@@ -338,3 +392,30 @@ _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "SyncGroupRequest": _member_id,
 }
 """How to find the member ids of a request, by the name of its class."""
+
+_INSTANCE_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
+    "OffsetCommitRequest": lambda request: [request.group_instance_id],
+    # Version 10, a proposal, has many members.
+    "JoinGroupRequest": lambda request: (
+        [member.group_instance_id for member in request.join_group_members] or [request.group_instance_id]
+    ),
+    "HeartbeatRequest": lambda request: [request.group_instance_id],
+    "LeaveGroupRequest": lambda request: [member.group_instance_id for member in request.members],
+    "SyncGroupRequest": lambda request: [request.group_instance_id],
+}
+"""How to find the instance ids of a request, by the name of its class."""
+
+
+def _topic_id(topic_id: bytes) -> Any:
+    """Return a topic id, in place of the topic's name; None if it is zero."""
+    return topic_id if any(topic_id) else None
+
+
+def names_members(api_name: str) -> bool:
+    """Return whether requests of an API can name members of groups."""
+    return f"{api_name}Request" in _MEMBER_IDS
+
+
+def names_topics(api: Api) -> bool:
+    """Return whether requests of an API can name topics."""
+    return "topic" in kinds_of(api) or api.name == "ListPartitionReassignments"

@@ -9,22 +9,33 @@ simulation runs them in virtual time. `fakebroker.cluster.events` runs them from
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar, Unpack
+from typing import Annotated, TypeVar, Unpack
+
+from msgspec import Meta
 
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, checked_event, command, commands_of
+from fakebroker.cluster.command import (
+    AppendFailureHandle,
+    FaultHandle,
+    Hold,
+    check_type,
+    checked_event,
+    command,
+    commands_of,
+)
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
-from fakebroker.cluster.environment import Accept, Environment
+from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
 from fakebroker.cluster.faults.actions import BoundAction
+from fakebroker.cluster.faults.append_failures import AppendFailure, checked_error
 from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
 from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.producer import Headers, ProducedRecord, Timestamp, produce
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions, seed_groups
+from fakebroker.cluster.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls
@@ -32,8 +43,8 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.errors import ConfigError, FakebrokerError, one_of
-from fakebroker.validation import Data, Seconds, convert, plain
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, one_of
+from fakebroker.validation import Data, Positive, Seconds
 
 T = TypeVar("T")
 
@@ -569,9 +580,43 @@ class ClusterCommands:
         handle.remove()
 
     @command
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: Positive | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+
+        The log is the group's partition of __consumer_offsets; all groups of the partition are affected. Requests get
+        the errors that Kafka returns: for NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE.
+
+        Args:
+            group_id: Id of the group, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail. None: all, until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure. `clear_faults` removes all failures.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        code = checked_error(error)
+
+        def add() -> AppendFailure:
+            partition = self._cluster.offsets_partition_of(group_id).index
+            return self._cluster.append_failures.add(partition, code, times)
+
+        remove = self._cluster.append_failures.remove
+        return AppendFailureHandle(self._run(add), lambda failure: self._run(lambda: remove(failure)))
+
+    @command
     def clear_faults(self) -> None:
-        """Remove all faults. Responses that they delay are still sent when they are due."""
-        self._run(lambda: self._cluster.faults.active.clear())
+        """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
+
+        def clear() -> None:
+            self._cluster.faults.active.clear()
+            self._cluster.append_failures.active.clear()
+
+        self._run(clear)
 
     # Rebalances
 
@@ -802,13 +847,17 @@ class ClusterCommands:
         """
         self._seed([GroupSeed(group_id=group_id, members=members, **options)])
 
-    def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
+    @command
+    def seed_groups(self, groups: Sequence[GroupTable]) -> None:
         """Create several groups, or none if one of them cannot be created.
+
+        Args:
+            groups: The groups, each with `group_id` and the options of `seed_group`.
 
         Raises:
             ConfigError: As `seed_group`.
         """
-        self._seed(convert(plain(list(groups)), list[GroupSeed]))
+        self._seed(groups)
 
     def _seed(self, seeds: Sequence[GroupSeed]) -> None:
         self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
@@ -861,7 +910,7 @@ class ClusterCommands:
     # Time
 
     @command
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Annotated[float, Meta(ge=0, le=MAX_ADVANCE_S)]) -> None:
         """Advance the brokers' clock and process everything that is due by then.
 
         Requires a manual clock.

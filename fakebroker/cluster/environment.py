@@ -16,6 +16,9 @@ T = TypeVar("T")
 Accept = Literal["normal", "slow", "half_open", "refuse"]
 """How a broker accepts new connections; see `ClusterCommands.set_broker`."""
 
+MAX_ADVANCE_S = 1_000_000_000
+"""The longest advance of a clock, in seconds: about thirty years."""
+
 ACCEPTS: tuple[Accept, ...] = get_args(Accept)
 
 

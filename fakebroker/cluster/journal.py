@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Literal
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.dropped_calls import DroppedCalls
+from fakebroker.cluster.message_size import held_bytes
 from fakebroker.errors import ConfigError, check_integer, one_of
 
 JournalMode = Literal["off", "headers", "full"]
-
-_MIN_PENDING = 8  # A HeadersJournal summarizes calls only when it has at least this many that are not summarized.
 
 
 class Journal:
@@ -21,15 +21,17 @@ class Journal:
 
     Args:
         max_calls: The largest number of calls to keep; 0 keeps none.
-        max_bytes: The largest number of bytes of requests to keep, as measured on the wire.
+        max_bytes: The largest number of bytes that calls may hold: requests and responses, estimated by `held_bytes`. A
+            call that exceeds it alone is dropped, too, as soon as its response is known.
 
     Attributes:
         mode: The kind of journal, by its name in the settings of a cluster.
-        bytes: The size of the requests that are kept.
+        bytes: How many bytes the calls hold.
         dropped: How many calls were dropped because of the limits.
+        dropped_calls: A summary of the calls that were dropped.
     """
 
-    __slots__ = ("_calls", "bytes", "dropped", "max_bytes", "max_calls")
+    __slots__ = ("_calls", "bytes", "dropped", "dropped_calls", "max_bytes", "max_calls")
     mode: JournalMode = "full"
 
     def __init__(self, max_calls: int = 10_000, max_bytes: int = 64 * 1024 * 1024) -> None:
@@ -37,21 +39,76 @@ class Journal:
         self.max_bytes = max_bytes
         self.bytes = 0
         self.dropped = 0
+        self.dropped_calls = DroppedCalls()
         self._calls: deque[Call] = deque()
 
     def add(self, call: Call) -> None:
         """Add a call, and drop the oldest ones if a limit is exceeded."""
+        size_bytes = held_bytes(call.request, call.size)
+        if size_bytes > self.max_bytes:
+            self._append_copy(call)
+        else:
+            self._append(call, size_bytes)
+
+    def add_response(self, call: Call, wire_bytes: int) -> None:
+        """Count the response to a call, unless the call was dropped; and drop the oldest calls if a limit is exceeded.
+
+        Args:
+            call: The call, with its response, if it has one.
+            wire_bytes: The size of the response's frame; 0 without a response.
+        """
+        dropped = self.dropped
+        if not dropped < call.number <= dropped + len(self._calls):
+            return
+        size_bytes = held_bytes(call.response, wire_bytes)
+        call_bytes = call.held_bytes + size_bytes
+        if call.kept is not None:
+            self._summarize(call, call.kept)
+        elif call_bytes > self.max_bytes:
+            self._calls[call.number - dropped - 1] = kept = _copy(call)
+            kept.held_bytes = call.held_bytes
+            self._summarize(call, kept)
+        else:
+            call.held_bytes = call_bytes
+            self.bytes += size_bytes
+            while self.bytes > self.max_bytes:
+                self._drop()
+
+    def _append_copy(self, call: Call) -> None:
+        """Add a copy of a call without its messages."""
+        kept = call.kept = _copy(call)
+        kept.summary = call.summarize()
+        self._append(kept, kept.summary.text_bytes + len(kept.client_id))
+        call.number = kept.number
+
+    def _append(self, call: Call, size_bytes: int) -> None:
         calls = self._calls
         calls.append(call)
-        held_bytes = self.bytes + call.size
-        if len(calls) > self.max_calls or held_bytes > self.max_bytes:
-            # Usually one call is dropped for each call that is added.
-            held_bytes -= calls.popleft().size
-            self.dropped += 1
-            while held_bytes > self.max_bytes:
-                held_bytes -= calls.popleft().size
-                self.dropped += 1
-        self.bytes = held_bytes
+        calls_kept = len(calls)
+        call.number = self.dropped + calls_kept
+        call.held_bytes = size_bytes
+        self.bytes += size_bytes
+        if calls_kept > self.max_calls or self.bytes > self.max_bytes:
+            self._drop()
+            while self.bytes > self.max_bytes:
+                self._drop()
+
+    def _summarize(self, call: Call, kept: Call) -> None:
+        """Update the copy of a call after its response is known."""
+        _update(call, kept)
+        assert kept.summary is not None
+        more_bytes = kept.summary.text_bytes + len(kept.client_id) - kept.held_bytes
+        kept.held_bytes += more_bytes
+        self.bytes += more_bytes
+        while self.bytes > self.max_bytes:
+            self._drop()
+
+    def _drop(self) -> None:
+        """Drop the oldest call."""
+        call = self._calls.popleft()
+        self.bytes -= call.held_bytes
+        self.dropped += 1
+        self.dropped_calls.add(call)
 
     def newest(self, count: int) -> list[Call]:
         """Return the newest `count` calls, or all if there are fewer, oldest first."""
@@ -81,61 +138,74 @@ class Journal:
 class HeadersJournal(Journal):
     """A journal that keeps summaries instead of messages.
 
-    Calls are summarized soon after they are answered, and before the journal is read. The size of a summarized call is
-    that of its client id, group ids and member ids.
+    A call is summarized when its response is sent, and before the journal is read. The size of a summarized call is
+    that of its texts.
     """
 
-    __slots__ = ("_pending", "_summarize_at")
+    __slots__ = ("_pending",)
     mode = "headers"
 
     def __init__(self, max_calls: int = 10_000, max_bytes: int = 64 * 1024 * 1024) -> None:
         super().__init__(max_calls, max_bytes)
-        # Calls that are not summarized: how many were added before, the call, the copy that the journal keeps.
-        self._pending: list[tuple[int, Call, Call]] = []
-        self._summarize_at = _MIN_PENDING
+        # Calls without a response: the call and the copy that the journal keeps, by sequence number.
+        self._pending: dict[int, tuple[Call, Call]] = {}
 
     def add(self, call: Call) -> None:
-        if len(self._pending) >= self._summarize_at:
-            self._summarize()
-        kept = Call(call.peer, call.api, call.api_version, call.correlation_id, call.client_id, None, call.size)
-        kept.received_ms = call.received_ms
-        self._pending.append((self.added, call, kept))
-        super().add(kept)
+        size_bytes = held_bytes(call.request, call.size)
+        if size_bytes > self.max_bytes:
+            self._append_copy(call)
+            return
+        kept = _copy(call)
+        call.number = self.added + 1
+        self._pending[call.number] = (call, kept)
+        self._append(kept, size_bytes)
+
+    def add_response(self, call: Call, wire_bytes: int) -> None:
+        known, kept = self._pending.get(call.number, (call, call.kept))
+        if known is call and kept is not None and self.dropped < call.number <= self.added:
+            self._pending.pop(call.number, None)
+            self._summarize(call, kept)
+
+    def _drop(self) -> None:
+        pending = self._pending.pop(self.dropped + 1, None)
+        if pending is not None:
+            _update(*pending)
+        super()._drop()
 
     def __iter__(self) -> Iterator[Call]:
-        self._summarize()
+        self._summarize_pending()
         return super().__iter__()
 
     def newest(self, count: int) -> list[Call]:
-        self._summarize()
+        self._summarize_pending()
         return super().newest(count)
 
     def at(self, number: int) -> Call | None:
-        self._summarize()
+        self._summarize_pending()
         return super().at(number)
 
     def __reversed__(self) -> Iterator[Call]:
-        self._summarize()
+        self._summarize_pending()
         return super().__reversed__()
 
-    def _summarize(self) -> None:
-        """Update the kept copies of pending calls, except those that the journal has dropped."""
-        still_pending = []
-        for number, call, kept in self._pending:
-            if number < self.dropped:
-                continue
-            kept.summary = call.summarize()
-            kept.fault, kept.response_version = call.fault, call.response_version
-            kept.boundaries_or_none = call.boundaries_or_none
-            kept.answered_ms, kept.answered_after = call.answered_ms, call.answered_after
-            if call.answered_ms is None:
-                still_pending.append((number, call, kept))
-            else:
-                kept.size = sum(map(len, (kept.client_id, *kept.group_ids, *kept.member_ids)))
-                self.bytes -= call.size - kept.size
-        self._pending = still_pending
-        # Twice as many as remain, so that the amortized cost of a call is constant.
-        self._summarize_at = 2 * len(still_pending) + _MIN_PENDING
+    def _summarize_pending(self) -> None:
+        for call, kept in self._pending.values():
+            _update(call, kept)
+
+
+def _copy(call: Call) -> Call:
+    """Return a copy of a call without its messages."""
+    kept = Call(call.peer, call.api, call.api_version, call.correlation_id, call.client_id, None, call.size)
+    kept.received_ms, kept.number = call.received_ms, call.number
+    return kept
+
+
+def _update(call: Call, kept: Call) -> None:
+    """Update the copy of a call."""
+    kept.summary = call.summarize()
+    kept.fault, kept.response_version = call.fault, call.response_version
+    kept.boundaries_or_none = call.boundaries_or_none
+    kept.answered_ms, kept.answered_after = call.answered_ms, call.answered_after
 
 
 class NoJournal(Journal):
@@ -145,6 +215,9 @@ class NoJournal(Journal):
     mode = "off"
 
     def add(self, call: Call) -> None:
+        """Do nothing."""
+
+    def add_response(self, call: Call, wire_bytes: int) -> None:
         """Do nothing."""
 
 
@@ -157,7 +230,7 @@ def new_journal(mode: str, max_calls: int, max_bytes: int) -> Journal:
     Args:
         mode: "full", "headers" (without messages) or "off".
         max_calls: The largest number of calls to keep.
-        max_bytes: The largest total size of requests to keep, in bytes.
+        max_bytes: The largest number of bytes that requests and responses may hold.
 
     Raises:
         ConfigError: The mode is unknown, or a limit is negative.

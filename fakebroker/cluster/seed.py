@@ -6,7 +6,7 @@ __consumer_offsets, loads them into their coordinators, and then brings them to 
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
+from fakebroker.cluster.seed_lag import Commit, MissingRecords, resolved
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.rebalance import reject_waiting
@@ -23,7 +24,15 @@ from fakebroker.coordinator.group.persistence import replay, tombstones
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ConfigError, ErrorCode, one_of, shown
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
-from fakebroker.topic_partition import MAX_INT64, TopicPartition, is_offset, parse_partition
+from fakebroker.topic_partition import (
+    LEGAL_NAME,
+    MAX_INT64,
+    TopicPartition,
+    format_partitions,
+    is_legal_name,
+    is_offset,
+    parse_partition,
+)
 
 PartitionName = str | TopicPartition
 """A partition as in arguments: "orders-0" or ("orders", 0)."""
@@ -78,12 +87,15 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         members: Number of members; or a list with a client id, a `MemberSeed` or a table of its fields for each
             member, the leader first. Their sessions start when the group is seeded, and expire unless a client
             continues with the member's id.
-        topics: Topics that all members subscribe to; by default those of `assignment`, `offsets` and `lag`.
+        topics: Topics that all members subscribe to, which must exist; by default those of `assignment`, `offsets` and
+            `lag`.
         generation: Generation id; by default 1, or 2 in state CompletingRebalance.
         state: State, by Kafka's name; by default Stable with members, Empty without. Dead is a deleted group.
-        offsets: Committed offsets by partition, such as {"orders-0": 5}.
-        lag: Distance of the committed offsets from the current ends of the logs: one number for all partitions of
-            `topics`, or a number by partition. `offsets` takes precedence.
+        offsets: Committed offsets by partition, such as {"orders-0": 5}, up to the ends of the logs.
+        lag: Number of records from the committed offset to the end of the log: one number for all partitions of
+            `topics`, or a number by partition. Records that are missing are produced; their keys and values are their
+            offsets, as text. With an offset in `offsets` as well, the log must end at offset + lag, or earlier, and
+            gets the missing records. Otherwise the committed offset is the end of the log minus the lag.
         protocol: Name of the assignor. `range` assigns consecutive partitions of each topic to each member; any other
             name distributes partitions round-robin.
         assignment: Assigned partitions by client id, instance id or member id; by default, `protocol` distributes all
@@ -99,6 +111,10 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     lag: int | Offsets | None = None
     protocol: str = "range"
     assignment: Mapping[str, Sequence[PartitionName]] | None = None
+
+
+GroupTable = Annotated[GroupSeed, Meta(examples=[{"group_id": "g", "members": 1}])]
+"""A `GroupSeed`, with an example for error messages."""
 
 
 class SeedOptions(TypedDict, total=False):
@@ -121,7 +137,8 @@ class SeedPlan:
         partition: Its partition of __consumer_offsets.
         state: Its state after seeding.
         generation: Its generation id after seeding.
-        offsets: Its committed offsets by partition.
+        commits: Its committed offsets, which depend on the ends of the logs after seeding.
+        offsets: Its committed offsets by partition, set by `resolve_offsets`.
 
     Raises:
         ConfigError: The group cannot be created with these options.
@@ -142,12 +159,16 @@ class SeedPlan:
         assigned = {
             name: [self._topic_partition(each) for each in names] for name, names in (seed.assignment or {}).items()
         }
-        self.offsets = self._offsets()
+        self.commits = self._commits()
+        self.offsets: Mapping[TopicPartition, int] = {}
         topics = seed.topics
         if topics is None:
-            topics = [topic for partitions in (*assigned.values(), self.offsets) for topic, _ in partitions]
+            topics = [topic for partitions in assigned.values() for topic, _ in partitions]
+            topics += [commit.partition.topic.name for commit in self.commits]
         self._topics = list(dict.fromkeys(topics))
         self._check_strings("topics", self._topics)
+        for topic in self._topics:
+            self._topic_partitions(topic)
         self._assignments = self._assign(assigned)
 
     # Checks
@@ -180,8 +201,8 @@ class SeedPlan:
             ConfigError: The group exists, its coordinator is not available, or a topic of `offsets` does not exist.
         """
         self.check_coordinator()
-        for partition in self.offsets:
-            self._topic_partition(partition)
+        for commit in self.commits:
+            self._topic_partition((commit.partition.topic.name, commit.partition.index))
 
     def check_coordinator(self) -> None:
         """Check that the group can be created now.
@@ -210,6 +231,8 @@ class SeedPlan:
         for member in self._members:
             self._check_strings("members", _ids_of(member))
             self._check_strings("client_host", [member.client_host])
+            if member.instance_id is not None and not is_legal_name(member.instance_id):
+                raise self._error("instance_id", member.instance_id, LEGAL_NAME)
             if member.member_id is None:
                 most = _MAX_STRING_BYTES - _UUID_LENGTH
                 self._check_strings("members", [member.instance_id or member.client_id], most)
@@ -220,29 +243,55 @@ class SeedPlan:
 
     # Offsets
 
-    def _offsets(self) -> dict[TopicPartition, int]:
-        lag = self._seed.lag
-        if isinstance(lag, int):
-            if self._seed.topics is None:
-                raise self._error("lag", lag, "topics to be given as well, or a lag for each partition")
-            partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
-            lags = {(each.topic.name, each.index): lag for each in partitions}
-        else:
-            lags = {self._topic_partition(name): number for name, number in (lag or {}).items()}
-        offsets = {partition: self._offset_with_lag(partition, each) for partition, each in lags.items()}
+    def _commits(self) -> list[Commit]:
+        lags, offsets = self._lags(), dict[TopicPartition, int]()
         for name, offset in (self._seed.offsets or {}).items():
             topic, index = partition = self._topic_partition(name)
             if not is_offset(offset):
                 raise self._error(f"offsets.{topic}-{index}", offset, f"an integer from 0 to {MAX_INT64}")
+            self._check_once("offsets", offsets, partition)
             offsets[partition] = offset
-        return offsets
+        return [
+            Commit(
+                self.group_id,
+                self._topic_partitions(topic)[index],
+                offsets.get((topic, index)),
+                lags.get((topic, index)),
+            )
+            for topic, index in dict.fromkeys([*lags, *offsets])
+        ]
 
-    def _offset_with_lag(self, partition: TopicPartition, lag: int) -> int:
-        topic, index = partition
-        end = self._topic_partitions(topic)[index].log.log_end_offset
-        if not 0 <= lag <= end:
-            raise self._error(f"lag.{topic}-{index}", lag, f"0 to {end}, the end of its log")
-        return end - lag
+    def _lags(self) -> dict[TopicPartition, int]:
+        lag = self._seed.lag
+        if lag is None:
+            return {}
+        if isinstance(lag, int):
+            if self._seed.topics is None:
+                raise self._error("lag", lag, "topics to be given as well, or a lag for each partition")
+            if lag < 0:
+                raise self._error("lag", lag, "an integer >= 0")
+            partitions = [each for name in self._seed.topics for each in self._topic_partitions(name)]
+            return {(each.topic.name, each.index): lag for each in partitions}
+        lags: dict[TopicPartition, int] = {}
+        for name, number in lag.items():
+            topic, index = partition = self._topic_partition(name)
+            if number < 0:
+                raise self._error(f"lag.{topic}-{index}", number, "an integer >= 0")
+            self._check_once("lag", lags, partition)
+            lags[partition] = number
+        return lags
+
+    def _check_once(self, field: str, known: Container[TopicPartition], partition: TopicPartition) -> None:
+        if partition in known:
+            raise self._error(field, format_partitions([partition]), "each partition once")
+
+    def resolve_offsets(self, missing: MissingRecords) -> None:
+        """Compute the committed offsets from the ends that the logs will have.
+
+        Raises:
+            ConfigError: An offset is beyond the end of the log, or contradicts the lag.
+        """
+        self.offsets = resolved(self.commits, missing)
 
     def _topic_partitions(self, name: str) -> list[Partition]:
         topic = self._cluster.topics.get(name)
@@ -341,6 +390,12 @@ def seed_in_steps(
             raise ConfigError.of("group_id", plan.group_id, "each group once")
         planned[plan.group_id] = plan, []
         yield
+    commits = [commit for plan, _ in planned.values() for commit in plan.commits]
+    missing = MissingRecords(cluster, commits)
+    for plan, _ in planned.values():
+        plan.resolve_offsets(missing)
+        yield
+    yield from missing.prepare(now_ms())
     by_partition: dict[int, list[SeedPlan]] = {}
     for plan, records in planned.values():
         records += plan.records(now_ms())
@@ -348,6 +403,7 @@ def seed_in_steps(
         yield
     created: list[SeedPlan] = []
     try:
+        yield from missing.produce(now_ms())
         for index, plans in by_partition.items():
             for start in range(0, len(plans), max_batch):
                 batch = plans[start : start + max_batch]
@@ -365,6 +421,7 @@ def seed_in_steps(
             if cluster.offsets_partition(plan.partition.index) is plan.partition:
                 _remove(cluster, plan, now_ms())
             yield
+        missing.undo()
         raise
 
 

@@ -135,6 +135,7 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._by_metric_name: dict[str, Topic] = {}
+        self._former_names: dict[bytes, str] = {}
         self.offsets_topic: Topic
         self.offsets_topic_is_used = False
 
@@ -161,6 +162,10 @@ class Topics:
         """Return the name of the topic with an id."""
         topic = self._by_id.get(topic_id)
         return None if topic is None else topic.name
+
+    def past_or_present_name_of(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id, also if it was deleted."""
+        return self.name_of(topic_id) or self._former_names.get(topic_id)
 
     def led_by(self, node_id: int) -> list[Partition]:
         """Return the partitions that a broker leads, or with NO_LEADER those without a leader."""
@@ -220,6 +225,7 @@ class Topics:
 
     def replace_all(self, topics: Sequence[Topic], *, offsets_topic_is_used: bool) -> None:
         """Replace all topics, __consumer_offsets included."""
+        self._former_names |= {topic_id: topic.name for topic_id, topic in self._by_id.items()}
         self._by_name, self._by_id, self._by_metric_name = {}, {}, {}
         self.offsets_topic_is_used = offsets_topic_is_used
         for topic in topics:
@@ -229,6 +235,7 @@ class Topics:
                 self._show(topic)
 
     def delete(self, topic: Topic) -> None:
+        self._former_names[topic.topic_id] = topic.name
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         self._by_metric_name.pop(unify_collision_chars(topic.name), None)
 

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
 
+from fakebroker.cluster.environment import MAX_ADVANCE_S
 from fakebroker.errors import ConfigError, check_number
-
-MAX_ADVANCE_S = 1e9
-"""The longest advance, in seconds: about thirty years."""
 
 _ADVANCEABLE = "'manual': other clocks cannot be advanced"
 

@@ -64,5 +64,13 @@ class Connection(Peer):
         self.is_closed = False
         self.interest = 0
 
+    def release_memory(self) -> None:
+        """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""
+        self.memo_call = None
+        self.memo_head = self.memo_tail = b""
+        self.frames = FrameBuffer(self.frames.max_bytes)
+        self.queued.clear()
+        self.unsent = bytearray()
+
     def __repr__(self) -> str:
         return f"connection {self.connection_id} from {self.client_host[1:]} to broker {self.broker.node_id}"

@@ -1,8 +1,7 @@
 """The public class `FakeCluster`: runs a cluster over TCP; its methods inspect it, change it, and wait for changes."""
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Annotated, Any, Literal, Self, TypeVar, Unpack
 
@@ -10,7 +9,7 @@ from msgspec import Meta
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
+from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.controller import FailoverOptions
@@ -21,6 +20,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
+from fakebroker.cluster.inspect.long_text import cut_lines
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
@@ -34,17 +34,17 @@ from fakebroker.cluster.inspect.views import (
 )
 from fakebroker.cluster.journal import JournalMode, new_journal
 from fakebroker.cluster.producer import Headers, ProducedRecord
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
+from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
-from fakebroker.server.seed_tables import Table, seeds_from
+from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Data, Seconds
 
@@ -97,8 +97,10 @@ class FakeCluster(JournalExport):
         advertised_host: Host that brokers report to clients; `host` if None.
         journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
         journal_calls: Maximum number of requests in the journal; older ones are dropped.
-        journal_bytes: Maximum size in bytes of the requests in the journal. With "headers", only client ids, group ids
-            and member ids count.
+        journal_bytes: Maximum memory in bytes of the requests and responses in the journal, estimated: record batches
+            and other binary data count as on the wire, everything else eight times. A request that exceeds it alone,
+            with its response, is kept without messages. With "headers", only the ids of clients, groups, members and
+            instances and the names of topics count.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_s: A connection that has sent an incomplete request is closed after this many wall-clock
             seconds without further bytes.
@@ -335,9 +337,14 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
+        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test.
+
+        It has the 20 groups that changed last, the first 20 members of each, the last 20 requests, and the first 200
+        characters of each line, and says what it leaves out.
+        """
         text = report(self.seed, self.groups(), self.journal_view())
-        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+        errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
+        return "\n".join([text, *errors])
 
     @property
     def action_errors(self) -> tuple[str, ...]:
@@ -709,8 +716,30 @@ class FakeCluster(JournalExport):
         """
         self._commands.remove_fault(handle)
 
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+
+        The log is the group's partition of __consumer_offsets, and all groups of the partition are affected. Requests
+        get the errors that Kafka returns. For NOT_ENOUGH_REPLICAS: OffsetCommit, and the JoinGroup that creates a
+        group, get COORDINATOR_NOT_AVAILABLE; so does SyncGroup, and then the members rejoin.
+
+        Args:
+            group_id: The group, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail; None for all until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure; also a context manager.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        return self._commands.fail_append(group_id, error, times)
+
     def clear_faults(self) -> None:
-        """Remove all faults. Responses that are already delayed are still sent when they are due."""
+        """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
         self._commands.clear_faults()
 
     # Rebalances
@@ -854,14 +883,14 @@ class FakeCluster(JournalExport):
         """
         self._commands.seed_group(group_id, members, **options)
 
-    def seed_groups(self, groups: "Iterable[GroupSeed] | Table | str | PathLike[str]") -> None:
+    def seed_groups(self, groups: Seeds) -> None:
         """Create many groups at once. If one of them cannot be created, none is.
 
         Args:
-            groups: Seeds; or a table (pandas.DataFrame, pyarrow.Table) or the path of a Parquet file, with one row per
-                committed offset, and one row for each group that has no committed offset. Columns: `group`, `topic`,
-                `partition`, `offset` or `lag`, and the fields `members`, `generation`, `state`, `protocol` of a
-                `fakebroker.GroupSeed`.
+            groups: Seeds, or mappings with their fields; or a table (pandas.DataFrame, pyarrow.Table) or the path of a
+                Parquet file. Each row is about a group, and has a committed offset, a member, both or neither. Columns:
+                `group_id`; `topic`, `partition`, and `offset` or `lag`; `client_id` and `instance_id` of a member; and
+                `topics`, `members` (a number), `generation`, `state`, `protocol` as in a `fakebroker.GroupSeed`.
 
         Raises:
             ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not

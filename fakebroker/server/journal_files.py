@@ -15,8 +15,10 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_error_code
+from fakebroker.cluster.dropped_calls import DroppedKind
 from fakebroker.cluster.faults.injection import name_of
 from fakebroker.cluster.faults.rule import Fault, actions_of
+from fakebroker.cluster.inspect.journal_filters import TopicName
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME
@@ -39,18 +41,22 @@ _Convert = Callable[[Any, int], Any]
 
 
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line of a file: the attributes of `RecordedJournal`, where `brokers` are the node ids."""
+    """The first line of a file: the attributes of `RecordedJournal`, where `brokers` are the node ids.
+
+    `dropped_kinds` has the attributes of each `DroppedKind`.
+    """
 
     format: Literal[1]
     mode: Literal["full", "headers"]
     dropped: Count
     brokers: tuple[int, ...]
+    dropped_kinds: tuple[DroppedKind, ...] = ()
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     """A line of a file after the first one: a call. `restored` and `restored_fault` validate messages and fault later.
 
-    A new field must be added to `_plain_call` and `_call`, too; a file without it is rejected.
+    A new field must be added to `_plain_call` and `_call`, too; without a default, files without it are rejected.
     """
 
     api: str
@@ -74,6 +80,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     action_errors: tuple[str, ...]
     request: dict[str, Any] | None
     response: dict[str, Any] | None
+    instances: tuple[str, ...] = ()
+    partitions: tuple[tuple[str, int | None], ...] = ()
 
 
 class JournalExport(JournalQueries):
@@ -151,17 +159,24 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
             raise ConfigError.all_of(error.mistakes, where=where) from None
     if head is None:
         raise ConfigError(f"{source}: empty, expected a journal")
-    return RecordedJournal(JournalView(calls, head.dropped, head.brokers, head.mode))
+    kinds = head.dropped_kinds or ((DroppedKind(calls=head.dropped),) if head.dropped else ())
+    return RecordedJournal(JournalView(calls, head.dropped, head.brokers, head.mode, kinds))
 
 
 def journal_lines(view: JournalView) -> Iterator[str]:
     """Yield the lines of a journal's file, each with its line break."""
-    first = {"format": 1, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
-    for entry in chain((first,), map(_plain_call, view.calls)):
+    first: dict[str, object] = {"format": 1, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
+    if view.dropped_kinds:
+        first["dropped_kinds"] = view.dropped_kinds
+    for entry in chain((first,), (_plain_call(call, view.topic_name) for call in view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
 
 
-def _plain_call(call: Call) -> dict[str, object]:
+def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
+    partitions = [
+        (topic if isinstance(topic, str) else topic_name(topic) or topic.hex(), index)
+        for topic, index in call.partitions
+    ]
     return {
         "api": call.api.name,
         "version": call.api_version,
@@ -172,6 +187,8 @@ def _plain_call(call: Call) -> dict[str, object]:
         "broker": call.node_id,
         "groups": call.group_ids,
         "members": call.member_ids,
+        "instances": call.instance_ids,
+        "partitions": partitions,
         "size": call.size,
         "received_ms": call.received_ms,
         "handled_ms": call.handled_ms,
@@ -206,6 +223,8 @@ def _call(entry: _Entry) -> Call:
         member_ids=entry.members,
         has_response=entry.has_response,
         errors=tuple(_error_code("errors", name) for name in entry.errors),
+        instance_ids=entry.instances,
+        partitions=entry.partitions,
     )
     if entry.response is not None:
         call.response = restored(api.response, entry.response, call.response_version, "response")

@@ -12,6 +12,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
@@ -20,6 +21,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.quotas import KIP_219
+from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
@@ -338,16 +340,19 @@ class Reactor:
             connection = call.peer
             assert isinstance(connection, Connection)
             if connection.is_closed:
+                self._count_unsent(call)
                 continue
             if call.closes_connection:
                 # As in Kafka: a Produce with acks=0 has no response that could contain the error.
-                self.close(connection, f"{call!r} failed, and it has no response")
+                self.close(connection, f"{call!r}: {call.closing_reason or 'failed, and it has no response'}")
                 continue
             connection.pending = None
             if call.throttle_ms:
                 self._mute(connection, call)
             elif call.response is not None:
                 self._write(connection, call)
+            else:
+                cluster.journal.add_response(call, 0)
             if call.fault is not None:
                 self.network_faults.after_response(connection, call.fault, self.wire_clock.now_ms())
             if connection.queued:
@@ -375,9 +380,12 @@ class Reactor:
         try:
             frame = response_frame(call.response, call.response_version, call.correlation_id)
         except ProtocolError:
-            logger.exception("%r: response cannot be encoded in this version", call)
-            self.close(connection, "internal error (see the traceback above)")
-            return
+            shortened = self._frame_with_short_messages(call)
+            if shortened is None:
+                self.close(connection, f"{call!r}: internal error (see the traceback above)")
+                return
+            frame = shortened
+        self.cluster.journal.add_response(call, len(frame))
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
         conditions = self.network_faults.conditions
@@ -391,6 +399,26 @@ class Reactor:
         if not connection.is_dirty:
             connection.is_dirty = True
             self._dirty.append(connection)
+
+    def _frame_with_short_messages(self, call: Call) -> bytearray | None:
+        """Encode a response after its error messages were shortened; None if that fails, too.
+
+        Messages contain names from the request, which together can be too long for a string.
+        """
+        try:
+            return response_frame(with_short_messages(call.response), call.response_version, call.correlation_id)
+        except ProtocolError:
+            logger.exception("%r: response cannot be encoded in this version", call)
+            return None
+
+    def _count_unsent(self, call: Call) -> None:
+        """Count a response in the journal that is not sent, because its connection was closed."""
+        if call.response is None:
+            self.cluster.journal.add_response(call, 0)
+            return
+        with suppress(ProtocolError):
+            frame = response_frame(call.response, call.response_version, call.correlation_id)
+            self.cluster.journal.add_response(call, len(frame))
 
     def _flush(self) -> None:
         """Send the responses that were written since the last call."""
@@ -442,7 +470,7 @@ class Reactor:
         if why is not None:
             logger.warning("%r closed: %s", connection, why)
         connection.is_closed = True
-        connection.memo_call = None
+        connection.release_memory()
         fd = connection.socket.fileno()
         self._poller.unregister(fd)
         del self.connections[fd]

@@ -56,8 +56,14 @@ async def test_groups_are_looked_up_described_and_listed_with_their_offsets(subt
 
 
 async def check_views_of_groups(cluster: FakeCluster, admin: Admin) -> None:
-    cluster.seed_group("g", members=["a", "b"], topics=["orders"], offsets={"orders-0": 5, "orders-1": 0})
-    cluster.seed_group("h", offsets={"orders-0": 7})
+    cluster.seed_group(
+        "g",
+        members=["a", "b"],
+        topics=["orders"],
+        offsets={"orders-0": 5, "orders-1": 0},
+        lag={"orders-0": 0, "orders-1": 0},
+    )
+    cluster.seed_group("h", offsets={"orders-0": 7}, lag={"orders-0": 0})
     broker = cluster.coordinator_of("g")
     coordinator = Node(broker.node_id, broker.host, broker.port)
     assert (await admin.find_coordinators(["g"])).all() == {"g": coordinator}
@@ -123,8 +129,8 @@ async def test_all_offsets_of_a_group_are_listed_with_metadata_and_epoch() -> No
 @in_trio_with_sockets
 async def test_offsets_are_deleted() -> None:
     async with cluster_and_admin() as (cluster, admin):
-        cluster.seed_group("g", members=1, topics=["orders"], offsets={"orders-0": 5})
-        cluster.seed_group("h", offsets={"orders-0": 5, "orders-1": 6})
+        cluster.seed_group("g", members=1, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
+        cluster.seed_group("h", offsets={"orders-0": 5, "orders-1": 6}, lag={"orders-0": 0, "orders-1": 0})
         deleted = await admin.delete_group_offsets(
             {"h": [PARTITION, PARTITION], "g": [PARTITION], "missing": [PARTITION]}
         )
@@ -140,7 +146,7 @@ async def test_offsets_are_deleted() -> None:
 async def test_groups_are_deleted() -> None:
     async with cluster_and_admin(as_version="2.0") as (cluster, admin):
         cluster.seed_group("g", members=1, topics=["orders"])
-        cluster.seed_group("h", offsets={"orders-0": 5})
+        cluster.seed_group("h", offsets={"orders-0": 5}, lag={"orders-0": 0})
         deleted = await admin.delete_groups(["missing", "g", "h", "g"])
         assert list(deleted) == ["missing", "g", "h"]
         assert {group: error.error for group, error in deleted.errors.items()} == {
@@ -182,7 +188,9 @@ async def test_assignments_of_other_protocols_are_returned_as_bytes() -> None:
 async def test_groups_of_all_brokers_are_listed_by_state_and_type() -> None:
     async with cluster_and_admin() as (cluster, admin):
         for number in range(6):
-            cluster.seed_group(f"g{number}", members=number % 2, topics=["orders"], offsets={"orders-0": 5})
+            cluster.seed_group(
+                f"g{number}", members=number % 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0}
+            )
         listed = await admin.list_groups()
         assert sorted(each.group_id for each in listed) == [f"g{number}" for number in range(6)]
         stable = GroupListing(group_id="g1", protocol_type="consumer", state="Stable", type="classic")
@@ -202,7 +210,7 @@ async def test_filters_that_a_broker_does_not_support_are_rejected(subtests: pyt
     for release, filters, message in cases:
         with subtests.test(release=release):
             async with cluster_and_admin([Broker(), Broker(as_version=release)]) as (cluster, admin):
-                cluster.seed_group("g", offsets={"orders-0": 5})
+                cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
                 with pytest.raises(UnsupportedVersion, match=message):
                     await admin.list_groups(**filters)
                 (listed,) = await admin.list_groups()

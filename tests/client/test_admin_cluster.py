@@ -40,7 +40,7 @@ async def test_a_topic_name_is_not_a_new_topic() -> None:
 @in_trio_with_sockets
 async def test_groups_are_listed_despite_a_lost_connection() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
-        cluster.seed_group("g", offsets={"orders-0": 5})
+        cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
         for api in ("Metadata", "ListGroups"):
             fault = cluster.fail(api, drop=True, times=1)
             assert [group.group_id for group in await admin.list_groups()] == ["g"]
@@ -126,7 +126,7 @@ async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
 @in_trio_with_sockets
 async def test_list_groups_is_repeated_at_brokers_that_are_loading() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
-        cluster.seed_group("g", offsets={"orders-0": 5})
+        cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.fail("ListGroups", broker=2, error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         assert [group.group_id for group in await admin.list_groups()] == ["g"]
         assert (cluster.count("ListGroups", broker=1), cluster.count("ListGroups", broker=2)) == (1, 3)

@@ -20,7 +20,7 @@ async def test_single_requests_to_an_old_coordinator_are_repeated_while_it_is_lo
     """The requests of scenarios/transcripts/admin-old-cluster-while-loading.txt (KAFKA-13043)."""
     async with cluster_and_admin(2, as_version="2.8") as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.fail("OffsetFetch", error="COORDINATOR_LOAD_IN_PROGRESS", times=2)
         listed = (await admin.list_group_offsets({g: [PARTITION], h: [PARTITION]})).all()
         assert listed[g][PARTITION] is not None
@@ -53,7 +53,7 @@ async def test_only_groups_that_are_loading_are_requested_again() -> None:
 async def test_a_request_is_repeated_until_the_coordinator_has_loaded() -> None:
     async with cluster_and_admin(2, clock="manual") as (cluster, admin):
         (g,) = groups_of(cluster, 1, 1)
-        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.move_coordinator(g, 2, load_ms=None)
         first = cluster.fail("OffsetFetch", throttle_time_ms=1, times=1)
         async with trio.open_nursery() as nursery:
@@ -91,7 +91,7 @@ async def test_only_groups_that_have_moved_are_looked_up_again() -> None:
 async def test_a_coordinator_that_is_down_is_looked_up_again() -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
-        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.fail("FindCoordinator", stale=True, times=1)
         cluster.stop_broker(2)
         assert (await admin.describe_groups([g])).all()[g].coordinator.node_id == 1
@@ -122,7 +122,7 @@ async def test_a_coordinator_that_is_not_available_is_looked_up_again(error: str
 async def test_a_request_is_repeated_after_a_lost_connection(api: str) -> None:
     async with cluster_and_admin(2) as (cluster, admin):
         (g,) = groups_of(cluster, 2, 1)
-        cluster.seed_group(g, offsets={"orders-0": 5})
+        cluster.seed_group(g, offsets={"orders-0": 5}, lag={"orders-0": 0})
         fault = cluster.fail(api, drop=True, times=1)
         assert (await admin.describe_groups([g])).all()[g].state == "Empty"
         assert fault.hits == 1
@@ -144,7 +144,7 @@ async def test_a_request_is_repeated_after_a_request_timeout() -> None:
 async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() -> None:
     async with cluster_and_admin(2, admin={"default_api_timeout_ms": 100}) as (cluster, admin):
         g, h = groups_of(cluster, 2, 2)
-        cluster.seed_group(h, offsets={"orders-0": 5})
+        cluster.seed_group(h, offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.fail("DescribeGroups", group=g, error="NOT_COORDINATOR")
         described = await admin.describe_groups([g, h])
         assert described.values_by_key[h].state == "Empty"
@@ -248,7 +248,7 @@ async def test_an_error_of_one_group_does_not_affect_others() -> None:
 @in_trio_with_sockets
 async def test_unstable_offsets_are_requested_again() -> None:
     async with cluster_and_admin(1) as (cluster, admin):
-        cluster.seed_group("g", offsets={"orders-0": 5})
+        cluster.seed_group("g", offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.fail("OffsetFetch", group="g", error="UNSTABLE_OFFSET_COMMIT", times=1)
         (await admin.list_group_offsets({"g": [PARTITION]}, require_stable=True)).all()
         assert cluster.count("OffsetFetch") == 2

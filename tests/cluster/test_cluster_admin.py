@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.cluster.controller import Failover
-from fakebroker.cluster.handlers.describe_log_dirs import LOG_DIR
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -4,16 +4,18 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.configs.broker_configs import default_values, listed_configs
 from fakebroker.cluster.configs.changes import Operation, ResourceType
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.cluster.configs.resolution import ConfigSource
-from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES, SETTINGS
+from fakebroker.cluster.configs.kafka_broker_configs import kafka_broker_configs
+from fakebroker.cluster.configs.resolution import LOG_DIR, ConfigSource
+from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES, SETTINGS, Config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages import alter_configs, incremental_alter_configs
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.protocol.releases import NEWEST, RELEASES
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, versions
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
@@ -24,6 +26,8 @@ DESCRIBE_VERSIONS = range(5)
 NEWS = (TOPIC, "news")
 BROKER_1 = (BROKER, "1")
 CLUSTER = (BROKER, "")
+
+BROKER_CONFIGS = listed_configs(NEWEST)
 
 Resource = tuple[int, str]
 Outcome = tuple[int, str | None]
@@ -172,7 +176,8 @@ def test_all_configs_of_a_broker(subtests: pytest.Subtests) -> None:
             assert by_name["auto.create.topics.enable"].value == "true"
             assert by_name["broker.id"].value == "1"
             assert by_name["log.retention.ms"].value is None
-            assert {each.name for each in result.configs if not each.read_only} == DYNAMIC_CONFIGS
+            dynamic = {name for name, config in BROKER_CONFIGS.items() if config.is_dynamic}
+            assert {each.name for each in result.configs if not each.read_only} == dynamic
             if version >= 1:
                 assert by_name["num.partitions"].config_source == ConfigSource.STATIC_BROKER_CONFIG
                 assert by_name["broker.id"].config_source == ConfigSource.STATIC_BROKER_CONFIG
@@ -562,8 +567,91 @@ def test_retention_does_not_apply_to_the_offsets_topic() -> None:
 # Definitions
 
 
-@pytest.mark.parametrize("keys", [TOPIC_CONFIGS, BROKER_CONFIGS])
+@pytest.mark.parametrize("keys", [TOPIC_CONFIGS, {name: config.key for name, config in BROKER_CONFIGS.items()}])
 def test_every_default_is_a_valid_value(keys: dict[str, ConfigKey]) -> None:
     defaults = {name: key.default_text for name, key in keys.items() if key.default_text is not None}
     assert {name: keys[name].value_error(text) for name, text in defaults.items()} == dict.fromkeys(defaults)
     assert {name: keys[name].normalized(text) for name, text in defaults.items()} == defaults
+
+
+# The list of each release
+
+
+def names_of(harness: ClusterHarness) -> set[str]:
+    (result,) = describe(harness, BROKER_1, version=1)
+    return {config.name for config in result.configs}
+
+
+def test_a_broker_lists_its_listeners_and_directories() -> None:
+    harness = ClusterHarness(brokers=2)
+    static = ConfigSource.STATIC_BROKER_CONFIG
+    assert value(harness, (BROKER, "2"), "advertised.listeners", broker=2) == ("PLAINTEXT://localhost:9002", static)
+    assert value(harness, (BROKER, "2"), "listeners", broker=2) == ("PLAINTEXT://:9002", static)
+    assert value(harness, BROKER_1, "log.dirs") == (LOG_DIR, static)
+    assert value(harness, BROKER_1, "compression.type") == ("producer", ConfigSource.DEFAULT_CONFIG)
+    harness.cluster.brokers[1].host = "::1"
+    assert value(harness, BROKER_1, "advertised.listeners")[0] == "PLAINTEXT://[::1]:9001"
+
+
+def test_a_broker_lists_the_configs_of_its_release(subtests: pytest.Subtests) -> None:
+    for as_version, count, has, has_not in [
+        ("0.11", 154, "zookeeper.connect", "node.id"),
+        ("2.8", 218, "advertised.host.name", "compression.gzip.level"),
+        ("3.9", 314, "inter.broker.protocol.version", "advertised.host.name"),
+        ("4.2", len(BROKER_CONFIGS), "compression.gzip.level", "zookeeper.connect"),
+    ]:
+        with subtests.test(as_version=as_version):
+            names = names_of(ClusterHarness(as_version=as_version))
+            assert len(names) == count
+            assert has in names
+            assert has_not not in names
+
+
+def test_defaults_are_those_of_the_release(subtests: pytest.Subtests) -> None:
+    for as_version, name, default in [
+        ("2.4", "message.max.bytes", "1000012"),
+        ("2.5", "message.max.bytes", "1048588"),
+        ("3.9", "num.recovery.threads.per.data.dir", "1"),
+        ("4.0", "num.recovery.threads.per.data.dir", "2"),
+        ("3.9", "inter.broker.protocol.version", "3.9-IV0"),
+    ]:
+        with subtests.test(as_version=as_version, name=name):
+            assert value(ClusterHarness(as_version=as_version), BROKER_1, name) == (
+                default,
+                ConfigSource.DEFAULT_CONFIG,
+            )
+
+
+def test_settings_have_kafkas_defaults_in_every_release(subtests: pytest.Subtests) -> None:
+    for release in RELEASES:
+        listed = kafka_broker_configs(release)
+        with subtests.test(release=str(release)):
+            defaults = default_values(release)
+            differing = {name for name in SETTINGS if name in listed and listed[name].key.default != defaults.get(name)}
+            assert differing == {"default.replication.factor", "auto.leader.rebalance.enable"}
+            coordinator = Config().coordinator(release)
+            for name, number in [
+                ("group.max.session.timeout.ms", coordinator.group_max_session_timeout_ms),
+                ("offsets.retention.minutes", coordinator.offsets_retention_ms // 60_000),
+                ("offset.metadata.max.bytes", coordinator.offset_metadata_max_bytes),
+            ]:
+                assert listed[name].key.default == str(number), name
+
+
+def test_passwords_are_not_returned() -> None:
+    (result,) = describe(ClusterHarness(), BROKER_1)
+    (password,) = (config for config in result.configs if config.name == "ssl.keystore.password")
+    assert (password.is_sensitive, password.value) == (True, None)
+
+
+def test_which_configs_can_be_altered_for_all_brokers() -> None:
+    harness = ClusterHarness()
+    error, message = change(harness, CLUSTER, ("advertised.listeners", SET, "PLAINTEXT://a:1"))
+    assert (error, "broker id must be specified" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+    error, message = change(harness, BROKER_1, ("ssl.keystore.location", SET, "/tmp/store"))
+    assert (error, "only per-listener" in (message or "")) == (ErrorCode.INVALID_REQUEST, True)
+    error, message = change(harness, BROKER_1, ("log.dirs", SET, "/tmp"))
+    assert (error, message) == (ErrorCode.INVALID_REQUEST, "Cannot update these configs dynamically: log.dirs")
+    assert "leader.replication.throttled.rate" not in names_of(harness)
+    set_(harness, BROKER_1, "leader.replication.throttled.rate", "1000")
+    assert value(harness, BROKER_1, "leader.replication.throttled.rate")[0] == "1000"

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.handlers.describe_log_dirs import LOG_DIR
+from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_cluster import DescribeClusterRequest
 from fakebroker.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest

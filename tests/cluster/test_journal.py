@@ -8,13 +8,15 @@ import pytest
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.journal import Journal, new_journal
+from fakebroker.cluster.message_size import OBJECT_FACTOR
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from fakebroker.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -28,6 +30,7 @@ from fakebroker.protocol.schema import Message
 from tests.support.cluster.cluster_harness import ClusterHarness
 
 BODY_BYTES = 100
+HELD_BYTES = OBJECT_FACTOR * BODY_BYTES
 
 
 def heartbeat(generation_id: int = 1) -> HeartbeatRequest:
@@ -60,6 +63,27 @@ def harness(mode: str, max_calls: int = 100, **config: Any) -> ClusterHarness:
     return with_journal
 
 
+def answer(journal: Journal, call: Call, wire_bytes: int = 0) -> None:
+    """Answer a call, with its response if it has one."""
+    call.answered_ms = 0.0
+    journal.add_response(call, wire_bytes)
+
+
+def fetched(data: bytes | memoryview) -> FetchResponse:
+    partition = PartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=1,
+        aborted_transactions=None,
+        records=data,  # type: ignore[arg-type]
+    )
+    return FetchResponse(responses=[FetchableTopicResponse(topic="orders", partitions=[partition])])
+
+
+def fetch(response: FetchResponse | None = None) -> Call:
+    return call_of(FetchRequest(max_wait_ms=0, min_bytes=1, topics=[], forgotten_topics_data=[]), response, 12)
+
+
 # Limits
 
 
@@ -68,21 +92,85 @@ def test_the_oldest_requests_are_dropped_first_and_counted() -> None:
     calls = [call_of(heartbeat(number)) for number in range(5)]
     for call in calls:
         journal.add(call)
-    assert (list(journal), journal.dropped, journal.added, journal.bytes) == (calls[2:], 2, 5, 3 * BODY_BYTES)
+    assert (list(journal), journal.dropped, journal.added, journal.bytes) == (calls[2:], 2, 5, 3 * HELD_BYTES)
 
 
 def test_bytes_are_limited() -> None:
-    journal = Journal(max_bytes=2 * BODY_BYTES)
+    journal = Journal(max_bytes=2 * HELD_BYTES)
     calls = [call_of(heartbeat(number)) for number in range(5)]
     for call in calls:
         journal.add(call)
-    assert (list(journal), journal.dropped, journal.bytes) == (calls[3:], 3, 2 * BODY_BYTES)
+    assert (list(journal), journal.dropped, journal.bytes) == (calls[3:], 3, 2 * HELD_BYTES)
 
 
 def test_a_journal_of_size_0_drops_every_request() -> None:
     journal = Journal(max_calls=0)
     journal.add(call_of(heartbeat()))
     assert (len(journal), journal.dropped, journal.bytes) == (0, 1, 0)
+
+
+def test_responses_count_when_they_are_known(subtests: pytest.Subtests) -> None:
+    log = bytes(1_000_000)
+    for data in (log, memoryview(log)[:500_000], memoryview(log)):  # Shared with a log: kept in memory by the response.
+        with subtests.test(size=len(data), kind=type(data).__name__):
+            journal = Journal()
+            parked, other = fetch(), call_of(heartbeat())
+            journal.add(parked)
+            journal.add(other)
+            assert journal.bytes == 2 * HELD_BYTES
+            parked.response = fetched(data)
+            answer(journal, parked, len(data) + 50)
+            assert journal.bytes == 2 * HELD_BYTES + len(data) + 50 * OBJECT_FACTOR
+
+
+def test_a_response_drops_the_oldest_calls() -> None:
+    journal = Journal(max_bytes=3 * HELD_BYTES + 2_000_000)
+    calls = [fetch(fetched(bytes(1_000_000))) for _ in range(4)]
+    for call in calls:
+        journal.add(call)
+        answer(journal, call, 1_000_000)
+    assert (list(journal), journal.dropped) == (calls[2:], 2)
+    assert journal.bytes == 2 * (HELD_BYTES + 1_000_000)
+
+
+def test_the_response_to_a_dropped_call_does_not_count() -> None:
+    journal = Journal(max_calls=1)
+    early, late = fetch(fetched(bytes(5000))), call_of(heartbeat())
+    journal.add(early)
+    journal.add(late)
+    answer(journal, early, 5000)
+    assert (list(journal), journal.bytes) == ([late], HELD_BYTES)
+
+
+@pytest.mark.parametrize("mode", ["full", "headers"])
+def test_a_call_that_exceeds_the_limit_alone_is_kept_without_messages(mode: str) -> None:
+    journal = new_journal(mode, 100, 20_000)
+    small, large, last = call_of(heartbeat()), fetch(), call_of(heartbeat())
+    for call in (small, large, last):
+        journal.add(call)
+    large.response = fetched(bytes(50_000))
+    answer(journal, large, 50_000)
+    first, kept, _ = journal
+    assert (first.api.name, kept.api.name, kept.number, journal.dropped) == ("Heartbeat", "Fetch", 2, 0)
+    assert (kept.request, kept.response, kept.has_response, kept.answered_ms) == (None, None, True, 0.0)
+    assert journal.bytes <= 20_000
+    assert (large.response is not None, journal.at(2)) == (True, kept)  # The call itself has its messages.
+
+
+def test_a_request_that_exceeds_the_limit_alone_is_kept_without_messages(subtests: pytest.Subtests) -> None:
+    for mode in ("full", "headers"):
+        with subtests.test(mode=mode):
+            journal = new_journal(mode, 100, HELD_BYTES + 100)
+            large = call_of(heartbeat())
+            large.size = 10_000
+            journal.add(call_of(heartbeat()))
+            journal.add(large)
+            _, kept = journal
+            assert (kept.request, kept.group_ids, kept.has_response) == (None, ("g",), False)
+            large.response = HeartbeatResponse(error_code=0)
+            answer(journal, large)
+            _, kept = journal
+            assert (kept.has_response, kept.answered_ms, journal.dropped) == (True, 0.0, 0)
 
 
 # Modes
@@ -145,12 +233,10 @@ def test_headers_releases_messages_without_a_query() -> None:
         watched.append(weakref.ref(request))
         journal.add(call)
         if number % 100:  # Calls 0, 100 and 200 stay pending.
-            call.answered_ms = 0.0
+            answer(journal, call)
     del request, call
     gc.collect()
-    alive = [number for number, reference in enumerate(watched) if reference() is not None]
-    assert alive[:3] == [0, 100, 200]
-    assert len(alive) < 25
+    assert [number for number, reference in enumerate(watched) if reference() is not None] == [0, 100, 200]
     assert len(journal) == 300
 
 
@@ -169,21 +255,21 @@ def test_headers_releases_dropped_calls() -> None:
 
 
 def test_headers_counts_the_bytes_of_names() -> None:
-    journal = new_journal("headers", 1000, BODY_BYTES * 20)
+    journal = new_journal("headers", 1000, HELD_BYTES * 20)
     for _ in range(1000):
         call = call_of(heartbeat())
         journal.add(call)
-        call.answered_ms = 0.0
+        answer(journal, call)
     kept = list(journal)
     assert len(kept) > 100  # With their messages, 20 would fit.
     assert (journal.bytes, journal.added) == (len(kept) * len("appgm"), 1000)
 
 
 def test_messages_of_pending_calls_count_in_full() -> None:
-    journal = new_journal("headers", 1000, BODY_BYTES * 20)
+    journal = new_journal("headers", 1000, HELD_BYTES * 20)
     for _ in range(100):
         journal.add(call_of(heartbeat()))
-    assert (len(list(journal)), journal.bytes, journal.dropped) == (20, BODY_BYTES * 20, 80)
+    assert (len(list(journal)), journal.bytes, journal.dropped) == (20, HELD_BYTES * 20, 80)
 
 
 # Order of responses

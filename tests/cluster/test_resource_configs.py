@@ -228,16 +228,29 @@ def test_alter_configs_does_not_know_loggers() -> None:
 # Subscriptions of client metrics
 
 
-def test_subscriptions_show_the_configs_that_were_set() -> None:
+def test_configs_of_subscriptions_are_kept_shown_and_listed() -> None:
     harness = ClusterHarness()
-    assert configs(harness, METRICS, "rates") == {}
+    assert configs(harness, METRICS, "rates") == {"interval.ms": "300000", "match": "", "metrics": ""}
     assert alter(harness, METRICS, "rates", ("metrics", SET, "a.,b."), ("interval.ms", SET, "1000"))[0] == 0
 
-    assert configs(harness, METRICS, "rates") == {"interval.ms": "1000", "metrics": "a.,b."}
-    assert {each.config_source for each in described(harness, METRICS, "rates").configs} == {
-        ConfigSource.CLIENT_METRICS_CONFIG
-    }
+    assert configs(harness, METRICS, "rates") == {"interval.ms": "1000", "match": "", "metrics": "a.,b."}
+    interval, match, _ = described(harness, METRICS, "rates").configs
+    assert [(each.value, each.source) for each in interval.synonyms] == [
+        ("1000", ConfigSource.CLIENT_METRICS_CONFIG),
+        ("300000", ConfigSource.DEFAULT_CONFIG),
+    ]
+    assert (interval.config_source, match.config_source) == (
+        ConfigSource.CLIENT_METRICS_CONFIG,
+        ConfigSource.DEFAULT_CONFIG,
+    )
     assert listed(harness, version=0) == listed(harness, METRICS) == [(METRICS, "rates")]
+
+
+def test_before_4_0_subscriptions_show_only_what_was_set() -> None:
+    harness = ClusterHarness(as_version="3.9")
+    assert configs(harness, METRICS, "rates") == {}
+    alter(harness, METRICS, "rates", ("metrics", SET, "a."))
+    assert configs(harness, METRICS, "rates") == {"metrics": "a."}
 
 
 def test_subscriptions_are_checked(subtests: pytest.Subtests) -> None:

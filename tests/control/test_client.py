@@ -16,7 +16,9 @@ from fakebroker.control.routes import records as records_module
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
+from tests.support.groups_over_tcp import commit_request
 from tests.support.wire_client import WireClient, find_coordinator
 
 
@@ -76,7 +78,9 @@ def test_only_given_options_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
-    client.seed_group("g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, topics=["orders"])
+    client.seed_group(
+        "g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, lag={("orders", 1): 0}, topics=["orders"]
+    )
     cluster = control.cluster
     assert client.brokers == cluster.brokers
     assert client.bootstrap_servers == cluster.bootstrap_servers
@@ -129,7 +133,7 @@ def test_any_group_id_can_be_used(client: Client, subtests: pytest.Subtests) -> 
     ):
         with subtests.test(group_id=group_id):
             client.reset()
-            client.seed_group(group_id, offsets={"orders-0": 3})
+            client.seed_group(group_id, offsets={"orders-0": 3}, lag={"orders-0": 0})
             assert client.group(group_id).group_id == group_id
             assert client.offsets(group_id)["orders", 0].offset == 3
             assert client.timeline(group_id).group_id == group_id
@@ -253,6 +257,24 @@ def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client)
         client.fail("Heartbeat", then={"do": "stop"})
 
 
+def test_appends_fail(control: ControlHarness, client: Client) -> None:
+    with client.fail_append("g", ErrorCode.KAFKA_STORAGE_ERROR, times=2) as failure:
+        assert client.get(f"append_failures/{failure.id}")["error"] == "KAFKA_STORAGE_ERROR"
+        with WireClient(control.cluster.coordinator_of("g")) as wire:
+            response = wire.ask(commit_request(7), OffsetCommitResponse, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert failure.hits == 1
+    assert client.get("append_failures") == {"append_failures": []}
+    failure.remove()
+    assert failure.hits == 1
+    with pytest.raises(ConfigError, match=r"error='X': expected an error of an append, one of NOT_ENOUGH_REPLICAS, "):
+        client.fail_append("g", "X")
+    kept = client.fail_append("g", times=None)
+    assert kept.id != failure.id
+    client.clear_faults()
+    assert client.get("append_failures") == {"append_failures": []}
+
+
 def test_clock_and_snapshots(client: Client) -> None:
     client.seed_group("g", 1, topics=["orders"], lag=0)
     client.advance(1.5)
@@ -265,7 +287,7 @@ def test_clock_and_snapshots(client: Client) -> None:
 
 
 def test_waits_return_what_was_waited_for_or_time_out(client: Client) -> None:
-    client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5})
+    client.seed_group("g", 2, topics=["orders"], offsets={"orders-0": 5}, lag={"orders-0": 0})
     assert client.wait_for_state("g", "Stable", members=2) == client.group("g")
     assert client.wait_for_generation("g", above=0).generation_id == 1
     assert client.wait_for_commit("g", "orders-0", at_least=5).offset == 5
@@ -309,3 +331,26 @@ def test_a_server_that_does_not_respond_is_an_error_with_its_url() -> None:
         url = control.server.url
     with pytest.raises(Unreachable, match=rf"^no response from {url}: Connection refused$"):
         Client(url).reset()
+
+
+def test_filters_of_requests(control: ControlHarness, client: Client) -> None:
+    broker = control.cluster.brokers[0]
+    with WireClient(broker, "app") as wire, client.fail("OffsetCommit", error="NOT_COORDINATOR", times=1):
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+        static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+        wire.ask(static, HeartbeatResponse)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("OffsetCommit", {"topic": "orders"}),
+        ("OffsetCommit", {"partition": "orders-1"}),
+        ("OffsetCommit", {"topic": "orders", "partition": 1}),
+        ("OffsetCommit", {"fault": True}),
+        ("OffsetCommit", {"version": 8}),
+        ("Heartbeat", {"instance_id": "i"}),
+        ("Heartbeat", {"member": "i"}),
+        ("Heartbeat", {"member": "app"}),
+    ]
+    for api, filters in cases:
+        assert [call.api.name for call in client.requests(**filters)] == [api], filters
+        assert client.count(**filters) == 1
+        client.assert_never("JoinGroup", **filters)
+        client.wait_for_request(api, timeout_s=0, **filters)

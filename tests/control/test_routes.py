@@ -13,11 +13,14 @@ from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
+from tests.support.groups_over_tcp import commit_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 
@@ -167,7 +170,7 @@ def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(contro
     for path, body in (
         ("/groups/g2/force_rebalance", {}),
         ("/groups/g3/evict", {"member": "consumer-g3-1"}),
-        ("/groups/new/seed", {"offsets": {"orders-0": 1}}),
+        ("/groups/new/seed", {"offsets": {"orders-0": 1}, "lag": {"orders-0": 0}}),
         ("/coordinators/move", {"group_id": "g1", "to": to, "zombie": True}),
         ("/coordinators/move", {"group_id": "g1", "to": to % 3 + 1, "zombie": True, "load_ms": None}),
         ("/coordinators/finish_loading", {}),
@@ -190,7 +193,11 @@ def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(contro
 
 
 def test_views_and_deletion_of_one_group(control: ControlHarness) -> None:
-    control.post("/groups/a%2Fb/seed", {"members": ["one", {"client_id": "two"}], "offsets": {"orders-1": 5}}, 201)
+    control.post(
+        "/groups/a%2Fb/seed",
+        {"members": ["one", {"client_id": "two"}], "offsets": {"orders-1": 5}, "lag": {"orders-1": 0}},
+        201,
+    )
     group = control.get("/groups/a%2Fb")
     assert [member["client_id"] for member in group["members"]] == ["one", "two"]
     assert [(row["topic"], row["partition"], row["offset"]) for row in group["offsets"]] == [("orders", 1, 5)]
@@ -212,7 +219,11 @@ def test_views_and_deletion_of_one_group(control: ControlHarness) -> None:
 
 def test_get_operations_do_not_change_the_cluster() -> None:
     with controlled_cluster(3, {"orders": 4}, clock="manual") as control:
-        control.post("/groups/g/seed", {"members": 2, "topics": ["orders"], "offsets": {"orders-1": 5}}, 201)
+        control.post(
+            "/groups/g/seed",
+            {"members": 2, "topics": ["orders"], "offsets": {"orders-1": 5}, "lag": {"orders-1": 0}},
+            201,
+        )
         control.post("/groups/g/evict", {"member": control.get("/groups/g")["members"][0]["member_id"]})
         fault = control.post("/faults", {"api": "Heartbeat", "drop": True, "nth": 2}, 201)["id"]
         existing = {"cluster": "default", "node_id": "1", "topic": "orders", "id": fault, "group_id": "g"}
@@ -282,6 +293,17 @@ def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:
     assert control.post("/faults", {"api": "Heartbeat", "then": {"do": "stop"}}, 422)["field"] == "then.do"
 
 
+def test_failures_of_appends_are_added_listed_and_removed(control: ControlHarness) -> None:
+    added = control.post("/events", {"do": "fail_append", "group_id": "g"})["result"]
+    row = {"id": added["id"], "error": "NOT_ENOUGH_REPLICAS", "times": 1, "hits": 0}
+    assert control.get(f"/append_failures/{added['id']}") == {**row, "partition": partition_for("g", 50)}
+    assert [each["id"] for each in control.get("/append_failures")["append_failures"]] == [added["id"]]
+    assert control.request("DELETE", f"{BASE}/append_failures/{added['id']}").status == 204
+    assert control.get("/append_failures") == {"append_failures": []}
+    assert control.request("GET", f"{BASE}/append_failures/{added['id']}").status == 404
+    control.post("/events", {"do": "fail_append", "group_id": "g", "times": 0}, 422)
+
+
 def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness) -> None:
     control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
     before = control.get("/clock")["now_ms"]
@@ -293,7 +315,7 @@ def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness)
 
 
 def test_snapshots_are_taken_restored_and_deleted(control: ControlHarness) -> None:
-    control.post("/groups/g/seed", {"offsets": {"orders-0": 7}}, 201)
+    control.post("/groups/g/seed", {"offsets": {"orders-0": 7}, "lag": {"orders-0": 0}}, 201)
     kept = control.post("/snapshots", status=201)["id"]
     assert control.request("DELETE", f"{BASE}/groups/g").status == 204
     control.post(f"/snapshots/{kept}/restore")
@@ -315,14 +337,48 @@ def test_the_journal_is_filtered_and_downloaded(control: ControlHarness) -> None
     assert [row["seq"] for row in control.get("/journal?limit=1")["requests"]] == [4]
     assert [row["seq"] for row in control.get("/journal?after=1&limit=2")["requests"]] == [2, 3]
     assert [row["seq"] for row in control.get("/journal?seqs=4,9,1,2,2&api=Heartbeat")["requests"]] == [1, 2]
-    assert control.get("/journal?seqs=9") == {"requests": [], "last": 4}
+    assert control.get("/journal?seqs=9") == {"requests": [], "last": 4, "dropped": 0}
     assert [row["seq"] for row in control.get("/journal?after=1&limit=2")["requests"]] == [2, 3]
     lines = control.request("GET", f"{BASE}/journal.jsonl").body.decode().splitlines()
     assert parse_journal(lines, "the response").count("Heartbeat") == 3
 
 
+def test_the_journal_is_filtered_by_topic_partition_member_version_and_fault(
+    control: ControlHarness, subtests: pytest.Subtests
+) -> None:
+    with WireClient(control.cluster.brokers[0], "app") as wire:
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+        static = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id="i")
+        with control.cluster.fail("Heartbeat", error="NOT_COORDINATOR"):
+            wire.ask(static, HeartbeatResponse, 3)
+    filters: list[tuple[str, Any, list[int]]] = [
+        ("topic", "orders", [1]),
+        ("topic", "news", []),
+        ("partition", "orders-1", [1]),
+        ("partition", 1, [1]),
+        ("partition", 0, []),
+        ("member", "i", [2]),
+        ("member", "app", [2]),
+        ("instance_id", "i", [2]),
+        ("version", 3, [2]),
+        ("fault", True, [2]),
+        ("fault", False, [1]),
+    ]
+    for name, value, found in filters:
+        with subtests.test(**{name: value}):
+            text = str(value).lower() if isinstance(value, bool) else value
+            assert [row["seq"] for row in control.get(f"/journal?{name}={text}")["requests"]] == found
+            if found:
+                waited = control.post("/wait/request", {name: value, "timeout_s": 0})
+                assert [row["seq"] for row in waited["requests"]] == found
+    row = control.get("/journal?seqs=2")["requests"][0]
+    assert (row["instance_ids"], row["fault"]) == (["i"], True)
+
+
 def test_waits_return_at_once_or_time_out(control: ControlHarness) -> None:
-    control.post("/groups/g/seed", {"members": 1, "topics": ["orders"], "offsets": {"orders-0": 3}}, 201)
+    control.post(
+        "/groups/g/seed", {"members": 1, "topics": ["orders"], "offsets": {"orders-0": 3}, "lag": {"orders-0": 0}}, 201
+    )
     assert control.post("/wait/state", {"group_id": "g", "state": "Stable"})["members"]
     assert control.post("/wait/generation", {"group_id": "g", "above": 0})["generation_id"] == 1
     assert control.post("/wait/commit", {"group_id": "g", "partition": "orders-0", "at_least": 3})["offset"] == 3
@@ -356,7 +412,7 @@ def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> A
     waiter.start()
     while control.cluster.call(lambda: len(control.cluster._server.reactor.watchers)) == waits:
         assert waiter.is_alive()
-    seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}}
+    seed = {"members": 1, "topics": ["orders"], "generation": 5, "offsets": {"orders-0": 7}, "lag": {"orders-0": 0}}
     control.post("/groups/g/seed", seed, 201)
     with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(find_coordinator("g"), FindCoordinatorResponse)
@@ -373,7 +429,7 @@ def test_events_return_the_result_of_their_command(control: ControlHarness) -> N
 
 def test_group_ids_that_paths_cannot_contain_are_escaped_with_a_tilde(control: ControlHarness) -> None:
     for group_id, escaped in {"": "", ".": "~2E", "..": "~2E~2E", "~2E": "~7E2E", "x.~": "x.~7E"}.items():
-        control.post(f"/groups/{escaped}/seed", {"offsets": {"orders-0": 1}}, 201)
+        control.post(f"/groups/{escaped}/seed", {"offsets": {"orders-0": 1}, "lag": {"orders-0": 0}}, 201)
         assert control.get(f"/groups/{escaped}")["group_id"] == group_id
         assert control.get(f"/groups/{escaped}/timeline")["group_id"] == group_id
         assert control.request("DELETE", f"{BASE}/groups/{escaped}").status == 204

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from fakebroker.cluster.configs.settings import SETTINGS
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.features import RANGES as FEATURES, FeatureRange
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.releases import RELEASES, Release
 from fakebroker.protocol.schema import Versions
@@ -41,6 +42,18 @@ def topic_configs_without_effect() -> str:
 def releases() -> str:
     rows = [(str(new), ", ".join(_changes(old, new)) or "no change") for old, new in pairwise(RELEASES)]
     return table(("release", "versions"), rows)
+
+
+def features() -> str:
+    """The supported levels of each feature by release, and the level of a new cluster."""
+    rows = [
+        (f"`{name}`", *(_levels(ranges.get(name)) for ranges in FEATURES.values())) for name in FEATURES[max(FEATURES)]
+    ]
+    return table(("feature", *map(str, FEATURES)), rows)
+
+
+def _levels(levels: FeatureRange | None) -> str:
+    return "" if levels is None else f"{levels.first}-{levels.last}, {levels.initial}"
 
 
 def _changes(old: Release, new: Release) -> Iterator[str]:

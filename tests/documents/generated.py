@@ -15,7 +15,7 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "topic-configs": brokers.topic_configs,
         "without-effect": brokers.topic_configs_without_effect,
     },
-    "scenarios/reference/releases.md": {"releases": brokers.releases},
+    "scenarios/reference/releases.md": {"releases": brokers.releases, "features": brokers.features},
     "scenarios/reference/fake_cluster.md": {"fake-cluster": python_api.fake_cluster},
     "scenarios/reference/pytest.md": {"fixtures": python_api.fixtures, "options": python_api.options},
     "scenarios/reference/command_line.md": {"command-line": python_api.command_line},

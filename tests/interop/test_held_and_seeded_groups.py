@@ -38,7 +38,7 @@ def test_consumers_of_a_held_group_wait_until_its_release(
 
 
 def test_a_client_reads_offsets_of_a_seeded_group(fake_cluster: FakeCluster, start_consumer: StartConsumer) -> None:
-    fake_cluster.seed_group("g", offsets={"orders-0": 5, "orders-3": 7})
+    fake_cluster.seed_group("g", offsets={"orders-0": 5, "orders-3": 7}, lag={"orders-0": 0, "orders-3": 0})
     consumer = start_consumer(CONFLUENT, group_id="g")
     assert [consumer.committed(("orders", index)) for index in range(4)] == [5, None, None, 7]
 

@@ -106,7 +106,7 @@ def test_the_journal_drops_old_requests_above_its_limits() -> None:
         for number in range(25):
             wire.ask(HeartbeatRequest(group_id="g", generation_id=number, member_id=""), HeartbeatResponse)
         assert [call.request.generation_id for call in cluster.requests()] == list(range(15, 25))
-    with FakeCluster(brokers=1, journal_bytes=1000) as cluster, WireClient(cluster.brokers[0]) as wire:
+    with FakeCluster(brokers=1, journal_bytes=10_000) as cluster, WireClient(cluster.brokers[0]) as wire:
         for number in range(25):
             wire.ask(HeartbeatRequest(group_id="g" * 300, generation_id=number, member_id=""), HeartbeatResponse)
         assert [call.request.generation_id for call in cluster.requests()] == [22, 23, 24]

@@ -65,7 +65,17 @@ INVALID_FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"broker": "1"}, "broker='1': expected one of 1, 2, 3$"),
     ({"error": "BAD"}, "error='BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
     ({"since": "now"}, "since='now': expected a number >= 0"),
-    ({"topic": "t"}, "topic='t': unknown filter; expected one of client_id, group, member, "),
+    ({"generation": 1}, "generation=1: unknown filter; expected one of client_id, group, member, "),
+    ({"topic": 1}, "topic=1: expected a string"),
+    ({"instance_id": b"x"}, "instance_id=b'x': expected a string"),
+    ({"member": 1}, "member=1: expected a string"),
+    ({"version": "4"}, "version='4': expected an integer >= 0"),
+    ({"connection": True}, "connection=True: expected an integer >= 0"),
+    ({"fault": 1}, "fault=1: expected True or False"),
+    ({"partition": "orders"}, "partition='orders': expected a topic and a number, such as 'orders-0'"),
+    ({"partition": -1}, "partition=-1: expected an integer >= 0"),
+    ({"partition": 1.5}, "partition=1.5: expected an integer >= 0"),
+    ({"partition": "orders-0", "topic": "news"}, "partition='orders-0': expected a partition of topic 'news'"),
 ]
 
 
@@ -242,7 +252,7 @@ def test_dropped_requests_are_mentioned(journal: Any) -> None:
     with FakeCluster(brokers=1, journal=journal, journal_calls=3) as cluster, WireClient(cluster.brokers[0]) as wire:
         for _ in range(5):
             heartbeat(wire)
-        assert (cluster.journal_dropped, cluster.count()) == (2, 3)
+        assert (cluster.journal_dropped, len(cluster.requests())) == (2, 3)
         dropped = "The journal has dropped 2 older requests: journal_calls and journal_bytes limit it."
         shown = r"  3  Heartbeat v4 .*\n.*\n.*  5  Heartbeat v4 .*\n" + dropped
         with pytest.raises(AssertionError, match=shown):

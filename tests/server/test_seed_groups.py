@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas  # type: ignore[import-untyped]  # It ships no types.
 import pyarrow
 import pyarrow.parquet
@@ -60,7 +61,9 @@ def fill(cluster: FakeCluster, records: int) -> None:
 
 
 def test_a_stable_group(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=4, topics=["orders"], generation=7, offsets={"orders-0": 5})
+    fake_cluster.seed_group(
+        "g", members=4, topics=["orders"], generation=7, offsets={"orders-0": 5}, lag={"orders-0": 3}
+    )
     group = fake_cluster.group("g")
     assert (group.state, group.generation_id, group.protocol_type, group.protocol_name) == (
         "Stable", 7, "consumer", "range",
@@ -89,13 +92,14 @@ def test_seeded_members_have_subscriptions(fake_cluster: FakeCluster) -> None:
 
 
 def test_an_empty_group(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", offsets={("orders", 1): 5, ("news", 0): 6})
+    fake_cluster.seed_group("g", offsets={("orders", 1): 5, ("news", 0): 6}, lag={"orders-1": 0, "news-0": 0})
     group = fake_cluster.group("g")
     assert (group.state, group.generation_id, group.protocol_type, group.members) == ("Empty", 1, "consumer", ())
     assert offsets(fake_cluster) == {("orders", 1): 5, ("news", 0): 6}
 
 
 def test_a_deleted_group(fake_cluster: FakeCluster) -> None:
+    fill(fake_cluster, 5)
     fake_cluster.seed_group("g", state="Dead", offsets={"orders-0": 5})
     assert fake_cluster.group("g").state == "Dead"
     partition = fake_cluster.cluster.offsets_partition_of("g")
@@ -120,7 +124,7 @@ def test_a_group_in_completing_rebalance(fake_cluster: FakeCluster) -> None:
 
 
 def test_a_seeded_group_is_written_to_the_log(fake_cluster: FakeCluster) -> None:
-    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-3": 1})
+    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-3": 0})
     before = fake_cluster.group("g"), fake_cluster.offsets("g")
     fake_cluster.move_coordinator("g", to=fake_cluster.coordinator_of("g").node_id % 3 + 1)
     assert (fake_cluster.group("g"), fake_cluster.offsets("g")) == before
@@ -164,6 +168,14 @@ def test_other_protocols_assign_partitions_in_turn(fake_cluster: FakeCluster) ->
 # Lag
 
 
+def lags(cluster: FakeCluster, group_id: str = "g") -> dict[tuple[str, int], int]:
+    """Return the number of records after each committed offset, as a consumer could read them."""
+    return {
+        (topic, index): sum(record.offset >= offset for record in cluster.records(topic, index))
+        for (topic, index), offset in offsets(cluster, group_id).items()
+    }
+
+
 def test_lag_is_relative_to_the_end_of_the_log(fake_cluster: FakeCluster) -> None:
     fill(fake_cluster, 10)
     fake_cluster.seed_group("g", lag={"orders-0": 3})
@@ -178,10 +190,95 @@ def test_lag_is_relative_to_the_end_of_the_log(fake_cluster: FakeCluster) -> Non
     assert answer.topics[0].partitions[0].offset == 10
 
 
+def test_records_that_a_lag_needs_are_produced(fake_cluster: FakeCluster) -> None:
+    fill(fake_cluster, 2)
+    fake_cluster.seed_group("g", lag={"orders-0": 5, "orders-1": 1_200, "news-0": 0})
+    assert offsets(fake_cluster) == {("orders", 0): 0, ("orders", 1): 0, ("news", 0): 0}
+    assert lags(fake_cluster) == {("orders", 0): 5, ("orders", 1): 1_200, ("news", 0): 0}
+    records = fake_cluster.records("orders", 0)
+    assert [record.value for record in records] == [b"value", b"value", b"2", b"3", b"4"]
+    assert records[2].key == b"2"
+
+
+def test_lag_counts_from_the_start_of_the_log(fake_cluster: FakeCluster) -> None:
+    fill(fake_cluster, 5)
+    partition = fake_cluster.cluster.topics.get("orders").partitions[0]  # type: ignore[union-attr]
+    fake_cluster.call(lambda: partition.log.truncate_before(3))
+    fake_cluster.seed_group("g", lag={"orders-0": 4})
+    assert offsets(fake_cluster) == {("orders", 0): 3}
+    assert lags(fake_cluster) == {("orders", 0): 4}
+
+
+def test_an_offset_and_a_lag_determine_the_end_of_the_log(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", offsets={"orders-0": 3}, lag={"orders-0": 2})
+    assert offsets(fake_cluster) == {("orders", 0): 3}
+    assert lags(fake_cluster) == {("orders", 0): 2}
+    with pytest.raises(
+        ConfigError, match=r"lag\.orders-0=1: expected 2, because the offset is 3 and the log ends at 5$"
+    ):
+        fake_cluster.seed_group("h", offsets={"orders-0": 3}, lag={"orders-0": 1})
+
+
+def test_groups_of_one_call_have_their_own_lags(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    seeds = [
+        GroupSeed(group_id="a", lag={"orders-0": 2}),
+        GroupSeed(group_id="b", lag={"orders-0": 5}),
+        GroupSeed(group_id="c", offsets={"orders-0": 6}, lag={"orders-0": 1}),
+        GroupSeed(group_id="d", offsets={"orders-0": 7}),
+    ]
+    for order in (seeds, seeds[::-1]):
+        with subtests.test(order=[seed.group_id for seed in order]):
+            fake_cluster.reset()
+            fake_cluster.seed_groups(order)
+            expected = {"a": (5, 2), "b": (2, 5), "c": (6, 1), "d": (7, 0)}
+            found = {
+                name: (offsets(fake_cluster, name)["orders", 0], lags(fake_cluster, name)["orders", 0])
+                for name in "abcd"
+            }
+            assert found == expected
+    fake_cluster.reset()
+    with pytest.raises(
+        ConfigError, match=r"^group 'c': lag\.orders-0=1: expected 3, because the offset is 6 and the log"
+    ):
+        fake_cluster.seed_groups([*seeds, GroupSeed(group_id="e", lag={"orders-0": 9})])
+    assert fake_cluster.records("orders") == []
+
+
+def test_a_lag_needs_a_leader_only_if_records_are_missing(fake_cluster: FakeCluster) -> None:
+    fill(fake_cluster, 5)
+    fake_cluster.stop_broker(1, elect=False)
+    fake_cluster.move_coordinator("g", to=2)
+    with pytest.raises(ConfigError, match=r"^partition='orders-0': expected a partition that has a leader now$"):
+        fake_cluster.seed_group("g", lag={"orders-0": 6, "orders-1": 1})
+    assert fake_cluster.records("orders", 1) == []
+    fake_cluster.seed_group("g", lag={"orders-0": 5})
+    assert offsets(fake_cluster) == {("orders", 0): 0}
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1}, config={"min.insync.replicas": 3})
+def test_records_of_a_lag_pass_the_checks_of_produced_ones(fake_cluster: FakeCluster) -> None:
+    fake_cluster.stop_broker(3)
+    with pytest.raises(
+        ConfigError, match=r"^values: expected records that the leader of orders-0 accepts, not NOT_ENOUGH"
+    ):
+        fake_cluster.seed_group("g", lag={"orders-0": 1})
+    with pytest.raises(ConfigError, match="not NOT_ENOUGH_REPLICAS"):
+        fake_cluster.produce("orders", ["a"])
+    assert (fake_cluster.groups(), fake_cluster.records("orders")) == ([], [])
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1}, config={"log.retention.bytes": 10_000})
+def test_records_of_a_lag_must_fit_the_log(fake_cluster: FakeCluster) -> None:
+    with pytest.raises(ConfigError, match=r"lag\.orders-0=9000: expected a lag whose records fit in 10000 bytes"):
+        fake_cluster.seed_group("g", lag={"orders-0": 9_000})
+    assert fake_cluster.records("orders") == []
+
+
 # Many groups
 
 
 def test_many_groups_are_one_batch_per_partition(fake_cluster: FakeCluster) -> None:
+    fake_cluster.produce("news", ["value"] * 1_000)
     fake_cluster.seed_groups(
         GroupSeed(group_id=f"g{number}", members=1, topics=["news"], offsets={"news-0": number})
         for number in range(1_000)
@@ -216,7 +313,29 @@ INVALID_SEEDS: list[tuple[dict[str, Any], str]] = [
     ({"offsets": {"orders-6": 1}}, "partition='orders-6': expected a partition from 0 to 5"),
     ({"offsets": {"x-0": 1}}, "topic='x': expected one of orders, news"),
     ({"lag": 1}, "lag=1: expected topics to be given as well, or a lag for each partition"),
-    ({"lag": {"orders-0": 1}}, "lag.orders-0=1: expected 0 to 0, the end of its log"),
+    ({"topics": ["orders"], "lag": -1}, r"^group 'g': lag=-1: expected an integer >= 0$"),
+    ({"lag": {"orders-0": -1}}, r"^group 'g': lag\.orders-0=-1: expected an integer >= 0$"),
+    ({"lag": {"orders-0": "1"}}, r"^lag\.orders-0='1': expected an integer$"),
+    ({"lag": {"orders-0": 1_000_001}}, r"lag\.orders-0=1000001: expected a lag for which at most 1000000 records are"),
+    ({"topics": ["orders"], "lag": 200_000}, "expected a lag for which at most 1000000 records are produced, in all"),
+    ({"lag": {"orders-0": 1, ("orders", 0): 1}}, r"^group 'g': lag='orders-0': expected each partition once$"),
+    ({"offsets": {"orders-0": 1, ("orders", 0): 1}}, r"^group 'g': offsets='orders-0': expected each partition once$"),
+    ({"offsets": {"orders-0": 1.5}}, r"^offsets\.orders-0=1\.5: expected an integer$"),
+    ({"offsets": {"orders-0": True}}, r"^offsets\.orders-0=True: expected an integer$"),
+    ({"offsets": {None: 1}}, r"^group 'g': partition=None: expected a topic and a number, such as 'orders-0'$"),
+    (
+        {"offsets": {"orders-0": 1}},
+        r"^group 'g': offsets\.orders-0=1: expected 0 to 0, the end of its log; with a lag as well, missing",
+    ),
+    ({"offsets": {"orders-0": 2**63 - 1}, "lag": {"orders-0": 0}}, "at most 1000000 records are produced"),
+    ({"topics": ["orders", "x"]}, r"^group 'g': topic='x': expected one of orders, news$"),
+    ({"topics": "orders"}, r"^topics='orders': expected a list or none$"),
+    ({"topics": [3]}, r"^topics\[0\]=3: expected a string$"),
+    ({"members": [{"instance_id": "a b"}]}, r"^group 'g': instance_id='a b': expected a name of 1 to 249 characters"),
+    ({"members": [{"session_timeout_ms": -5}]}, r"session_timeout_ms=-5: expected an integer from 1 to 2147483647"),
+    ({"group_id": 3}, r"^group_id=3: expected a string$"),
+    ({"generation": 2**31}, r"^group 'g': generation=2147483648: expected "),
+    ({"members": 1, "assignment": {"consumer-g-1": "orders-0"}}, "expected a list$"),
     (
         {"members": 1, "assignment": {"x": []}},
         "assignment='x': expected the client id, instance id or",
@@ -263,11 +382,11 @@ def test_an_existing_group_is_rejected(fake_cluster: FakeCluster) -> None:
         fake_cluster.seed_group("g")
 
 
-def test_the_longest_names_and_the_largest_offset(fake_cluster: FakeCluster) -> None:
+def test_the_longest_names(fake_cluster: FakeCluster) -> None:
     longest = "m" * 32767
     members = [MemberSeed(client_id=longest, member_id=longest), MemberSeed(client_id="a" * 32730)]
-    fake_cluster.seed_group("g", members, topics=["orders"], offsets={"orders-0": 2**63 - 1})
-    assert offsets(fake_cluster) == {("orders", 0): 2**63 - 1}
+    fake_cluster.seed_group("g", members, topics=["orders"])
+    assert fake_cluster.group("g").members[0].member_id == longest
 
 
 def test_no_group_is_created_after_an_internal_error(
@@ -282,21 +401,28 @@ def test_no_group_is_created_after_an_internal_error(
 # Tables
 
 ROWS: dict[str, list[Any]] = {
-    "group": ["a", "b", "a", "c"],
-    "topic": ["orders", "orders", "news", None],
-    "partition": [0, 5, 0, None],
-    "offset": [7, None, 8, None],
-    "lag": [None, 0, None, None],
-    "members": [2, None, None, None],
-    "generation": [3, None, 3, None],
+    "group_id": ["a", "b", "a", "c", "c"],
+    "topic": ["orders", "orders", "news", None, None],
+    "partition": [0, 5, 0, None, None],
+    "offset": [7, None, 8, None, None],
+    "lag": [1, 4, 0, None, None],
+    "members": [2, None, None, None, None],
+    "generation": [3, None, 3, None, None],
+    "topics": [None, "news, orders", None, "orders", None],
+    "instance_id": [None, None, None, "i", "j"],
+    "client_id": [None, None, None, None, "app"],
 }
 
 
 def check_rows(cluster: FakeCluster) -> None:
     assert offsets(cluster, "a") == {("orders", 0): 7, ("news", 0): 8}
     assert offsets(cluster, "b") == {("orders", 5): 0}
-    assert [cluster.group(group_id).state for group_id in "abc"] == ["Stable", "Empty", "Empty"]
+    assert (lags(cluster, "a"), lags(cluster, "b")) == ({("orders", 0): 1, ("news", 0): 0}, {("orders", 5): 4})
+    assert [cluster.group(group_id).state for group_id in "abc"] == ["Stable", "Empty", "Stable"]
     assert (cluster.group("a").generation_id, len(cluster.group("a").members)) == (3, 2)
+    members = [(each.client_id, each.instance_id) for each in cluster.group("c").members]
+    assert members == [("consumer-c-1", "i"), ("app", "j")]
+    assert assigned(cluster, "c") == [[("orders", index) for index in each] for each in ((0, 1, 2), (3, 4, 5))]
 
 
 def test_groups_are_seeded_from_tables(fake_cluster: FakeCluster, tmp_path: Path, subtests: pytest.Subtests) -> None:
@@ -311,15 +437,45 @@ def test_groups_are_seeded_from_tables(fake_cluster: FakeCluster, tmp_path: Path
 
 
 INVALID_TABLES: list[tuple[dict[str, list[Any]], str]] = [
-    ({"topic": ["orders"]}, "group is missing: expected a column 'group'"),
-    ({"group": ["a"], "size": [1]}, "size: unknown column; expected one of group, topic"),
-    ({"group": [None]}, "row 1: group is missing: expected a group id"),
-    ({"group": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag, not group"),
-    ({"group": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected an integer"),
-    ({"group": ["a"], "members": [float("inf")]}, "row 1: members=inf: expected an integer"),
-    ({"group": ["a"], "generation": ["x"]}, "row 1: generation='x': expected an integer"),
+    ({"topic": ["orders"]}, "group_id is missing: expected a column 'group_id'"),
+    ({"group": ["a"]}, "^group: unknown column; expected group_id, the name of this column$"),
+    ({"group_id": ["a"], "size": [1]}, "size: unknown column; expected one of group_id, topic"),
+    ({"group_id": [None]}, "row 1: group_id is missing: expected a group id"),
+    ({"group_id": [3]}, "row 1: group_id=3: expected a string"),
+    ({"group_id": ["a"], "state": [3]}, "row 1: state=3: expected a string"),
+    ({"group_id": ["a"], "topic": ["orders"]}, "row 1: expected topic, partition, and offset or lag, not group_id"),
+    ({"group_id": ["a"], "offset": [1]}, "row 1: expected topic, partition, and offset or lag, not group_id, offset"),
+    ({"group_id": ["a"], "topic": [1], "partition": [0], "lag": [0]}, "row 1: topic=1: expected a string"),
     (
-        {"group": ["a", "a"], "state": ["Dead", "Empty"]},
+        {"group_id": ["a"], "topic": ["orders"], "partition": [0], "lag": [-1]},
+        r"lag\.orders-0=-1: expected an integer >=",
+    ),
+    (
+        {"group_id": ["a"], "topic": ["orders"], "partition": [0], "offset": ["0"]},
+        "row 1: offset='0': expected an integer",
+    ),
+    (
+        {"group_id": ["a", "a"], "topic": ["orders"] * 2, "partition": [0, 0], "lag": [0, 1]},
+        "row 2: lag=1: expected 0, as in earlier rows of group 'a'",
+    ),
+    ({"group_id": ["a"], "generation": [1.5]}, "row 1: generation=1.5: expected an integer"),
+    ({"group_id": ["a"], "generation": [True]}, "row 1: generation=True: expected an integer"),
+    ({"group_id": ["a"], "members": [float("inf")]}, "row 1: members=inf: expected an integer"),
+    ({"group_id": ["a"], "members": [-1]}, "members=-1: expected 0 to 100000"),
+    ({"group_id": ["a"], "generation": ["x"]}, "row 1: generation='x': expected an integer"),
+    ({"group_id": ["a"], "topics": [3]}, "row 1: topics=3: expected a list of strings, or one string with commas"),
+    (
+        {"group_id": ["a"], "topics": [[3]]},
+        r"row 1: topics=\[3\]: expected a list of strings, or one string with commas",
+    ),
+    ({"group_id": ["a"], "topics": ["x"]}, "group 'a': topic='x': expected one of orders, news"),
+    (
+        {"group_id": ["a"], "members": [1], "client_id": ["b"]},
+        "row 1: members=1: expected no client_id and instance_id in",
+    ),
+    ({"group_id": ["a"], "instance_id": [5]}, "row 1: instance_id=5: expected a string"),
+    (
+        {"group_id": ["a", "a"], "state": ["Dead", "Empty"]},
         "row 2: state='Empty': expected 'Dead', as in earlier rows",
     ),
 ]
@@ -333,6 +489,49 @@ def test_invalid_tables_are_rejected(fake_cluster: FakeCluster, subtests: pytest
             with pytest.raises(ConfigError, match=error):
                 fake_cluster.seed_groups(pyarrow.table(columns))
             assert fake_cluster.groups() == []
+
+
+def test_lists_and_missing_values_of_pandas_and_arrow(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    lists = {"group_id": ["a", "b"], "topics": [["orders", "news"], None], "members": [1, None]}
+    tables = {
+        "pandas": pandas.DataFrame(lists),
+        "arrays": pandas.DataFrame({**lists, "topics": [numpy.array(["orders", "news"]), None]}),
+        "nullable": pandas.DataFrame(lists).astype({"members": "Int64", "group_id": "string"}),
+        "arrow": pyarrow.table(lists),
+    }
+    for kind, table in tables.items():
+        with subtests.test(kind):
+            fake_cluster.reset()
+            fake_cluster.seed_groups(table)
+            assert len(assigned(fake_cluster, "a")[0]) == 7
+            assert fake_cluster.group("b").state == "Empty"
+
+
+INVALID_LISTS: list[tuple[Any, str]] = [
+    ({"group_id": "x"}, r"^groups={'group_id': 'x'}: expected a list of GroupSeed, a table, or the path of a Parquet"),
+    (
+        GroupSeed(group_id="x"),
+        r"^groups=GroupSeed\(.*: expected a list of GroupSeed, a table, or the path of a Parquet",
+    ),
+    (5, r"^groups=5: expected a list of GroupSeed"),
+    (["x"], r"^groups\[0\]='x': expected a table \(such as {'group_id': 'g', 'members': 1}\)$"),
+    ([{"group_id": "x"}, {"group": "y"}], r"groups\[1\]\.group='y': unknown field; expected one of group_id, "),
+    ([{"group_id": "x"}, {"group_id": 5}], r"^groups\[1\]\.group_id=5: expected a string$"),
+    (
+        [{"group_id": "x"}, {"group_id": "y", "offsets": {"orders-0": "1"}}],
+        r"^groups\[1\]\.offsets\.orders-0='1': expected",
+    ),
+]
+
+
+def test_invalid_lists_of_seeds_are_rejected(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    for groups, error in INVALID_LISTS:
+        with subtests.test(error):
+            with pytest.raises(ConfigError, match=error):
+                fake_cluster.seed_groups(groups)
+            assert fake_cluster.groups() == []
+    fake_cluster.seed_groups([{"group_id": "x"}])
+    assert fake_cluster.group("x").state == "Empty"
 
 
 def test_a_missing_or_invalid_file_is_rejected(fake_cluster: FakeCluster, tmp_path: Path) -> None:

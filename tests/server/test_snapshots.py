@@ -62,7 +62,7 @@ def brokers_in_metadata(cluster: FakeCluster, node_id: int) -> list[int]:
 
 def test_a_snapshot_can_be_restored_twice(fake_cluster: FakeCluster) -> None:
     produce(fake_cluster, b"a", b"b")
-    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-0": 1})
+    fake_cluster.seed_group("g", members=2, topics=["orders"], offsets={"orders-0": 1}, lag={"orders-0": 1})
     before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     for _ in range(2):
         produce(fake_cluster, b"c")
@@ -79,7 +79,7 @@ def test_a_snapshot_can_be_restored_twice(fake_cluster: FakeCluster) -> None:
 
 def test_a_deleted_topic_is_restored_with_its_offsets(fake_cluster: FakeCluster) -> None:
     produce(fake_cluster, b"a")
-    fake_cluster.seed_group("g", offsets={"orders-0": 1})
+    fake_cluster.seed_group("g", offsets={"orders-0": 1}, lag={"orders-0": 0})
     before, snapshot = visible_state(fake_cluster), fake_cluster.snapshot()
     fake_cluster.delete_topic("orders")
     fake_cluster.create_topic("orders", 1)
@@ -106,7 +106,7 @@ def test_groups_are_restored_from_their_log(fake_cluster: FakeCluster) -> None:
 
 def test_a_log_does_not_share_records_with_its_snapshot(fake_cluster: FakeCluster) -> None:
     for number in range(600):  # Enough records for a compaction of the log.
-        fake_cluster.seed_group("g", offsets={"orders-0": number})
+        fake_cluster.seed_group("g", offsets={"orders-0": number}, lag={"orders-0": 0})
         if number == 200:
             snapshot = fake_cluster.snapshot()
         result_of(

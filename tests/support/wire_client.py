@@ -77,12 +77,12 @@ class WireClient:
             return True
 
     def _receive_exactly(self, size: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < size:
             piece = self.socket.recv(size - len(data))
             assert piece, f"closed after {len(data)} of {size} bytes"
             data += piece
-        return data
+        return bytes(data)
 
 
 def until(holds: Callable[[], bool], cluster: FakeCluster) -> None:

@@ -1,15 +1,18 @@
-"""The broker configs that DescribeConfigs returns. AlterConfigs changes only those that are dynamic (KIP-226).
+"""The broker configs of a release, with the settings that have an effect here.
 
-Some have an effect (`SETTINGS`), some are the defaults of topic configs, and clients may read the others. The first
-arguments of `ConfigKey` are the type, the default and the smallest valid number.
+DescribeConfigs lists Kafka's configs of the emulated release (`kafka_broker_configs.py`). Those that have an effect
+(`SETTINGS`), or are the defaults of topic configs, are checked and described as these define them.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS
+from fakebroker.cluster.configs.kafka_broker_configs import CLUSTER_WIDE, PER_BROKER, BrokerConfig, kafka_broker_configs
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS, older_defaults
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
+from fakebroker.protocol.releases import Release
 
 NODE_ID_CONFIGS = ("broker.id", "node.id")
 """Configs with the node id of the broker, different for each broker."""
@@ -25,53 +28,64 @@ SYNONYM_GROUPS = (
 # They have no default here, so that the default of a later synonym is effective.
 _FIRST_SYNONYMS = {group[0] for group in SYNONYM_GROUPS}
 
-TOPIC_DEFAULTS: dict[str, ConfigKey] = {
-    key.broker_name: replace(key, default=None) if key.broker_name in _FIRST_SYNONYMS else key
-    for key in TOPIC_CONFIGS.values()
-    if key.broker_name
-}
-"""The broker configs that are defaults of topic configs."""
+OWN_DEFAULTS = ("auto.leader.rebalance.enable", "default.replication.factor")
+"""Settings whose default is not Kafka's."""
 
-_INT, _LONG = ConfigType.INT, ConfigType.LONG
-
-_DYNAMIC: dict[str, ConfigKey] = {
-    "background.threads": ConfigKey(_INT, 10, 1),
-    "follower.replication.throttled.rate": ConfigKey(
-        _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy to this broker, of throttled replicas."
-    ),
-    "leader.replication.throttled.rate": ConfigKey(
-        _LONG, 2**63 - 1, 0, about="Bytes per second that reassignments copy from this broker, of throttled replicas."
-    ),
-    "log.cleaner.threads": ConfigKey(_INT, 1, 0),
-    "max.connections": ConfigKey(_INT, 2**31 - 1, 0),
-    "max.connections.per.ip": ConfigKey(_INT, 2**31 - 1, 0),
-    "num.io.threads": ConfigKey(_INT, 8, 1),
-    "num.network.threads": ConfigKey(_INT, 3, 1),
-    "num.recovery.threads.per.data.dir": ConfigKey(_INT, 2, 1),
-    "num.replica.fetchers": ConfigKey(_INT, 1),
-    "producer.id.expiration.ms": ConfigKey(_INT, 24 * 3600 * 1000, 1),
-}
-
-_READ_ONLY: dict[str, ConfigKey] = {
-    **{name: ConfigKey(_INT, -1, about="The number of this broker.") for name in NODE_ID_CONFIGS},
-    "broker.rack": ConfigKey(ConfigType.STRING, None, about="The rack of this broker."),
-    "log.flush.scheduler.interval.ms": ConfigKey(_LONG, 2**63 - 1),
-    "log.retention.hours": ConfigKey(_INT, 168),
-    "log.retention.minutes": ConfigKey(_INT, None),
-    "log.roll.hours": ConfigKey(_INT, 168, 1),
-    "log.roll.jitter.hours": ConfigKey(_INT, 0, 0),
-}
-
-DYNAMIC_CONFIGS = frozenset(TOPIC_DEFAULTS) | frozenset(_DYNAMIC) | {"log.cleaner.backoff.ms"}
-"""The configs that AlterConfigs may set, for one broker or for all."""
-
-BROKER_CONFIGS: dict[str, ConfigKey] = {
-    name: key
-    for name, key in sorted((_DYNAMIC | _READ_ONLY | SETTINGS | TOPIC_DEFAULTS).items())
+_EFFECTIVE: dict[str, ConfigKey] = {
+    name: replace(key, default=None) if name in _FIRST_SYNONYMS else key
+    for name, key in ({key.broker_name: key for key in TOPIC_CONFIGS.values() if key.broker_name} | SETTINGS).items()
     if not name.startswith(OWN_PREFIX)
 }
 
-DEFAULTS = {name: text for name, key in BROKER_CONFIGS.items() if (text := key.default_text) is not None}
+_ABOUT = {
+    **dict.fromkeys(NODE_ID_CONFIGS, "The number of this broker."),
+    "advertised.listeners": "The address of this broker for clients.",
+    "broker.rack": "The rack of this broker.",
+    "listeners": "The port of this broker.",
+    "log.dirs": "The only log directory, as in DescribeLogDirs; there is no such directory.",
+}
+
+_DYNAMIC_ONLY: dict[str, ConfigKey] = {
+    f"{role}.replication.throttled.rate": ConfigKey(
+        ConfigType.LONG,
+        None,
+        0,
+        about=f"Bytes per second that reassignments copy {direction} this broker, of throttled replicas.",
+    )
+    for role, direction in (("follower", "to"), ("leader", "from"))
+}
+"""Configs that are listed only if they are set (`DynamicConfig.Broker`)."""
+
+
+@cache
+def listed_configs(release: Release) -> Mapping[str, BrokerConfig]:
+    """Return the broker configs that DescribeConfigs lists in a release, by name."""
+    return {
+        name: config._replace(key=_merged(name, config.key)) for name, config in kafka_broker_configs(release).items()
+    }
+
+
+@cache
+def known_configs(release: Release) -> Mapping[str, BrokerConfig]:
+    """Return the broker configs that a release knows, including those that it lists only if they are set."""
+    throttles = {name: BrokerConfig(key, PER_BROKER) for name, key in _DYNAMIC_ONLY.items()}
+    return {**listed_configs(release), **throttles}
+
+
+@cache
+def default_values(release: Release) -> Mapping[str, str]:
+    """Return the defaults of broker configs in a release, including effective ones that the release does not list."""
+    keys = _EFFECTIVE | {name: config.key for name, config in listed_configs(release).items()}
+    older = {name: str(value) for name, value in older_defaults(release).items()}
+    return {name: text for name, key in keys.items() if (text := key.default_text) is not None} | older
+
+
+def _merged(name: str, kafka: ConfigKey) -> ConfigKey:
+    """Return the definition of a config of Kafka: with its effect, if it has one, and Kafka's default."""
+    key = _EFFECTIVE.get(name)
+    if key is None:
+        return replace(kafka, about=_ABOUT.get(name, ""))
+    return key if name in OWN_DEFAULTS else replace(key, default=kafka.default)
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
@@ -79,12 +93,29 @@ def synonyms_of(name: str) -> tuple[str, ...]:
     return next((group for group in SYNONYM_GROUPS if name in group), (name,))
 
 
-def broker_configs_error(configs: Mapping[str, str]) -> str | None:
-    """Return why a broker may not have these dynamic configs; None if they are valid.
+def broker_configs_error(release: Release, configs: Mapping[str, str], *, cluster_wide: bool) -> str | None:
+    """Return why brokers may not have these dynamic configs; None if they are valid.
 
     Unknown configs may have any value, because they may belong to a plugin (DynamicBrokerConfig.validateConfigs).
+
+    Args:
+        release: The release of the broker that checks them.
+        configs: The configs.
+        cluster_wide: Whether they are for all brokers.
     """
-    read_only = [name for name in configs if name in BROKER_CONFIGS and name not in DYNAMIC_CONFIGS]
+    known = {name: known_configs(release)[name] for name in configs if name in known_configs(release)}
+    read_only = [name for name, config in known.items() if not config.is_dynamic]
     if read_only:
         return f"Cannot update these configs dynamically: {', '.join(read_only)}"
-    return values_error(configs, BROKER_CONFIGS)
+    per_listener = [name for name, config in known.items() if config.mode == PER_BROKER and name.startswith("ssl.")]
+    if per_listener:
+        return (
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"{', '.join(per_listener)}"
+        )
+    error = values_error(configs, {name: config.key for name, config in known.items()})
+    per_broker = [name for name, config in known.items() if config.mode != CLUSTER_WIDE and name not in _DYNAMIC_ONLY]
+    if error is None and cluster_wide and per_broker:
+        names = ", ".join(per_broker)
+        return f"Cannot update these configs at default cluster level, broker id must be specified: {names}"
+    return error

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, broker_configs_error
+from fakebroker.cluster.configs.broker_configs import broker_configs_error, known_configs
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS, KIP_714, pattern_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
 from fakebroker.cluster.configs.group_configs import KIP_848, group_configs, group_configs_error
@@ -185,8 +185,9 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
     """Alter the configs of the broker that received the request or, without a resource name, those of all brokers."""
     if change.resource_name:
         require_own_name(broker, change.resource_name)
-    configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, BROKER_CONFIGS)
-    fault = broker_configs_error(configs)
+    known = {name: config.key for name, config in known_configs(broker.release).items()}
+    configs = _changed(broker.configs if change.resource_name else cluster.broker_configs, change, known)
+    fault = broker_configs_error(broker.release, configs, cluster_wide=not change.resource_name)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
     if validate_only:

@@ -20,6 +20,8 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
+    PASSWORD = 9
 
 
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
@@ -93,7 +95,7 @@ class ConfigKey:
         if self.type in _BITS:
             return str(int(text))
         if self.type is ConfigType.DOUBLE:
-            return str(float(text))
+            return str(float(text)).replace("e+", "E").replace("e", "E")  # As Java writes an exponent.
         return ",".join(items_of(text, self.type))
 
 

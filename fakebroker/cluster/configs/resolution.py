@@ -10,10 +10,14 @@ from itertools import dropwhile
 from typing import NamedTuple, Protocol
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DEFAULTS, NODE_ID_CONFIGS, synonyms_of
+from fakebroker.cluster.configs.broker_configs import NODE_ID_CONFIGS, default_values, known_configs, synonyms_of
 from fakebroker.cluster.configs.definitions import config_text
-from fakebroker.cluster.configs.settings import OWN_PREFIX, Config, older_defaults
+from fakebroker.cluster.configs.settings import OWN_PREFIX, Config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
+
+LISTENER = "PLAINTEXT"
+LOG_DIR = "/var/lib/kafka/data"
+"""The only log directory of a broker, as DescribeLogDirs and DescribeConfigs report it."""
 
 
 class ConfigHolder(Protocol):
@@ -65,12 +69,11 @@ def static_configs(cluster: ConfigHolder, broker: BrokerNode) -> dict[str, str]:
     }
     if broker.rack is not None:
         given["broker.rack"] = broker.rack
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host  # An IPv6 address has brackets.
+    given["advertised.listeners"] = f"{LISTENER}://{host}:{broker.port}"
+    given["listeners"] = f"{LISTENER}://:{broker.port}"
+    given["log.dirs"] = LOG_DIR
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
-
-
-def default_configs(broker: BrokerNode) -> dict[str, str]:
-    """Return the defaults in the release that a broker emulates."""
-    return DEFAULTS | {name: config_text(value) for name, value in older_defaults(broker.release).items()}
 
 
 def broker_config(cluster: ConfigHolder, broker: BrokerNode, name: str) -> Resolved:
@@ -80,21 +83,23 @@ def broker_config(cluster: ConfigHolder, broker: BrokerNode, name: str) -> Resol
         (ConfigSource.DYNAMIC_BROKER_CONFIG, broker.configs),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster.broker_configs),
         (ConfigSource.STATIC_BROKER_CONFIG, static_configs(cluster, broker)),
-        (ConfigSource.DEFAULT_CONFIG, default_configs(broker)),
+        (ConfigSource.DEFAULT_CONFIG, default_values(broker.release)),
     )
     found = [Synonym(each, values[each], source) for source, values in levels for each in names if each in values]
     # As in Kafka, values of other names that precede the first value of `name` are left out.
-    return _resolved(name, list(dropwhile(lambda synonym: synonym.name != name, found)))
+    return _resolved(broker, name, list(dropwhile(lambda synonym: synonym.name != name, found)))
 
 
-def default_broker_config(cluster: ConfigHolder, name: str) -> Resolved:
-    """Resolve a config that was altered for all brokers."""
-    return _resolved(name, [Synonym(name, cluster.broker_configs[name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)])
+def default_broker_config(cluster: ConfigHolder, broker: BrokerNode, name: str) -> Resolved:
+    """Resolve a config that was altered for all brokers, as a broker sees it."""
+    return _resolved(
+        broker, name, [Synonym(name, cluster.broker_configs[name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)]
+    )
 
 
-def _resolved(name: str, synonyms: list[Synonym]) -> Resolved:
-    key = BROKER_CONFIGS.get(name)
-    return Resolved(key.normalized(synonyms[0].value) if key is not None and synonyms else None, synonyms)
+def _resolved(broker: BrokerNode, name: str, synonyms: list[Synonym]) -> Resolved:
+    known = known_configs(broker.release).get(name)
+    return Resolved(known.key.normalized(synonyms[0].value) if known is not None and synonyms else None, synonyms)
 
 
 def topic_config(cluster: ConfigHolder, broker: BrokerNode, configs: Mapping[str, str], name: str) -> Resolved:

@@ -316,6 +316,8 @@ _BARE_KINDS = {
     "partition_indexes": "partition",
     "partitions": "partition",
 }
+_PATHS_WITHOUT_ERRORS = {"ListPartitionReassignments": ("topics", "partition_indexes")}
+"""The paths of partitions in requests whose errors are about the request as a whole."""
 _TOPIC_RESOURCE, _GROUP_KEY = 2, 0
 
 Part = Mapping[str, Any]
@@ -359,7 +361,8 @@ def bare_part(array: str, value: object) -> dict[str, Any]:
 def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName) -> Iterator[Part]:
     """Iterate over the smallest parts of a request: its partitions, groups or members."""
     if getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY:
-        path = [place.request_path for place in PLACES[api.name] if version in place.versions][-1]
+        paths = [place.request_path for place in PLACES[api.name] if version in place.versions]
+        path = _PATHS_WITHOUT_ERRORS.get(api.name, paths[-1])
         yield from _parts(request, path, version, topic_name, {})
 
 

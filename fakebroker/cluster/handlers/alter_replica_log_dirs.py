@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.describe_log_dirs import LOG_DIR
+from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs.broker_configs import BROKER_CONFIGS, DYNAMIC_CONFIGS
+from fakebroker.cluster.configs.broker_configs import known_configs, listed_configs
 from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
+from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.group_configs import group_configs
 from fakebroker.cluster.configs.log_levels import LOGGERS, level
@@ -30,9 +31,14 @@ from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
+
+
+KAFKA_17516 = Release(4, 0)
+"""The first release that shows the defaults of subscriptions of client metrics."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeConfigsResponse:
@@ -105,9 +111,10 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
 
 def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
     """Return all configs of a broker, including configs that were set and have no definition."""
-    names = dict.fromkeys([*BROKER_CONFIGS, *call.broker.configs, *cluster.broker_configs])
+    listed = listed_configs(call.broker.release)
+    names = dict.fromkeys([*listed, *call.broker.configs, *cluster.broker_configs])
     return [
-        _entry(call, each, BROKER_CONFIGS.get(each), broker_config(cluster, call.broker, each), _is_read_only(each))
+        _broker_entry(call, each, broker_config(cluster, call.broker, each))
         for each in _requested_names(resource, names)
     ]
 
@@ -117,7 +124,7 @@ def _cluster_wide(
 ) -> list[DescribeConfigsResourceResult]:
     """Return the dynamic configs of all brokers."""
     return [
-        _entry(call, each, BROKER_CONFIGS.get(each), default_broker_config(cluster, each), _is_read_only(each))
+        _broker_entry(call, each, default_broker_config(cluster, call.broker, each))
         for each in _requested_names(resource, cluster.broker_configs)
     ]
 
@@ -131,13 +138,26 @@ def _loggers(call: Call, resource: DescribeConfigsResource) -> list[DescribeConf
 def _client_metrics(
     cluster: "Cluster", call: Call, resource: DescribeConfigsResource
 ) -> list[DescribeConfigsResourceResult]:
-    """Return the configs of a subscription of client metrics that were set; none if it does not exist."""
+    """Return the configs of a subscription of client metrics, which need not exist; before 4.0, those that were set."""
     name = resource.resource_name
     if not name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
     configs = cluster.resource_configs.get((ResourceType.CLIENT_METRICS, name), {})
-    source = ConfigSource.CLIENT_METRICS_CONFIG
-    return [_untyped(each, configs[each], source) for each in _requested_names(resource, configs)]
+    if call.broker.release < KAFKA_17516:
+        source = ConfigSource.CLIENT_METRICS_CONFIG
+        return [_untyped(each, configs[each], source) for each in _requested_names(resource, configs)]
+    return [
+        _entry(call, each, key, _subscription_config(key, each, configs))
+        for each in _requested_names(resource, CLIENT_METRICS_CONFIGS)
+        for key in [CLIENT_METRICS_CONFIGS[each]]
+    ]
+
+
+def _subscription_config(key: ConfigKey, name: str, configs: Mapping[str, str]) -> Resolved:
+    synonyms = [Synonym(name, key.default_text or "", ConfigSource.DEFAULT_CONFIG)]
+    if name in configs:
+        synonyms.insert(0, Synonym(name, key.normalized(configs[name]), ConfigSource.CLIENT_METRICS_CONFIG))
+    return Resolved(synonyms[0].value, synonyms)
 
 
 def _group(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
@@ -171,25 +191,29 @@ def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) ->
     return [name for name in sorted(names) if not requested or name in requested]
 
 
-def _is_read_only(broker_config_name: str) -> bool:
-    return broker_config_name not in DYNAMIC_CONFIGS
+def _broker_entry(call: Call, name: str, resolved: Resolved) -> DescribeConfigsResourceResult:
+    known = known_configs(call.broker.release).get(name)
+    if known is None:
+        return _entry(call, name, None, resolved, read_only=True)
+    return _entry(call, name, known.key, resolved, read_only=not known.is_dynamic)
 
 
 def _entry(
     call: Call, name: str, key: ConfigKey | None, resolved: Resolved, read_only: bool = False
 ) -> DescribeConfigsResourceResult:
-    """Describe one config. A config without a definition (`key`) may be a secret, so its value is not returned."""
+    """Describe one config. The values of passwords, and of configs without a definition (`key`), are not returned."""
+    is_sensitive = key is None or key.type is ConfigType.PASSWORD
     request: DescribeConfigsRequest = call.request
     synonyms = resolved.synonyms if request.include_synonyms else []
     return DescribeConfigsResourceResult(
         name=name,
-        value=resolved.value,
+        value=None if is_sensitive else resolved.value,
         read_only=read_only,
         config_source=resolved.source,
         is_default=call.api_version == 0 and resolved.source is ConfigSource.DEFAULT_CONFIG,
-        is_sensitive=key is None,
+        is_sensitive=is_sensitive,
         synonyms=[
-            DescribeConfigsSynonym(name=each.name, value=None if key is None else each.value, source=each.source)
+            DescribeConfigsSynonym(name=each.name, value=None if is_sensitive else each.value, source=each.source)
             for each in synonyms
         ],
         config_type=ConfigType.UNKNOWN if key is None else key.type,

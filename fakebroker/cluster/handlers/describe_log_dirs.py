@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_log_dirs import (
@@ -15,8 +16,6 @@ from fakebroker.protocol.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
-
-LOG_DIR = "/var/lib/kafka/data"
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeLogDirsResponse:

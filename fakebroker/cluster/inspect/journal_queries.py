@@ -3,14 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 from typing import NoReturn, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.journal_filters import Filters, Step, StepFilters, described, matcher, pair
+from fakebroker.cluster.dropped_calls import DroppedKind
+from fakebroker.cluster.inspect.journal_filters import Filters, Matcher, Step, StepFilters, TopicName, described, pair
 from fakebroker.cluster.inspect.journal_table import Numbered, table, tail
 from fakebroker.cluster.journal import JournalMode
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, IncompleteJournalError
 
 _SHOWN = 10
 """Maximum number of requests that a failed assertion shows in place of the step that was not found."""
@@ -25,6 +27,8 @@ class JournalQueries:
 
     def requests(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> list[Call]:
         """Return the requests in the journal, oldest first, with their responses.
+
+        Requests that the journal has dropped are missing, see `journal_dropped`.
 
         Args:
             api: Only requests of this API, by Kafka's name, such as "JoinGroup".
@@ -46,8 +50,17 @@ class JournalQueries:
         return [call for _, call in sorted(answered, key=_order_of_response)]
 
     def count(self, api: str | None = None, client_id: str | None = None, **filters: Unpack[Filters]) -> int:
-        """Return the number of matching requests in the journal; see `requests`."""
-        return len(self.requests(api, client_id, **filters))
+        """Return the number of matching requests since the start or the last reset; see `requests`.
+
+        Raises:
+            IncompleteJournalError: The journal has dropped requests that may match. The message says how many.
+            ConfigError: An API, broker, error or filter is unknown; or the journal is off.
+        """
+        view = self.journal_view()
+        given = {"client_id": client_id, **filters}
+        matches = view.matcher(api, given)
+        view.check_complete(f"{described(api, given)} cannot be counted:", [matches])
+        return sum(map(matches, view.calls))
 
     def assert_order(self, *steps: Step, **filters: Unpack[StepFilters]) -> None:
         """Assert that the journal contains matching requests in this order, possibly with other requests in between.
@@ -58,6 +71,8 @@ class JournalQueries:
 
         Raises:
             AssertionError: A step was not found; the message shows it and the requests in its place.
+            IncompleteJournalError: The first steps may be among the requests that the journal has dropped, and the
+                others were found. It is an AssertionError, too.
             ConfigError: An API, broker, error or filter is unknown, there is no step, or the journal is off.
         """
         view = self.journal_view()
@@ -66,8 +81,10 @@ class JournalQueries:
             raise ConfigError.of("steps", (), "one or more")
         in_scope = view.matcher(None, filters)
         calls = [numbered for numbered in view.numbered() if in_scope(numbered[1])]
-        found = _subsequence(calls, [view.matcher(*each) for each in pairs])
+        tests = [view.matcher(*each) for each in pairs]
+        found = _subsequence(calls, tests)
         if len(found) < len(pairs):
+            view.check_undropped(in_scope, tests, calls)
             api, narrower = pairs[len(found)]
             after = found[-1] + 1 if found else 0
             what = described(api, {**filters, **narrower}) + (f" after #{calls[after - 1][0]}" if found else "")
@@ -81,6 +98,8 @@ class JournalQueries:
 
         Raises:
             AssertionError: There are matching requests; the message shows them and their neighbors.
+            IncompleteJournalError: There are none, but the journal has dropped requests that may match. It is an
+                AssertionError, too.
             ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
         view = self.journal_view()
@@ -89,6 +108,11 @@ class JournalQueries:
         marks = {at: ">" for at, call in enumerate(view.calls) if matches(call)}
         if marks:
             view.fail(f"expected no {described(api, given)}, there are {len(marks)}", view.numbered(), marks)
+        view.check_complete(f"found no {described(api, given)}, but", [matches])
+
+
+def _no_name(topic_id: bytes) -> str | None:
+    return None
 
 
 def check_kept(mode: str) -> None:
@@ -110,12 +134,16 @@ class JournalView(JournalQueries):
         dropped: Number of older calls that were removed because of the journal's limits.
         node_ids: Node ids of the cluster's brokers.
         mode: "full", "headers" (no messages) or "off".
+        dropped_kinds: The kinds of the calls that were removed.
+        topic_name: Returns the name of a topic by its id, also if it was deleted.
     """
 
     calls: Sequence[Call]
     dropped: int
     node_ids: tuple[int, ...]
     mode: JournalMode
+    dropped_kinds: Sequence[DroppedKind] = ()
+    topic_name: TopicName = _no_name
 
     def journal_view(self) -> "JournalView":
         return self
@@ -132,10 +160,49 @@ class JournalView(JournalQueries):
         """
         check_kept(self.mode)
 
-    def matcher(self, api: str | None, filters: Mapping[str, object]) -> Callable[[Call], bool]:
-        """Return a function that tests whether a request matches; see `journal_filters.matcher`."""
+    def matcher(self, api: str | None, filters: Mapping[str, object]) -> Matcher:
+        """Return a function that tests whether a request matches."""
         self.check_kept()
-        return matcher(api, filters, chain(self.node_ids, (call.node_id for call in self.calls)))
+        dropped_node_ids = (kind.broker for kind in self.dropped_kinds if kind.broker is not None)
+        node_ids = chain(self.node_ids, (call.node_id for call in self.calls), dropped_node_ids)
+        return Matcher(api, filters, node_ids, self.topic_name)
+
+    def check_complete(self, beginning: str, matchers: Sequence[Matcher]) -> None:
+        """Require that no dropped request may match all of the matchers.
+
+        Args:
+            beginning: How the error message begins.
+            matchers: The matchers.
+
+        Raises:
+            IncompleteJournalError: A dropped request may match.
+        """
+        kinds = [kind for kind in self.dropped_kinds if all(matcher.may_match(kind) for matcher in matchers)]
+        if kinds:
+            raise IncompleteJournalError(self._incomplete(beginning, kinds))
+
+    def check_undropped(self, in_scope: Matcher, steps: Sequence[Matcher], calls: Sequence[Numbered]) -> None:
+        """Require that a sequence of requests, which is not in the journal as a whole, did not begin with dropped ones.
+
+        Raises:
+            IncompleteJournalError: The first steps may match dropped requests, and the others are found.
+        """
+        for count, step in enumerate(steps, 1):
+            kinds = [kind for kind in self.dropped_kinds if in_scope.may_match(kind) and step.may_match(kind)]
+            if not kinds:
+                return
+            if len(_subsequence(calls, steps[count:])) == len(steps) - count:
+                raise IncompleteJournalError(self._incomplete("the order is not decided:", kinds))
+
+    def _incomplete(self, beginning: str, kinds: Sequence[DroppedKind]) -> str:
+        count = sum(kind.calls for kind in kinds)
+        last_ms = max(inf if kind.last_ms is None else kind.last_ms for kind in kinds)
+        later_ms = next((call.received_ms for call in self.calls if call.received_ms > last_ms), None)
+        since = "" if later_ms is None else f", or filter with since={later_ms!r} or later"
+        return (
+            f"{beginning} the journal has dropped {count} older request{'s' * (count > 1)} that may match; "
+            f"raise journal_calls or journal_bytes{since}"
+        )
 
     def fail(self, why: str, calls: Sequence[Numbered], marks: Mapping[int, str]) -> NoReturn:
         """Raise an AssertionError with a table of the marked calls and their neighbors, or of the last calls.
@@ -165,7 +232,9 @@ class JournalView(JournalQueries):
 def view_journal(cluster: Cluster) -> JournalView:
     """Return the journal of a cluster as it is now."""
     journal = cluster.journal
-    return JournalView(tuple(journal), journal.dropped, tuple(cluster.brokers), journal.mode)
+    kinds = tuple(journal.dropped_calls) if journal.dropped else ()
+    topic_name = cluster.topics.past_or_present_name_of
+    return JournalView(tuple(journal), journal.dropped, tuple(cluster.brokers), journal.mode, kinds, topic_name)
 
 
 def _subsequence(calls: Sequence[Numbered], tests: Sequence[Callable[[Call], bool]]) -> list[int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_queries import JournalView
+from fakebroker.cluster.inspect.long_text import and_more, cut_lines
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
@@ -14,7 +15,7 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 
-_REPORTED_CALLS = 20
+_REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +114,20 @@ class GroupView:
         return self.history
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, max_members: int | None = None) -> str:
+        """Describe the group in a line, and each of its members, or the first `max_members`, in another one."""
         head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
         lines = [
             f"  {member.member_id} at {member.client_host[1:] or '-'}"
             + (", leader" if member.member_id == self.leader_id else "")
             + (f", static {member.instance_id!r}" if member.instance_id else "")
             + (", expected" if member.is_expected else "")
-            for member in self.members
+            for member in self.members[:max_members]
         ]
-        return "\n".join([head, *lines])
+        more = and_more(len(self.members), len(lines), "members")
+        return "\n".join([head, *lines, *(f"  {line}" for line in more)])
 
 
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
@@ -157,6 +163,18 @@ def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tu
 
 
 def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
-    """Return the text that is shown when a test with a cluster fails: seed, groups and last requests."""
-    states = "\n".join(map(str, groups)) or "(no groups)"
-    return f"seed={seed}\n{states}\n\n{journal.report(_REPORTED_CALLS)}"
+    """Return the text that is shown when a test with a cluster fails: seed, groups and last requests.
+
+    It has the groups that changed last, the first members of each, and the beginnings of long lines, and says how many
+    others there are.
+    """
+    latest = sorted(groups, key=_changed_ms, reverse=True)[:_REPORTED_GROUPS]
+    shown = {id(group) for group in latest}
+    states = [group.text(_REPORTED_MEMBERS) for group in groups if id(group) in shown] or ["(no groups)"]
+    states += and_more(len(groups), len(latest), "groups, which changed earlier")
+    return cut_lines("\n".join([f"seed={seed}", *states, "", journal.report(_REPORTED_CALLS)]))
+
+
+def _changed_ms(group: GroupView) -> float:
+    """Return when a group changed last, in milliseconds since the epoch."""
+    return group.history.moments[-1].at_ms if group.history.moments else 0.0

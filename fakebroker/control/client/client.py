@@ -4,7 +4,7 @@ Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
@@ -41,9 +41,10 @@ from fakebroker.control.client.json_views import (
     record_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, WaitTimeout, check_number
+from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout, check_number
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
+from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")
@@ -131,9 +132,47 @@ class RemoteFault:
         self.remove()
 
 
-def _check_about_fault(error: NotFound) -> None:
+class RemoteAppendFailure:
+    """Appends that fail in the cluster. As a context manager, it is removed on exit.
+
+    Attributes:
+        id: Its id in the control API.
+    """
+
+    def __init__(self, client: "Client", failure_id: str) -> None:
+        self._client = client
+        self._hits = 0
+        self.id = failure_id
+
+    @property
+    def hits(self) -> int:
+        """Number of appends that have failed; after its removal, the last known number."""
+        try:
+            self._hits = self._client.get(f"append_failures/{self.id}")["hits"]
+        except NotFound as error:
+            _check_about_fault(error, "append_failure")
+        return self._hits
+
+    def remove(self) -> None:
+        """Let no more appends fail, if it has not been removed."""
+        self._hits = self.hits
+        try:
+            self._client.delete(f"append_failures/{self.id}")
+        except NotFound as error:
+            _check_about_fault(error, "append_failure")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def _check_about_fault(error: NotFound, field: str = "fault") -> None:
     """Re-raise the error if something other than the fault is missing, such as the cluster."""
-    if error.field != "fault":
+    if error.field != field:
         raise error
 
 
@@ -460,8 +499,8 @@ class Client(JournalExport):
         given = {"group_id": group_id, "members": members, **options}
         self.seed_groups([GroupSeed(**COMMANDS["seed_group"].checked(given))])
 
-    def seed_groups(self, groups: Iterable[GroupSeed]) -> None:
-        seeds = convert(plain(groups), list[GroupSeed])
+    def seed_groups(self, groups: Seeds) -> None:
+        seeds = COMMANDS["seed_groups"].checked({"groups": seeds_from(groups)})["groups"]
         self.post("groups/seed", {"groups": [plain_seed(seed) for seed in seeds]})
 
     def snapshot(self) -> str:
@@ -498,6 +537,13 @@ class Client(JournalExport):
 
     def remove_fault(self, handle: RemoteFault) -> None:
         handle.remove()
+
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> RemoteAppendFailure:
+        name = error.name if isinstance(error, ErrorCode) else error
+        added = self.perform("fail_append", group_id=group_id, error=name, times=times)
+        return RemoteAppendFailure(self, added["id"])
 
     @_command
     def clear_faults(self) -> None: ...

@@ -9,7 +9,7 @@ import msgspec
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Arguments, arguments_of
-from fakebroker.cluster.inspect.journal_filters import matcher
+from fakebroker.cluster.inspect.journal_filters import Filters, Matcher
 from fakebroker.cluster.inspect.journal_queries import JournalView, check_kept
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem
@@ -34,6 +34,8 @@ class RequestRow(TypedDict):
     client_id: str
     group_ids: list[str]
     member_ids: list[str]
+    instance_ids: list[str]
+    fault: bool
     received_ms: float
     handled_ms: float | None
     answered_ms: float | None
@@ -45,10 +47,15 @@ class RequestRow(TypedDict):
 
 
 class RequestList(TypedDict):
-    """Some requests, oldest first; `last` is the number of the latest request, whether or not it is included."""
+    """Some requests, oldest first.
+
+    `last` is the number of the latest request, whether or not it is included. The journal has dropped the requests with
+    the numbers 1 to `dropped`.
+    """
 
     requests: list[RequestRow]
     last: int
+    dropped: int
 
 
 class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -62,9 +69,14 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     client_id: str | None = None
     group: str | None = None
     member: str | None = None
+    instance_id: str | None = None
+    topic: str | None = None
+    partition: str | None = None
     broker: int | None = None
     connection: int | None = None
+    version: int | None = None
     error: str | None = None
+    fault: bool | None = None
     since: float | None = None
     after: int | None = None
     seqs: str | None = None
@@ -79,9 +91,10 @@ def list_requests(served: ServedCluster, query: JournalQuery) -> Steps[RequestLi
     core = served.cluster.cluster
     journal = core.journal
     check_kept(journal.mode)
-    names = ("client_id", "group", "member", "broker", "connection", "error", "since")
+    names = ("client_id", *Filters.__annotations__)
     node_ids = chain(core.brokers, (call.node_id for call in reversed(journal)))
-    matches = matcher(query.api, {name: getattr(query, name) for name in names}, node_ids)
+    filters = {name: getattr(query, name) for name in names}
+    matches = Matcher(query.api, filters, node_ids, core.topics.past_or_present_name_of)
     last, limit = journal.added, query.limit
     if query.seqs is not None:
         numbered = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number))]
@@ -97,7 +110,7 @@ def list_requests(served: ServedCluster, query: JournalQuery) -> Steps[RequestLi
         if matches(call):
             rows.append(request_row(number, call))
         yield
-    return {"requests": rows if is_forward else rows[::-1], "last": last}
+    return {"requests": rows if is_forward else rows[::-1], "last": last, "dropped": journal.dropped}
 
 
 def _numbers(seqs: str) -> list[int]:
@@ -123,6 +136,8 @@ def request_row(number: int, call: Call) -> RequestRow:
         "client_id": call.client_id,
         "group_ids": list(call.group_ids),
         "member_ids": list(call.member_ids),
+        "instance_ids": list(call.instance_ids),
+        "fault": call.fault is not None,
         "received_ms": call.received_ms,
         "handled_ms": call.handled_ms,
         "answered_ms": call.answered_ms,

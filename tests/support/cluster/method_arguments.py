@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "explain": ("stable",),
     "export_journal": (os.devnull,),
     "fail": ("Heartbeat",),
+    "fail_append": ("stable",),
     "fence": ("stable", "instance"),
     "force_rebalance": ("stable",),
     "group": ("stable",),
@@ -68,5 +69,5 @@ def new_cluster() -> FakeCluster:
     """Return a cluster that has not started, with a stable group of one static member, for which the arguments fit."""
     cluster = FakeCluster(topics={"orders": 6}, clock="manual")
     member = MemberSeed(client_id="app", instance_id="instance")
-    cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5})
+    cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5}, lag={"orders-1": 0})
     return cluster

@@ -1,0 +1,70 @@
+"""A summary of the calls that a journal has dropped: how many of each kind. Its size is limited."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fakebroker.cluster.call import Call
+
+MAX_KINDS = 1_000
+"""Maximum number of kinds that are told apart. Calls of further kinds are told apart by their API only."""
+
+
+class DroppedKind(NamedTuple):
+    """Calls of one kind that were dropped. An attribute that is None is not known.
+
+    Attributes:
+        api: The name of the API.
+        version: The version.
+        broker: The node id of the broker.
+        client_id: The client id.
+        connection: The number of the connection.
+        groups: The group ids that the request names.
+        has_fault: Whether a fault was injected.
+        calls: How many were dropped.
+        last_ms: When the last of them was received, by the brokers' time in milliseconds since the epoch.
+    """
+
+    api: str | None = None
+    version: int | None = None
+    broker: int | None = None
+    client_id: str | None = None
+    connection: int | None = None
+    groups: tuple[str, ...] | None = None
+    has_fault: bool | None = None
+    calls: int = 0
+    last_ms: float | None = None
+
+
+class DroppedCalls:
+    """Counts dropped calls by kind. Iterating yields the kinds."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self) -> None:
+        # The number of calls and the time of the last one, by the first attributes of `DroppedKind`.
+        self._kinds: dict[tuple[object, ...], list[float]] = {}
+
+    def add(self, call: Call) -> None:
+        """Count a call that is dropped. Calls are dropped in the order in which they were received."""
+        key: tuple[object, ...] = (
+            call.api.name,
+            call.api_version,
+            call.node_id,
+            call.client_id,
+            call.connection_id,
+            call.group_ids,
+            # A call that was dropped before its response may still get a fault.
+            call.fault is not None or (None if call.answered_ms is None else False),
+        )
+        try:
+            known = self._kinds[key]
+        except KeyError:
+            if len(self._kinds) >= MAX_KINDS:
+                key = (call.api.name, None, None, None, None, None, None)
+            known = self._kinds.setdefault(key, [0, 0.0])
+        known[0] += 1
+        known[1] = call.received_ms
+
+    def __iter__(self) -> Iterator[DroppedKind]:
+        for key, (count, last_ms) in self._kinds.items():
+            yield DroppedKind._make((*key, int(count), last_ms))
