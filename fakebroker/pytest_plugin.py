@@ -273,13 +273,13 @@ def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> s
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
     """Yield the explanation of each group that changed recently, with the end of its timeline."""
-    from fakebroker.cluster.inspect.long_text import and_more, cut_line
-
     for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
         moments = timeline.moments[-_SHOWN_MOMENTS:]
-        texts = [cut_line(cluster.explain(group_id), _MAX_EXPLANATION), "", str(replace(timeline, moments=moments))]
-        yield "\n".join([*texts, *and_more(len(timeline.moments), len(moments), "earlier entries")])
+        explanation, earlier = cluster.explain(group_id), len(timeline.moments) - len(moments)
+        text = f"{explanation[:_MAX_EXPLANATION]}{'...' * (len(explanation) > _MAX_EXPLANATION)}"
+        more = f"\n... and {earlier} earlier entries" if earlier else ""
+        yield f"{text}\n\n{replace(timeline, moments=moments)}{more}"
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Annotated, Any, Literal, Self, TypeVar, Unpack
+from typing import Annotated, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import Meta
 
@@ -20,7 +20,6 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
-from fakebroker.cluster.inspect.long_text import cut_lines
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import (
@@ -37,12 +36,13 @@ from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, cut_lines
 from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.server.polling import Polled
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
@@ -69,8 +69,16 @@ class FakeCluster(JournalExport):
     request is a JoinGroup or SyncGroup whose response waits, for example for other members.
 
     Waits are event-driven. A wait blocks the calling thread, which must not be the cluster's thread; `..._async`
-    methods wait in a trio task instead. Timeouts are wall-clock seconds, also with a manual clock. A `WaitTimeout`
-    contains the state of the cluster at that time.
+    methods wait in a task of trio or asyncio instead. Timeouts are wall-clock seconds, also with a manual clock. A
+    `WaitTimeout` contains the state of the cluster at that time. If the cluster stops, waits raise `ClusterStopped`.
+
+    With `polling=[one, two]`, a wait polls these consumers in turn, so that a test needs no threads and no loops, and
+    returns a `Polled`: its `value` is what the wait returns otherwise, its `records` are what the consumers returned.
+    Consumers are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)` (kafka-python), in `..._async`
+    methods also with coroutines (`getmany` of aiokafka, `poll` of `fakebroker.Consumer`); or functions without
+    arguments that poll in another way. `..._async` methods poll other consumers in a worker thread. If a consumer
+    fails, the wait raises `PollError`. `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far;
+    a wait that is canceled drops them.
 
     Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of range, and then
     change nothing.
@@ -111,6 +119,7 @@ class FakeCluster(JournalExport):
         seed: The seed, also if it was random.
         host: Address to listen on.
         advertised_host: Host that brokers report to clients.
+        waits: The conditions and waits behind the `wait_...` methods, for the control server.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -178,7 +187,7 @@ class FakeCluster(JournalExport):
             default_broker=Broker(as_version=as_version, api_versions=api_versions or {}),
             proposals=proposals,
         )
-        self._waits = Waits(self._server)
+        self.waits = Waits(self._server)
 
     def __enter__(self) -> Self:
         self._server.__enter__()
@@ -215,7 +224,7 @@ class FakeCluster(JournalExport):
         return self._server.run(function)
 
     async def call_async(self, function: Callable[[], T]) -> T:
-        """Run a function in the cluster's thread, like `call`, from a trio or asyncio task of another thread."""
+        """Run a function in the cluster's thread, like `call`, from a task of trio or asyncio in any thread."""
         return await self._server.run_async(function)
 
     @property
@@ -285,6 +294,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
@@ -298,6 +310,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group. If it does not exist, the result is empty.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: committed_offsets(self.cluster, group_id, self.clock.now_ms()))
@@ -307,6 +322,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group, which may have been deleted since.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
@@ -316,6 +334,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group, which need not exist.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
@@ -963,105 +984,335 @@ class FakeCluster(JournalExport):
 
     # Waits
 
+    @overload
     def wait_until(
-        self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> T:
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> T: ...
+
+    @overload
+    def wait_until(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[T]: ...
+
+    def wait_until(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> T | Polled[T]:
         """Wait until a predicate on the cluster returns a true value.
 
         Args:
             what: Describes the condition in error messages.
-            predicate: Evaluated in the cluster's thread after each change. It must be fast and change nothing.
+            predicate: Evaluated in the cluster's thread after each change, or after several that arrived together, and
+                whenever consumers have been polled. It must be fast and change nothing, but may use consumers, such as
+                `lambda cluster: len(consumer.assignment()) == 6`.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The first true value.
+            The first true value; with `polling`, a `Polled` with it and the records.
 
         Raises:
             WaitTimeout: The predicate did not return a true value in time.
-            ConfigError: The cluster is not running, or the calling thread is the cluster's thread. The other blocking
-                waits raise it in these cases, too.
+            ClusterStopped: The cluster stopped meanwhile.
+            PollError: A consumer failed.
+            ConfigError: The cluster is not running, the calling thread is the cluster's thread, or an entry of
+                `polling` cannot be polled. The other blocking waits raise these four errors in these cases, too.
         """
-        return self._waits.wait(self._waits.holds(what, predicate), timeout_s)
+        condition = self.waits.holds(what, predicate)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_until_async(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> T: ...
+
+    @overload
+    async def wait_until_async(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[T]: ...
 
     async def wait_until_async(
-        self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> T:
-        """Wait like `wait_until`, in a trio task."""
-        return await self._waits.wait_async(self._waits.holds(what, predicate), timeout_s)
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> T | Polled[T]:
+        """Wait like `wait_until`, in a task of trio or asyncio."""
+        condition = self.waits.holds(what, predicate)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_state(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_state(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
 
     def wait_for_state(
-        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> GroupView:
-        """Wait until a group is in a state.
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        """Wait until a group is in a state, or has been since the call, however short.
+
+        With `polling`, a wait for "Stable" lasts until the consumers have received the partitions assigned to them, but
+        at most 2 s longer.
 
         Args:
             group_id: The group, which need not exist yet.
             state: The state, such as "Stable"; "Dead" for a group that does not exist.
-            members: Number of members that the group must have; None for any number.
+            members: Number of members that the group must have while it is in the state; None for any number.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The group at that moment.
+            The group when it was in the state; with `polling`, a `Polled` with it and the records. If a single request
+            or timer started and ended the state, then state, generation, leader and member ids are those of the state,
+            and everything else is as it was after that request or timer. A member that it removed has only its id.
 
         Raises:
             WaitTimeout: The group did not reach the state in time.
-            ConfigError: There is no such state.
+            ConfigError: There is no such state, or the group id is not a string.
         """
-        return self._waits.wait(self._waits.group_in_state(group_id, state, members), timeout_s)
+        condition = self.waits.group_in_state(group_id, state, members)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_state_async(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    async def wait_for_state_async(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
 
     async def wait_for_state_async(
-        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> GroupView:
-        """Wait like `wait_for_state`, in a trio task."""
-        return await self._waits.wait_async(self._waits.group_in_state(group_id, state, members), timeout_s)
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        """Wait like `wait_for_state`, in a task of trio or asyncio."""
+        condition = self.waits.group_in_state(group_id, state, members)
+        return await self.waits.wait_async(condition, timeout_s, polling)
 
-    def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
-        """Wait until a group's generation is above a number, in any state.
+    @overload
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: None = None
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any]
+    ) -> Polled[GroupView]: ...
+
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any] | None = None
+    ) -> GroupView | Polled[GroupView]:
+        """Wait until a group's generation is above a number, in any state, or has been since the call.
 
         Args:
             group_id: The group, which need not exist yet.
             above: A generation id.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The group at that moment.
+            The group at that moment, as in `wait_for_state`; with `polling`, a `Polled` with it and the records.
 
         Raises:
             WaitTimeout: The group did not reach a higher generation in time.
+            ConfigError: The generation is not an integer, or the group id is not a string.
         """
-        return self._waits.wait(self._waits.group_past_generation(group_id, above), timeout_s)
+        condition = self.waits.group_past_generation(group_id, above)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_generation_async(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: None = None
+    ) -> GroupView: ...
+
+    @overload
+    async def wait_for_generation_async(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any]
+    ) -> Polled[GroupView]: ...
 
     async def wait_for_generation_async(
-        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> GroupView:
-        """Wait like `wait_for_generation`, in a trio task."""
-        return await self._waits.wait_async(self._waits.group_past_generation(group_id, above), timeout_s)
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any] | None = None
+    ) -> GroupView | Polled[GroupView]:
+        """Wait like `wait_for_generation`, in a task of trio or asyncio."""
+        condition = self.waits.group_past_generation(group_id, above)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_commit(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> CommittedOffset: ...
+
+    @overload
+    def wait_for_commit(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[CommittedOffset]: ...
 
     def wait_for_commit(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> CommittedOffset:
-        """Wait until a group has committed an offset of a partition.
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> CommittedOffset | Polled[CommittedOffset]:
+        """Wait until a group has committed an offset of a partition, or had since the call.
 
         Args:
             group_id: The group, which need not exist yet.
             partition: Topic and partition, such as "orders-0".
             at_least: The offset to reach, or exceed.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The committed offset at that moment.
+            The committed offset at that moment; with `polling`, a `Polled` with it and the records.
 
         Raises:
             WaitTimeout: The offset was not reached in time.
-            ConfigError: The partition is malformed.
+            ConfigError: The partition is malformed, or the group id is not a string.
         """
-        return self._waits.wait(self._waits.committed(group_id, partition, at_least), timeout_s)
+        condition = self.waits.committed(group_id, partition, at_least)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_commit_async(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> CommittedOffset: ...
+
+    @overload
+    async def wait_for_commit_async(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[CommittedOffset]: ...
 
     async def wait_for_commit_async(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> CommittedOffset:
-        """Wait like `wait_for_commit`, in a trio task."""
-        return await self._waits.wait_async(self._waits.committed(group_id, partition, at_least), timeout_s)
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> CommittedOffset | Polled[CommittedOffset]:
+        """Wait like `wait_for_commit`, in a task of trio or asyncio."""
+        condition = self.waits.committed(group_id, partition, at_least)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+        **filters: Unpack[Filters],
+    ) -> list[Call]: ...
+
+    @overload
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+        **filters: Unpack[Filters],
+    ) -> Polled[list[Call]]: ...
 
     def wait_for_request(
         self,
@@ -1070,8 +1321,9 @@ class FakeCluster(JournalExport):
         *,
         count: int = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
         **filters: Unpack[Filters],
-    ) -> list[Call]:
+    ) -> list[Call] | Polled[list[Call]]:
         """Wait until the brokers have received matching requests, including those that the journal already has.
 
         Args:
@@ -1079,18 +1331,44 @@ class FakeCluster(JournalExport):
             client_id: The client; None for any.
             count: Number of requests; to wait for one more, pass `cluster.count(...) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
             filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
                 `connection`, `error`, `since` (which excludes older requests).
 
         Returns:
-            All matching requests, oldest first; the response to some may be pending.
+            All matching requests, oldest first, also those that the journal has dropped since the call; the response to
+            some may be pending. With `polling`, a `Polled` with them and the records.
 
         Raises:
             WaitTimeout: There were fewer matching requests before the timeout.
             ConfigError: An API, broker, error or filter is unknown; the count is below 1; or no journal is kept.
         """
-        condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
-        return self._waits.wait(condition, timeout_s)
+        condition = self.waits.requested(api, {"client_id": client_id, **filters}, count)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_request_async(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+        **filters: Unpack[Filters],
+    ) -> list[Call]: ...
+
+    @overload
+    async def wait_for_request_async(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+        **filters: Unpack[Filters],
+    ) -> Polled[list[Call]]: ...
 
     async def wait_for_request_async(
         self,
@@ -1099,8 +1377,9 @@ class FakeCluster(JournalExport):
         *,
         count: int = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
         **filters: Unpack[Filters],
-    ) -> list[Call]:
-        """Wait like `wait_for_request`, in a trio task."""
-        condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
-        return await self._waits.wait_async(condition, timeout_s)
+    ) -> list[Call] | Polled[list[Call]]:
+        """Wait like `wait_for_request`, in a task of trio or asyncio."""
+        condition = self.waits.requested(api, {"client_id": client_id, **filters}, count)
+        return await self.waits.wait_async(condition, timeout_s, polling)

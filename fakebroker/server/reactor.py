@@ -63,7 +63,8 @@ class Reactor:
         wire_clock: Real time.
         network_faults: Injected latency, throttling and disconnects.
         linger_s: How long to wait for more requests after some were handled, before other trio tasks can run.
-        watchers: Functions that are called after each change until they return True.
+        watchers: Functions that are called after changes until they return True: once for all requests of a poll.
+        observers: Functions that are called after each request.
         connections: Open connections by file descriptor.
     """
 
@@ -83,6 +84,7 @@ class Reactor:
         self.network_faults = NetworkFaults()
         self.linger_s = 0.0
         self.watchers: list[Callable[[], bool]] = []
+        self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self._listeners: dict[int, tuple[socket.socket, BrokerNode]] = {}
         self._poller = best_poller()
@@ -324,6 +326,8 @@ class Reactor:
             self.close(connection, "internal error (see the traceback above)")
         if self.cluster.answered:
             self._deliver()
+        for observer in self.observers:
+            observer()
 
     def _handle_later(self, connection: Connection) -> None:
         if not connection.is_resumable and not connection.is_closed:

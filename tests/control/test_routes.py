@@ -402,6 +402,27 @@ def test_waits_end_when_their_condition_becomes_true(control: ControlHarness, su
                 assert [row["api"] for row in result["requests"]] == ["FindCoordinator"]
 
 
+def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
+    body = {"group_id": "g", "state": "Stable", "timeout_s": 0}
+    timeout = control.post("/wait/state", body, 408)
+    assert (timeout["condition"], timeout["timeout_s"], timeout["changes"]) == ("group g in Stable", 0, 0)
+    assert timeout["detail"] == f"not reached within 0 s: {timeout['condition']}\n{timeout['state']}"
+    control.post("/groups/g/seed", {"members": ["a"], "topics": ["orders"]}, 201)
+    (member,) = control.get("/groups/g")["members"]
+    control.post("/events", {"do": "evict", "group_id": "g", "member": member["member_id"]})
+    assert control.post("/wait/state", body, 408)["changes"] > 0
+    reached = control.post("/wait/state", {**body, "seen_changes": timeout["changes"]})
+    assert (reached["state"], [each["member_id"] for each in reached["members"]]) == ("Stable", [member["member_id"]])
+    assert reached["coordinator"] is not None
+    past = control.post("/wait/generation", {"group_id": "g", "above": 0, "seen_changes": 0})
+    assert past["generation_id"] == 1
+    wrong = control.post("/wait/state", {**body, "seen_changes": -1}, 422)
+    assert (wrong["field"], wrong["expected"]) == ("seen_changes", "an integer >= 0")
+    commit = {"group_id": "g", "partition": "orders-0", "at_least": 1, "timeout_s": 0}
+    assert "changes" not in control.post("/wait/commit", commit, 408)
+    assert control.post("/wait/state", {**body, "polling": []}, 422)["field"] == "polling"
+
+
 def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:
     """Start a wait, then seed the group and send a FindCoordinator; return the response to the wait."""
     waits = control.cluster.call(lambda: len(control.cluster._server.reactor.watchers))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.inspect.long_text import cut_line
+from fakebroker.errors import cut_line
 
 NEIGHBORS = 2
 """How many requests before and after each marked one are shown."""

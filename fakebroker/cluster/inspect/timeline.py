@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import zip_longest
 
-from fakebroker.cluster.inspect.long_text import cut_line
 from fakebroker.cluster.inspect.timeline_svg import draw
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import DEAD, Moment
+from fakebroker.errors import cut_line
 
 _IN_OUT_WIDTH = 20
 _CAUSE_WIDTH = 41

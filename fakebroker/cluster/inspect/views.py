@@ -1,19 +1,20 @@
 """Views of brokers and groups: immutable values that describe one point in time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_queries import JournalView
-from fakebroker.cluster.inspect.long_text import and_more, cut_lines
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.errors import and_more, cut_lines
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
@@ -74,6 +75,11 @@ class MemberView:
         rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
         ids = expected.member_id, client_id, client_host, expected.instance_id
         return cls(*ids, session_ms, rebalance_ms, b"", is_expected=True)
+
+    @classmethod
+    def of_former(cls, member_id: str) -> "MemberView":
+        """Return the view of a member that has left, of which only the id is known."""
+        return cls(member_id, "", "", None, 0, 0, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,35 @@ def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """Return the view of a group at this time."""
     return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
+
+
+def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) -> GroupView:
+    """Return the view of a group at a moment of its history, as far as it is known.
+
+    State, generation, leader and the ids of the members are those of the moment. If the group has changed since, other
+    values are the current ones; members that have left since have only an id.
+    """
+    view = view_group(cluster, group_id, now_ms)
+    if moment.state_to == GroupState.DEAD.value:
+        return GroupView.of(group_id, None, view.history)
+    now = (
+        view.state,
+        view.generation_id,
+        view.leader_id,
+        tuple(each.member_id for each in view.members if not each.is_expected),
+    )
+    if now == (moment.state_to, moment.generation_id, moment.leader_id, moment.members):
+        return view
+    members = {member.member_id: member for member in view.members}
+    is_preparing = moment.state_to == GroupState.PREPARING_REBALANCE.value
+    return replace(
+        view,
+        state=moment.state_to,
+        generation_id=moment.generation_id,
+        leader_id=moment.leader_id,
+        protocol_name=None if is_preparing or not moment.members else view.protocol_name,
+        members=tuple(members.get(member_id) or MemberView.of_former(member_id) for member_id in moment.members),
+    )
 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:

@@ -7,21 +7,25 @@ from urllib.parse import quote
 
 import msgspec
 
+from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions, is_partition
 from fakebroker.validation import data_bytes
 
 
 def group_path(group_id: str) -> str:
-    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`."""
-    if not isinstance(group_id, str):
-        raise ConfigError.of("group_id", group_id, "a string")
+    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`.
+
+    Raises:
+        ConfigError: The id is not a string.
+    """
+    check_type("group_id", group_id, str, "a string")
     escaped = group_id.replace("~", "~7E")
     return f"groups/{quote(escaped.replace('.', '~2E') if escaped in ('.', '..') else escaped, safe='')}"
 

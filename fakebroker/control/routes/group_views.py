@@ -171,10 +171,10 @@ def full_group(served: ServedCluster, group: Group) -> FullGroup:
     }
 
 
-def detail(served: ServedCluster, group_id: str) -> GroupDetail:
-    """Return the details of a group."""
+def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) -> GroupDetail:
+    """Return the details of a group. The fields of a `GroupView` are those of `view`, by default the current ones."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
-    view, row = view_group(core, group_id, now_ms), row_of(served, group_id)
+    view, row = view or view_group(core, group_id, now_ms), row_of(served, group_id)
     broker = core.coordinator_of(group_id)
     return {
         "group_id": group_id,
