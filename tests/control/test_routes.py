@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -113,6 +114,19 @@ def test_records_are_produced_and_listed(control: ControlHarness) -> None:
     for method, path, sent, status, field in cases:
         answer = control.request(method, BASE + path, sent)
         assert (answer.status, answer.json["field"]) == (status, field)
+
+
+def test_members_have_decoded_subscriptions_and_assignments(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 2, "topics": ["orders"]}, 201)
+    for group in (control.get("/groups/g"), control.get("/group_views")["groups"][0]):
+        assert [each["assigned_partitions"] for each in group["members"]] == [
+            ["orders-0", "orders-1"],
+            ["orders-2", "orders-3"],
+        ]
+        first = group["members"][0]
+        assert (first["subscribed_topics"], first["owned_partitions"]) == (["orders"], [])
+        assert (first["protocol_type"], first["protocol_name"]) == ("consumer", "range")
+        assert b64decode(first["assignment"]) == control.cluster.group("g").members[0].assignment
 
 
 def test_coordinators_are_moved_and_loaded(control: ControlHarness) -> None:
