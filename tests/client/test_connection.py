@@ -121,9 +121,7 @@ async def test_requests_sent_together_keep_their_order_and_the_limit() -> None:
         answers: list[int] = []
 
         async def send_request() -> None:
-            all_sent = await connection.send(
-                [heartbeat_request(generation_id=each) for each in range(5)]
-            )
+            all_sent = await connection.send([heartbeat_request(generation_id=each) for each in range(5)])
             answers.extend([(await sent.answer()).throttle_time_ms for sent in all_sent])
 
         nursery.start_soon(send_request)

@@ -10,7 +10,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.cluster.cluster_harness import ClusterHarness
-from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, sync_after, SESSION_MS
+from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, SESSION_MS, sync_after
 from tests.support.group_requests import commit_of, join_request, offset_to_commit
 
 
