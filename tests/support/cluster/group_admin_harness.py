@@ -57,9 +57,8 @@ class GroupAdminHarness:
     def join(self, group_id: str = "g", member_id: str = "", version: int = 3, **fields: Any) -> str | None:
         """Send a JoinGroup. Returns the member id of the response, or None if the request is parked."""
         subscription = JoinGroupRequestProtocol(name="range", metadata=encode_subscription(["news"]))
-        request = join_request(
-            group_id, member_id, **{"protocols": [subscription], "session_timeout_ms": SESSION_MS} | fields
-        )
+        values: dict[str, Any] = {"protocols": [subscription], "session_timeout_ms": SESSION_MS}
+        request = join_request(group_id, member_id, **values | fields)
         response = self.cluster_harness.send(request, version).response
         return response.member_id if response else None
 
