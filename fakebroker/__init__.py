@@ -13,23 +13,27 @@ if TYPE_CHECKING:
     from fakebroker.cluster.faults.rule import Fault
     from fakebroker.cluster.seed import GroupSeed, MemberSeed
     from fakebroker.errors import (
+        ClusterStopped,
         ConfigError,
         ErrorCode,
         FakebrokerError,
         IncompleteJournalError,
         ListenError,
+        PollError,
         ProtocolError,
         WaitTimeout,
     )
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
     from fakebroker.server.journal_files import read_journal
+    from fakebroker.server.polling import Polled
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Admin": "fakebroker.client.admin.admin",
     "Broker": "fakebroker.cluster.emulation",
+    "ClusterStopped": "fakebroker.errors",
     "ConfigError": "fakebroker.errors",
     "Consumer": "fakebroker.client.consumer.consumer",
     "ErrorCode": "fakebroker.errors",
@@ -38,6 +42,8 @@ _HOMES = {
     "FakebrokerError": "fakebroker.errors",
     "IncompleteJournalError": "fakebroker.errors",
     "ListenError": "fakebroker.errors",
+    "PollError": "fakebroker.errors",
+    "Polled": "fakebroker.server.polling",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
     "GroupSeed": "fakebroker.cluster.seed",
@@ -49,6 +55,7 @@ _HOMES = {
 __all__ = [
     "Admin",
     "Broker",
+    "ClusterStopped",
     "ConfigError",
     "Consumer",
     "ErrorCode",
@@ -59,6 +66,8 @@ __all__ = [
     "IncompleteJournalError",
     "ListenError",
     "MemberSeed",
+    "PollError",
+    "Polled",
     "ProtocolError",
     "Scaled",
     "WaitTimeout",

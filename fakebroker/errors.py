@@ -6,6 +6,7 @@ Does not depend on other modules of the package.
 import math
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class ErrorCode(IntEnum):
@@ -293,7 +294,72 @@ class ListenError(FakebrokerError):
 
 
 class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like TimeoutError.
-    """A condition was not met before the timeout. The message describes the actual state."""
+    """A condition was not met before the timeout. The message describes the actual state.
+
+    Args:
+        sentence: The error message.
+        condition: The condition, such as "group g in Stable"; empty if the message alone describes it.
+        timeout_s: The timeout in seconds.
+        state: The actual state, as text.
+        changes: If the condition is one of a group: the number of the group's changes so far.
+
+    Attributes:
+        records: What polled consumers have read during the wait.
+    """
+
+    def __init__(
+        self,
+        sentence: str,
+        *,
+        condition: str = "",
+        timeout_s: float | None = None,
+        state: str = "",
+        changes: int | None = None,
+    ) -> None:
+        super().__init__(sentence)
+        self.condition, self.timeout_s, self.state, self.changes = condition, timeout_s, state, changes
+        self.records: list[Any] = []
+
+    @classmethod
+    def of(cls, condition: str, timeout_s: float, state: str, changes: int | None = None) -> "WaitTimeout":
+        """Return the error `not reached within 10 s: condition`, with the state in further lines."""
+        return cls(
+            f"not reached within {timeout_s:g} s: {condition}\n{state}",
+            condition=condition,
+            timeout_s=timeout_s,
+            state=state,
+            changes=changes,
+        )
+
+
+class ClusterStopped(FakebrokerError):  # noqa: N818  # Says what has happened, like WaitTimeout.
+    """The cluster stopped during a wait.
+
+    Attributes:
+        records: What polled consumers have read during the wait.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.records: list[Any] = []
+
+
+class PollError(FakebrokerError):
+    """A consumer that was polled during a wait failed.
+
+    Args:
+        sentence: The error message.
+        error: The exception of the consumer, which is also the cause of this one; or the error that a message of
+            confluent-kafka contained.
+
+    Attributes:
+        records: What the consumers have read during the wait.
+    """
+
+    def __init__(self, sentence: str, *, error: object = None) -> None:
+        super().__init__(sentence)
+        self.error = error
+        self.records: list[Any] = []
 
 
 class IncompleteJournalError(FakebrokerError, AssertionError):
@@ -307,6 +373,21 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of more than 4,300 digits
         text = f"a value of type {type(value).__name__} that is too long to show"
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
+
+
+def cut_line(line: str, most: int = MAX_SHOWN) -> str:
+    """Return a line, or its beginning with the number of characters that are left out."""
+    return line if len(line) <= most else f"{line[:most]}... and {len(line) - most} more characters"
+
+
+def cut_lines(text: str) -> str:
+    """Return a text with shortened lines."""
+    return "\n".join(map(cut_line, text.split("\n")))
+
+
+def and_more(total: int, shown: int, what: str) -> list[str]:
+    """Return the line "... and 3 more groups"; no line if all are shown."""
+    return [f"... and {total - shown} more {what}"] if total > shown else []
 
 
 def one_of(

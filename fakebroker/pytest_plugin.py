@@ -32,6 +32,8 @@ _SHOWN_GROUPS = 3
 """Maximum number of groups with timelines in a report."""
 _SHOWN_MOMENTS = 10
 """Maximum number of entries of a timeline in a report."""
+_MAX_EXPLANATION = 2_000
+"""Maximum number of characters of an explanation in a report."""
 _MAX_NAME = 120
 """Maximum number of characters of a test's name in the name of a file."""
 
@@ -273,7 +275,11 @@ def _timelines(cluster: "FakeCluster") -> Iterator[str]:
     """Yield the explanation of each group that changed recently, with the end of its timeline."""
     for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
-        yield f"{cluster.explain(group_id)}\n\n{replace(timeline, moments=timeline.moments[-_SHOWN_MOMENTS:])}"
+        moments = timeline.moments[-_SHOWN_MOMENTS:]
+        explanation, earlier = cluster.explain(group_id), len(timeline.moments) - len(moments)
+        text = f"{explanation[:_MAX_EXPLANATION]}{'...' * (len(explanation) > _MAX_EXPLANATION)}"
+        more = f"\n... and {earlier} earlier entries" if earlier else ""
+        yield f"{text}\n\n{replace(timeline, moments=moments)}{more}"
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:

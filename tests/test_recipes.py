@@ -1,7 +1,7 @@
 """The code of the recipes in `scenarios/recipes/README.md`: each recipe is a test here, with its name."""
 
+import ast
 import re
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,23 +10,8 @@ import pytest
 
 PAGE = Path(__file__).parent.parent / "scenarios" / "recipes" / "README.md"
 MAX_LINES = 25
-TIMEOUT_S = 60
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def _timeout() -> Iterator[None]:
-    """Fail a recipe after a timeout: recipes poll without one."""
-
-    def fail(*_: object) -> None:
-        pytest.fail(f"not done within {TIMEOUT_S} s")
-
-    before = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(TIMEOUT_S)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def blocks() -> Iterator[tuple[str, int, str]]:
@@ -45,6 +30,24 @@ def recipes() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 globals().update(recipes())
+
+
+def test_no_example_has_a_loop_without_a_bound(subtests: pytest.Subtests) -> None:
+    """Recipes run without a timeout of their own: every wait in them has one."""
+    root = PAGE.parents[2]
+    documents = [
+        *root.glob("*.md"),
+        *(path for name in ("scenarios", "fakebroker") for path in (root / name).rglob("*.md")),
+    ]
+    examples = [
+        (path, code)
+        for path in documents
+        for code in re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+    ]
+    assert len(examples) > 15
+    for path, code in examples:
+        with subtests.test(path=str(path.relative_to(root))):
+            assert not [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.While)]
 
 
 def test_there_are_twelve_short_recipes() -> None:

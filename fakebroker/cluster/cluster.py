@@ -15,8 +15,10 @@ from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue, checked_topic_configs
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
+from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
 from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.features import Features
@@ -40,6 +42,7 @@ from fakebroker.cluster.topics import (
     Topics,
     spread,
 )
+from fakebroker.coordinator.group.append_errors import client_error
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
@@ -84,6 +87,7 @@ class Cluster:
         features: The finalized features.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
+        append_failures: The appends to __consumer_offsets that fail.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
@@ -134,6 +138,7 @@ class Cluster:
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
+        self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
         self.sync_delays = SyncDelays()
         self.quotas = Quotas()
@@ -170,13 +175,24 @@ class Cluster:
         """Write a coordinator's records to their partition of __consumer_offsets, before they take effect."""
         partition = self.topics.offsets_partition(index)
         if partition.leader_id == node_id:
-            config = log_config(self, self.brokers[node_id], partition.topic)
-            if not self.has_enough_replicas(partition, config):
-                done(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # In place of NOT_ENOUGH_REPLICAS, as in Kafka.
+            if error := self._append_error(self.brokers[node_id], partition, records):
+                done(error)
                 return
             self.append_records(partition, records)
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def _append_error(self, broker: BrokerNode, partition: Partition, records: Sequence[Record]) -> ErrorCode:
+        """Return the error for clients if the log of an offsets partition refuses records, else NONE."""
+        config = broker.coordinator.config
+        if not self.has_enough_replicas(partition, log_config(self, broker, partition.topic)):
+            return client_error(ErrorCode.NOT_ENOUGH_REPLICAS, records, config)
+        failure = self.append_failures.pick(partition.index) if self.append_failures.active else None
+        if failure is None:
+            return ErrorCode.NONE
+        error = client_error(failure.error, records, config)
+        failure.hits += bool(error)
+        return error
 
     def _copy_rate(self, partition: Partition, node_id: int) -> float:
         follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
@@ -282,7 +298,13 @@ class Cluster:
         leader = self.brokers.get(partition.last_leader_id)
         return None if leader is None else log_config(self, leader, partition.topic)
 
-    def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
+    def create_new_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> Topic:
         """Check the arguments of a command and create a topic.
 
         Raises:
@@ -301,7 +323,9 @@ class Cluster:
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
         factor = self.default_replication_factor if replication_factor is None else replication_factor
-        return self.add_topic(name, self.place_topic(partitions, factor))
+        controller = self.brokers.get(self.controller_id)
+        checked = checked_topic_configs(configs or {}, NEWEST if controller is None else controller.release)
+        return self.add_topic(name, self.place_topic(partitions, factor), checked)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 import msgspec
 
 from fakebroker.cluster.controller import Failover, FailoverOptions
+from fakebroker.cluster.faults.append_failures import AppendFailure
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.seed import GroupSeed, SeedOptions
@@ -207,6 +208,36 @@ class FaultHandle:
 
     def __repr__(self) -> str:
         return f"<{self.fault!r}, {self.hits} hits>"
+
+
+class AppendFailureHandle:
+    """Appends that fail. As a context manager, it lets no more appends fail on exit.
+
+    Attributes:
+        id: Its id in the control API.
+    """
+
+    def __init__(self, failure: AppendFailure, remove: Callable[[AppendFailure], None]) -> None:
+        self._failure = failure
+        self._remove = remove
+        self.id = failure.id
+
+    @property
+    def hits(self) -> int:
+        """Number of appends that have failed."""
+        return self._failure.hits
+
+    def remove(self) -> None:
+        """Let no more appends fail."""
+        self._remove(self._failure)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
 
 
 class Hold:

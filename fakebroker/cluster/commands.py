@@ -16,11 +16,21 @@ from msgspec import Meta
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, checked_event, command, commands_of
+from fakebroker.cluster.command import (
+    AppendFailureHandle,
+    FaultHandle,
+    Hold,
+    check_type,
+    checked_event,
+    command,
+    commands_of,
+)
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
 from fakebroker.cluster.faults.actions import BoundAction
+from fakebroker.cluster.faults.append_failures import AppendFailure, checked_error
 from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
 from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
@@ -34,8 +44,8 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.errors import ConfigError, FakebrokerError, one_of
-from fakebroker.validation import Data, Seconds
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, one_of
+from fakebroker.validation import Data, Positive, Seconds
 
 T = TypeVar("T")
 
@@ -81,7 +91,13 @@ class ClusterCommands:
     # Topics
 
     @command
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> None:
         """Create a topic and distribute its partitions evenly over the brokers.
 
         The first partitions of successive topics have different leaders: each topic starts at the next broker.
@@ -91,12 +107,13 @@ class ClusterCommands:
             partitions: Number of partitions.
             replication_factor: Number of replicas of each partition. None: the broker setting
                 `default.replication.factor`, but at most the number of brokers.
+            configs: Topic configs by Kafka's names, such as `{"cleanup.policy": "compact"}`.
 
         Raises:
             ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
                 underscores, or an argument is out of range.
         """
-        self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor))
+        self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor, configs or {}))
 
     @command
     def create_partitions(self, name: str, total: int) -> None:
@@ -571,9 +588,43 @@ class ClusterCommands:
         handle.remove()
 
     @command
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: Positive | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+
+        The log is the group's partition of __consumer_offsets; all groups of the partition are affected. Requests get
+        the errors that Kafka returns: for NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE.
+
+        Args:
+            group_id: Id of the group, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail. None: all, until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure. `clear_faults` removes all failures.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        code = checked_error(error)
+
+        def add() -> AppendFailure:
+            partition = self._cluster.offsets_partition_of(group_id).index
+            return self._cluster.append_failures.add(partition, code, times)
+
+        remove = self._cluster.append_failures.remove
+        return AppendFailureHandle(self._run(add), lambda failure: self._run(lambda: remove(failure)))
+
+    @command
     def clear_faults(self) -> None:
-        """Remove all faults. Responses that they delay are still sent when they are due."""
-        self._run(lambda: self._cluster.faults.active.clear())
+        """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
+
+        def clear() -> None:
+            self._cluster.faults.active.clear()
+            self._cluster.append_failures.active.clear()
+
+        self._run(clear)
 
     # Rebalances
 

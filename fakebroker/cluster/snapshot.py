@@ -133,6 +133,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     """Answer pending requests, and remove holds, delays, faults, pending loads and stale leaders."""
     cluster.group_controls.clear()
     cluster.faults.active.clear()
+    cluster.append_failures.active.clear()
     for broker in cluster.brokers.values():
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):
             broker.coordinator.resign(index, now_ms)

@@ -1,9 +1,9 @@
 """Errors as problem details (RFC 9457), with the field, its value, and what was expected."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from fakebroker.errors import ConfigError, FakebrokerError, ListenError, WaitTimeout
+from fakebroker.errors import ClusterStopped, ConfigError, FakebrokerError, ListenError, WaitTimeout
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -24,6 +24,9 @@ _TITLES = {
 }
 
 
+_STATUSES: Mapping[type[FakebrokerError], int] = {ListenError: 409, ClusterStopped: 503}
+
+
 class Mistake(TypedDict):
     """One of several errors."""
 
@@ -34,7 +37,11 @@ class Mistake(TypedDict):
 
 
 class ProblemDetails(TypedDict):
-    """An error. If it is about a field, `field` and `value` are present. Several errors are listed in `errors`."""
+    """An error. If it is about a field, `field` and `value` are present. Several errors are listed in `errors`.
+
+    If a wait has timed out, `condition`, `timeout_s` and `state` (as text) are present. `changes` is the number of
+    changes of the group so far: a wait that continues this one with it as `seen_changes` misses no change.
+    """
 
     type: str
     title: str
@@ -44,6 +51,10 @@ class ProblemDetails(TypedDict):
     value: NotRequired[Any]
     expected: NotRequired[str | None]
     errors: NotRequired[list[Mistake]]
+    condition: NotRequired[str]
+    timeout_s: NotRequired[float]
+    state: NotRequired[str]
+    changes: NotRequired[int]
 
 
 class Problem(Exception):  # noqa: N818  # the name in RFC 9457
@@ -58,6 +69,7 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
 
     Attributes:
         mistakes: All errors, if there are several.
+        timeout: The wait that has timed out, if one has.
     """
 
     def __init__(
@@ -67,6 +79,7 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
         self.status = status
         self.field, self.value, self.expected = field, value, expected
         self.mistakes: Sequence[ConfigError] = ()
+        self.timeout: WaitTimeout | None = None
 
     def body(self) -> ProblemDetails:
         """Return the problem as a JSON object."""
@@ -85,6 +98,11 @@ class Problem(Exception):  # noqa: N818  # the name in RFC 9457
                 {"detail": str(each), "field": each.field, "value": each.value, "expected": each.expected}
                 for each in self.mistakes
             ]
+        if self.timeout is not None and self.timeout.timeout_s is not None:
+            details["condition"], details["timeout_s"] = self.timeout.condition, self.timeout.timeout_s
+            details["state"] = self.timeout.state
+            if self.timeout.changes is not None:
+                details["changes"] = self.timeout.changes
         return details
 
 
@@ -99,6 +117,8 @@ def problem_of(error: FakebrokerError) -> Problem:
         problem = Problem(422, str(error), field=error.field, value=error.value, expected=error.expected)
         problem.mistakes = error.mistakes
         return problem
-    return Problem(
-        408 if isinstance(error, WaitTimeout) else 409 if isinstance(error, ListenError) else 422, str(error)
-    )
+    if isinstance(error, WaitTimeout):
+        problem = Problem(408, str(error))
+        problem.timeout = error
+        return problem
+    return Problem(_STATUSES.get(type(error), 422), str(error))

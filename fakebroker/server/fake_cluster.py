@@ -3,15 +3,16 @@
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Annotated, Any, Literal, Self, TypeVar, Unpack
+from typing import Annotated, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import Meta
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import FaultHandle, Hold, check_type, command
+from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
@@ -36,12 +37,13 @@ from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError
+from fakebroker.errors import ConfigError, ErrorCode, cut_lines
 from fakebroker.host_port import format_host_port, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.server.polling import Polled
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
@@ -68,8 +70,16 @@ class FakeCluster(JournalExport):
     request is a JoinGroup or SyncGroup whose response waits, for example for other members.
 
     Waits are event-driven. A wait blocks the calling thread, which must not be the cluster's thread; `..._async`
-    methods wait in a trio task instead. Timeouts are wall-clock seconds, also with a manual clock. A `WaitTimeout`
-    contains the state of the cluster at that time.
+    methods wait in a task of trio or asyncio instead. Timeouts are wall-clock seconds, also with a manual clock. A
+    `WaitTimeout` contains the state of the cluster at that time. If the cluster stops, waits raise `ClusterStopped`.
+
+    With `polling=[one, two]`, a wait polls these consumers in turn, so that a test needs no threads and no loops, and
+    returns a `Polled`: its `value` is what the wait returns otherwise, its `records` are what the consumers returned.
+    Consumers are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)` (kafka-python), in `..._async`
+    methods also with coroutines (`getmany` of aiokafka, `poll` of `fakebroker.Consumer`); or functions without
+    arguments that poll in another way. `..._async` methods poll other consumers in a worker thread. If a consumer
+    fails, the wait raises `PollError`. `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far;
+    a wait that is canceled drops them.
 
     Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of range, and then
     change nothing.
@@ -110,6 +120,7 @@ class FakeCluster(JournalExport):
         seed: The seed, also if it was random.
         host: Address to listen on.
         advertised_host: Host that brokers report to clients.
+        waits: The conditions and waits behind the `wait_...` methods, for the control server.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -177,7 +188,7 @@ class FakeCluster(JournalExport):
             default_broker=Broker(as_version=as_version, api_versions=api_versions or {}),
             proposals=proposals,
         )
-        self._waits = Waits(self._server)
+        self.waits = Waits(self._server)
 
     def __enter__(self) -> Self:
         self._server.__enter__()
@@ -214,7 +225,7 @@ class FakeCluster(JournalExport):
         return self._server.run(function)
 
     async def call_async(self, function: Callable[[], T]) -> T:
-        """Run a function in the cluster's thread, like `call`, from a trio or asyncio task of another thread."""
+        """Run a function in the cluster's thread, like `call`, from a task of trio or asyncio in any thread."""
         return await self._server.run_async(function)
 
     @property
@@ -284,6 +295,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: view_group(self.cluster, group_id, self.clock.now_ms()))
@@ -297,6 +311,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group. If it does not exist, the result is empty.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: committed_offsets(self.cluster, group_id, self.clock.now_ms()))
@@ -306,6 +323,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group, which may have been deleted since.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: timeline_of(self.cluster, group_id, self.clock.now_ms()))
@@ -315,6 +335,9 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group, which need not exist.
+
+        Raises:
+            ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
@@ -336,9 +359,14 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test."""
+        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test.
+
+        It has the 20 groups that changed last, the first 20 members of each, the last 20 requests, and the first 200
+        characters of each line, and says what it leaves out.
+        """
         text = report(self.seed, self.groups(), self.journal_view())
-        return "\n".join([text, *(f"an action of a fault failed: {error}" for error in self.action_errors)])
+        errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
+        return "\n".join([text, *errors])
 
     @property
     def action_errors(self) -> tuple[str, ...]:
@@ -347,7 +375,13 @@ class FakeCluster(JournalExport):
 
     # Topics
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> None:
         """Create a topic, with leaders and replicas spread evenly over the brokers.
 
         Each topic starts at the next broker, so that topics with one partition have different leaders.
@@ -356,12 +390,13 @@ class FakeCluster(JournalExport):
             name: The topic.
             partitions: Number of partitions.
             replication_factor: Replicas per partition; the config `default.replication.factor` if None.
+            configs: Topic configs by Kafka's names, such as `{"cleanup.policy": "compact"}`.
 
         Raises:
             ConfigError: The topic exists, or its name is not legal, or differs from that of another topic only in dots
                 and underscores, as in CreateTopics.
         """
-        self._commands.create_topic(name, partitions, replication_factor)
+        self._commands.create_topic(name, partitions, replication_factor, configs)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions to a topic.
@@ -710,8 +745,30 @@ class FakeCluster(JournalExport):
         """
         self._commands.remove_fault(handle)
 
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a group fail, such as those of JoinGroup, SyncGroup and OffsetCommit.
+
+        The log is the group's partition of __consumer_offsets, and all groups of the partition are affected. Requests
+        get the errors that Kafka returns. For NOT_ENOUGH_REPLICAS: OffsetCommit, and the JoinGroup that creates a
+        group, get COORDINATOR_NOT_AVAILABLE; so does SyncGroup, and then the members rejoin.
+
+        Args:
+            group_id: The group, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail; None for all until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure; also a context manager.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        return self._commands.fail_append(group_id, error, times)
+
     def clear_faults(self) -> None:
-        """Remove all faults. Responses that are already delayed are still sent when they are due."""
+        """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
         self._commands.clear_faults()
 
     # Rebalances
@@ -935,105 +992,335 @@ class FakeCluster(JournalExport):
 
     # Waits
 
+    @overload
     def wait_until(
-        self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> T:
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> T: ...
+
+    @overload
+    def wait_until(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[T]: ...
+
+    def wait_until(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> T | Polled[T]:
         """Wait until a predicate on the cluster returns a true value.
 
         Args:
             what: Describes the condition in error messages.
-            predicate: Evaluated in the cluster's thread after each change. It must be fast and change nothing.
+            predicate: Evaluated in the cluster's thread after each change, or after several that arrived together, and
+                whenever consumers have been polled. It must be fast and change nothing, but may use consumers, such as
+                `lambda cluster: len(consumer.assignment()) == 6`.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The first true value.
+            The first true value; with `polling`, a `Polled` with it and the records.
 
         Raises:
             WaitTimeout: The predicate did not return a true value in time.
-            ConfigError: The cluster is not running, or the calling thread is the cluster's thread. The other blocking
-                waits raise it in these cases, too.
+            ClusterStopped: The cluster stopped meanwhile.
+            PollError: A consumer failed.
+            ConfigError: The cluster is not running, the calling thread is the cluster's thread, or an entry of
+                `polling` cannot be polled. The other blocking waits raise these four errors in these cases, too.
         """
-        return self._waits.wait(self._waits.holds(what, predicate), timeout_s)
+        condition = self.waits.holds(what, predicate)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_until_async(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> T: ...
+
+    @overload
+    async def wait_until_async(
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[T]: ...
 
     async def wait_until_async(
-        self, what: str, predicate: Callable[[Cluster], T | None], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> T:
-        """Wait like `wait_until`, in a trio task."""
-        return await self._waits.wait_async(self._waits.holds(what, predicate), timeout_s)
+        self,
+        what: str,
+        predicate: Callable[[Cluster], T | None],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> T | Polled[T]:
+        """Wait like `wait_until`, in a task of trio or asyncio."""
+        condition = self.waits.holds(what, predicate)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_state(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_state(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
 
     def wait_for_state(
-        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> GroupView:
-        """Wait until a group is in a state.
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        """Wait until a group is in a state, or has been since the call, however short.
+
+        With `polling`, a wait for "Stable" lasts until the consumers have received the partitions assigned to them, but
+        at most 2 s longer.
 
         Args:
             group_id: The group, which need not exist yet.
             state: The state, such as "Stable"; "Dead" for a group that does not exist.
-            members: Number of members that the group must have; None for any number.
+            members: Number of members that the group must have while it is in the state; None for any number.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The group at that moment.
+            The group when it was in the state; with `polling`, a `Polled` with it and the records. If a single request
+            or timer started and ended the state, then state, generation, leader and member ids are those of the state,
+            and everything else is as it was after that request or timer. A member that it removed has only its id.
 
         Raises:
             WaitTimeout: The group did not reach the state in time.
-            ConfigError: There is no such state.
+            ConfigError: There is no such state, or the group id is not a string.
         """
-        return self._waits.wait(self._waits.group_in_state(group_id, state, members), timeout_s)
+        condition = self.waits.group_in_state(group_id, state, members)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_state_async(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    async def wait_for_state_async(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
 
     async def wait_for_state_async(
-        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> GroupView:
-        """Wait like `wait_for_state`, in a trio task."""
-        return await self._waits.wait_async(self._waits.group_in_state(group_id, state, members), timeout_s)
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        """Wait like `wait_for_state`, in a task of trio or asyncio."""
+        condition = self.waits.group_in_state(group_id, state, members)
+        return await self.waits.wait_async(condition, timeout_s, polling)
 
-    def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
-        """Wait until a group's generation is above a number, in any state.
+    @overload
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: None = None
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any]
+    ) -> Polled[GroupView]: ...
+
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any] | None = None
+    ) -> GroupView | Polled[GroupView]:
+        """Wait until a group's generation is above a number, in any state, or has been since the call.
 
         Args:
             group_id: The group, which need not exist yet.
             above: A generation id.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The group at that moment.
+            The group at that moment, as in `wait_for_state`; with `polling`, a `Polled` with it and the records.
 
         Raises:
             WaitTimeout: The group did not reach a higher generation in time.
+            ConfigError: The generation is not an integer, or the group id is not a string.
         """
-        return self._waits.wait(self._waits.group_past_generation(group_id, above), timeout_s)
+        condition = self.waits.group_past_generation(group_id, above)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_generation_async(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: None = None
+    ) -> GroupView: ...
+
+    @overload
+    async def wait_for_generation_async(
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any]
+    ) -> Polled[GroupView]: ...
 
     async def wait_for_generation_async(
-        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> GroupView:
-        """Wait like `wait_for_generation`, in a trio task."""
-        return await self._waits.wait_async(self._waits.group_past_generation(group_id, above), timeout_s)
+        self, group_id: str, *, above: int, timeout_s: float = DEFAULT_TIMEOUT_S, polling: Sequence[Any] | None = None
+    ) -> GroupView | Polled[GroupView]:
+        """Wait like `wait_for_generation`, in a task of trio or asyncio."""
+        condition = self.waits.group_past_generation(group_id, above)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_commit(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> CommittedOffset: ...
+
+    @overload
+    def wait_for_commit(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[CommittedOffset]: ...
 
     def wait_for_commit(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> CommittedOffset:
-        """Wait until a group has committed an offset of a partition.
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> CommittedOffset | Polled[CommittedOffset]:
+        """Wait until a group has committed an offset of a partition, or had since the call.
 
         Args:
             group_id: The group, which need not exist yet.
             partition: Topic and partition, such as "orders-0".
             at_least: The offset to reach, or exceed.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
 
         Returns:
-            The committed offset at that moment.
+            The committed offset at that moment; with `polling`, a `Polled` with it and the records.
 
         Raises:
             WaitTimeout: The offset was not reached in time.
-            ConfigError: The partition is malformed.
+            ConfigError: The partition is malformed, or the group id is not a string.
         """
-        return self._waits.wait(self._waits.committed(group_id, partition, at_least), timeout_s)
+        condition = self.waits.committed(group_id, partition, at_least)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_commit_async(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> CommittedOffset: ...
+
+    @overload
+    async def wait_for_commit_async(
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[CommittedOffset]: ...
 
     async def wait_for_commit_async(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> CommittedOffset:
-        """Wait like `wait_for_commit`, in a trio task."""
-        return await self._waits.wait_async(self._waits.committed(group_id, partition, at_least), timeout_s)
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> CommittedOffset | Polled[CommittedOffset]:
+        """Wait like `wait_for_commit`, in a task of trio or asyncio."""
+        condition = self.waits.committed(group_id, partition, at_least)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+        **filters: Unpack[Filters],
+    ) -> list[Call]: ...
+
+    @overload
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+        **filters: Unpack[Filters],
+    ) -> Polled[list[Call]]: ...
 
     def wait_for_request(
         self,
@@ -1042,8 +1329,9 @@ class FakeCluster(JournalExport):
         *,
         count: int = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
         **filters: Unpack[Filters],
-    ) -> list[Call]:
+    ) -> list[Call] | Polled[list[Call]]:
         """Wait until the brokers have received matching requests, including those that the journal already has.
 
         Args:
@@ -1051,18 +1339,44 @@ class FakeCluster(JournalExport):
             client_id: The client; None for any.
             count: Number of requests; to wait for one more, pass `cluster.count(...) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
             filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
                 `connection`, `error`, `since` (which excludes older requests).
 
         Returns:
-            All matching requests, oldest first; the response to some may be pending.
+            All matching requests, oldest first, also those that the journal has dropped since the call; the response to
+            some may be pending. With `polling`, a `Polled` with them and the records.
 
         Raises:
             WaitTimeout: There were fewer matching requests before the timeout.
             ConfigError: An API, broker, error or filter is unknown; the count is below 1; or no journal is kept.
         """
-        condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
-        return self._waits.wait(condition, timeout_s)
+        condition = self.waits.requested(api, {"client_id": client_id, **filters}, count)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_request_async(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+        **filters: Unpack[Filters],
+    ) -> list[Call]: ...
+
+    @overload
+    async def wait_for_request_async(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+        **filters: Unpack[Filters],
+    ) -> Polled[list[Call]]: ...
 
     async def wait_for_request_async(
         self,
@@ -1071,8 +1385,9 @@ class FakeCluster(JournalExport):
         *,
         count: int = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
         **filters: Unpack[Filters],
-    ) -> list[Call]:
-        """Wait like `wait_for_request`, in a trio task."""
-        condition = self._waits.requested(api, {"client_id": client_id, **filters}, count)
-        return await self._waits.wait_async(condition, timeout_s)
+    ) -> list[Call] | Polled[list[Call]]:
+        """Wait like `wait_for_request`, in a task of trio or asyncio."""
+        condition = self.waits.requested(api, {"client_id": client_id, **filters}, count)
+        return await self.waits.wait_async(condition, timeout_s, polling)

@@ -19,6 +19,7 @@ from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.errors import FakebrokerError, ListenError, check_integer
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
+from fakebroker.server.event_loops import LoopEvent
 from fakebroker.server.reactor import Reactor
 
 T = TypeVar("T")
@@ -53,6 +54,7 @@ class ClusterServer:
 
     Attributes:
         reactor: Serves the connections; set by the start.
+        on_stop: Functions that are called in the cluster's thread when the cluster has stopped.
 
     Raises:
         ConfigError: A port or limit is out of range.
@@ -76,6 +78,7 @@ class ClusterServer:
         self.clock = clock
         self.host, self.advertised_host, self._first_port = host, advertised_host, port
         self.reactor: Reactor
+        self.on_stop: list[Callable[[], None]] = []
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread: threading.Thread | None = None
@@ -183,6 +186,8 @@ class ClusterServer:
                     await self.reactor.run()
         finally:
             self._token, self._has_stopped = None, True
+            for function in self.on_stop:
+                function()
             for reserved in self._reserved_ports.values():
                 reserved.close()
 
@@ -256,20 +261,29 @@ class ClusterServer:
             return step()
 
     async def run_async(self, step: Callable[[], T]) -> T:
-        """Run a function like `run`, from a trio or asyncio task of another thread, without blocking that thread."""
+        """Run a function like `run`, from a task of trio or asyncio in any thread, without blocking that thread."""
         token = self._token
         if token is None or self.is_cluster_thread:
             return self.run(step)
+        done = LoopEvent()
         try:
             future = self._send(token, step)
         except trio.RunFinishedError:
             return step()
-        if not trio.lowlevel.in_trio_run():
-            return await asyncio.wrap_future(future)
-        done, caller = trio.Event(), trio.lowlevel.current_trio_token()
-        future.add_done_callback(lambda _: caller.run_sync_soon(done.set))
+        future.add_done_callback(lambda _: done.set())
         await done.wait()
         return future.result()
+
+    def run_soon(self, step: Callable[[], None]) -> None:
+        """Run a function like `run`, without waiting for it in another thread than the cluster's."""
+        token = self._token
+        if token is None or self.is_cluster_thread:
+            self.run(step)
+            return
+        try:
+            self._send(token, step)
+        except trio.RunFinishedError:
+            step()
 
     def _send(self, token: trio.lowlevel.TrioToken, step: Callable[[], T]) -> "Future[T]":
         future: Future[T] = Future()

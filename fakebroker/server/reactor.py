@@ -21,6 +21,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.quotas import KIP_219
+from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import response_frame
@@ -62,7 +63,8 @@ class Reactor:
         wire_clock: Real time.
         network_faults: Injected latency, throttling and disconnects.
         linger_s: How long to wait for more requests after some were handled, before other trio tasks can run.
-        watchers: Functions that are called after each change until they return True.
+        watchers: Functions that are called after changes until they return True: once for all requests of a poll.
+        observers: Functions that are called after each request.
         connections: Open connections by file descriptor.
     """
 
@@ -82,6 +84,7 @@ class Reactor:
         self.network_faults = NetworkFaults()
         self.linger_s = 0.0
         self.watchers: list[Callable[[], bool]] = []
+        self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self._listeners: dict[int, tuple[socket.socket, BrokerNode]] = {}
         self._poller = best_poller()
@@ -323,6 +326,8 @@ class Reactor:
             self.close(connection, "internal error (see the traceback above)")
         if self.cluster.answered:
             self._deliver()
+        for observer in self.observers:
+            observer()
 
     def _handle_later(self, connection: Connection) -> None:
         if not connection.is_resumable and not connection.is_closed:
@@ -343,7 +348,7 @@ class Reactor:
                 continue
             if call.closes_connection:
                 # As in Kafka: a Produce with acks=0 has no response that could contain the error.
-                self.close(connection, f"{call!r} failed, and it has no response")
+                self.close(connection, f"{call!r}: {call.closing_reason or 'failed, and it has no response'}")
                 continue
             connection.pending = None
             if call.throttle_ms:
@@ -379,9 +384,11 @@ class Reactor:
         try:
             frame = response_frame(call.response, call.response_version, call.correlation_id)
         except ProtocolError:
-            logger.exception("%r: response cannot be encoded in this version", call)
-            self.close(connection, "internal error (see the traceback above)")
-            return
+            shortened = self._frame_with_short_messages(call)
+            if shortened is None:
+                self.close(connection, f"{call!r}: internal error (see the traceback above)")
+                return
+            frame = shortened
         self.cluster.journal.add_response(call, len(frame))
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
@@ -396,6 +403,17 @@ class Reactor:
         if not connection.is_dirty:
             connection.is_dirty = True
             self._dirty.append(connection)
+
+    def _frame_with_short_messages(self, call: Call) -> bytearray | None:
+        """Encode a response after its error messages were shortened; None if that fails, too.
+
+        Messages contain names from the request, which together can be too long for a string.
+        """
+        try:
+            return response_frame(with_short_messages(call.response), call.response_version, call.correlation_id)
+        except ProtocolError:
+            logger.exception("%r: response cannot be encoded in this version", call)
+            return None
 
     def _count_unsent(self, call: Call) -> None:
         """Count a response in the journal that is not sent, because its connection was closed."""

@@ -1,61 +1,66 @@
-"""Waits for conditions of a cluster. Conditions are evaluated in the cluster's thread after each change, not polled.
+"""Waits for conditions of a cluster. Conditions are evaluated in the cluster's thread after changes, not polled.
 
-Timeouts are wall-clock seconds, also with a manual clock.
+Meanwhile the Kafka consumers of a test can be polled. Timeouts are wall-clock seconds, also with a manual clock.
 """
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-import trio
+from functools import partial
+from typing import Any, Generic, TypeVar, overload
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.explain import explain
-from fakebroker.cluster.inspect.journal_filters import described
-from fakebroker.cluster.inspect.journal_queries import view_journal
-from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.cluster.command import check_type
+from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, WaitTimeout, check_integer, check_number, one_of
+from fakebroker.errors import (
+    ClusterStopped,
+    ConfigError,
+    WaitTimeout,
+    check_integer,
+    check_number,
+    one_of,
+)
+from fakebroker.server.conditions import (
+    CommitCondition,
+    Condition,
+    GroupCondition,
+    PredicateCondition,
+    RequestCondition,
+)
+from fakebroker.server.event_loops import LoopEvent, checkpoint, run_in_thread
 from fakebroker.server.lifecycle import ClusterServer
-from fakebroker.topic_partition import format_partitions, parse_partition
+from fakebroker.server.polling import SETTLE_S, Assignments, Polled, Poller, collecting
+from fakebroker.topic_partition import parse_partition
 
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 10.0
-_SHOWN = 20
-"""Maximum number of groups, or of requests, in the error of a wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Condition(Generic[T]):
-    """A condition of a cluster.
-
-    Attributes:
-        description: Describes the condition in errors: "group g in Stable".
-        evaluate: Returns the result of the wait, or a false value while the condition does not hold. Called in the
-            cluster's thread.
-        describe_state: Returns the current state as text, for errors. Called in the waiting thread.
-    """
-
-    description: str
-    evaluate: Callable[[], T | None]
-    describe_state: Callable[[], str]
+_IDLE_S = 0.005
+"""How long to wait for the condition before consumers that had no records are polled again."""
 
 
 class _Waiter(Generic[T]):
-    """One pending wait. Calling it evaluates the condition; it returns True when the wait is over."""
+    """One pending wait. Calling it evaluates the condition; it returns True when the wait is over.
 
-    def __init__(self, evaluate: Callable[[], T | None]) -> None:
-        self._evaluate = evaluate
+    Attributes:
+        condition: The condition.
+        result: The first result, or the error.
+        settled: The result when polled consumers have received what made the condition hold.
+    """
+
+    def __init__(self, condition: Condition[T]) -> None:
+        self.condition = condition
         self.result: futures.Future[T] = futures.Future()
+        self.settled: T | None = None
 
     def __call__(self) -> bool:
+        if self.result.done():
+            return True
         try:
-            found = self._evaluate()
+            found = self.condition.evaluate()
         except Exception as error:  # Raised by a predicate of the user: the wait raises it.
             self.result.set_exception(error)
             return True
@@ -63,6 +68,24 @@ class _Waiter(Generic[T]):
             return False
         self.result.set_result(found)
         return True
+
+    @property
+    def is_fulfilled(self) -> bool:
+        """Whether the condition has held."""
+        return self.result.done() and self.result.exception() is None
+
+    def settle(self, assignments: Assignments) -> bool:
+        """Return whether polled consumers, which have these partitions, have received what fulfilled the condition."""
+        if not self.condition.is_settled(assignments):
+            return False
+        self.settled = self.condition.latest(self.result.result())
+        return True
+
+    def fail(self) -> None:
+        """End the wait because the cluster has stopped, unless the condition holds."""
+        if not self():
+            text = f"the cluster stopped during a wait for {self.condition.description}"
+            self.result.set_exception(ClusterStopped(f"{text}\n{self.condition.describe_state()}"))
 
 
 class Waits:
@@ -75,81 +98,94 @@ class Waits:
     def __init__(self, server: ClusterServer) -> None:
         self._server = server
         self._cluster = server.cluster
+        self._pending: list[_Waiter[Any]] = []
+        server.on_stop.append(self._fail_all)
 
     # Conditions
 
-    def holds(self, description: str, predicate: Callable[[Cluster], T | None]) -> Condition[T]:
-        """Return the condition that a predicate returns a true value."""
+    def holds(self, what: str, predicate: Callable[[Cluster], T | None]) -> Condition[T]:
+        """Return the condition that a predicate returns a true value; `what` describes it."""
+        return PredicateCondition(self._cluster, self._server.now_ms, what, predicate)
 
-        def timelines() -> str:
-            group_ids = self._cluster.history.group_ids(_SHOWN)
-            return "\n".join(self._timeline(group_id) for group_id in group_ids)
-
-        return Condition(description, lambda: predicate(self._cluster), timelines)
-
-    def group_in_state(self, group_id: str, state: str, members: int | None) -> Condition[GroupView]:
+    def group_in_state(
+        self, group_id: str, state: str, members: int | None, *, seen_changes: int | None = None
+    ) -> Condition[GroupView]:
         """Return the condition that a group is in a state, and has this number of members unless it is None.
 
+        Args:
+            group_id: The group.
+            state: Kafka's name of the state.
+            members: The number of members, or None.
+            seen_changes: See `GroupCondition`.
+
         Raises:
-            ConfigError: There is no such state, or the number is not an integer >= 0.
+            ConfigError: There is no such state, the id is not a string, or a number is not an integer >= 0.
         """
         if members is not None:
             check_integer("members", members, least=0)
         states = [each.value for each in GroupState]
         if state not in states:
             raise ConfigError.of("state", state, one_of(states, state))
+        return self._group(
+            group_id,
+            f"in {state}" + ("" if members is None else f" with {members} members"),
+            lambda name, _, size: name == state and members in (None, size),
+            seen_changes,
+            is_stable=state == GroupState.STABLE.value,
+        )
 
-        def holds(group: Group | None) -> bool:
-            if group is None:
-                return state == GroupState.DEAD.value and not members
-            return group.state.value == state and members in (None, len(group.members))
-
-        return self._group(group_id, f"in {state}" + ("" if members is None else f" with {members} members"), holds)
-
-    def group_past_generation(self, group_id: str, generation: int) -> Condition[GroupView]:
+    def group_past_generation(
+        self, group_id: str, generation: int, *, seen_changes: int | None = None
+    ) -> Condition[GroupView]:
         """Return the condition that a group's generation is above a number.
 
+        Args:
+            group_id: The group.
+            generation: The number.
+            seen_changes: See `GroupCondition`.
+
         Raises:
-            ConfigError: The number is not an integer.
+            ConfigError: The id is not a string, or a number is not an integer.
         """
         check_integer("above", generation)
         return self._group(
             group_id,
             f"in a generation above {generation}",
-            lambda group: group is not None and group.generation_id > generation,
+            lambda name, generation_id, _: name != GroupState.DEAD.value and generation_id > generation,
+            seen_changes,
         )
 
-    def _group(self, group_id: str, description: str, holds: Callable[[Group | None], bool]) -> Condition[GroupView]:
-        def evaluate() -> GroupView | None:
-            if not holds(find_group(self._cluster, group_id)):
-                return None
-            return view_group(self._cluster, group_id, self._server.now_ms())
-
-        return Condition(f"group {group_id} {description}", evaluate, lambda: self._explanation(group_id))
+    def _group(
+        self,
+        group_id: str,
+        description: str,
+        holds: Callable[[str, int, int], bool],
+        seen_changes: int | None,
+        *,
+        is_stable: bool = False,
+    ) -> Condition[GroupView]:
+        check_type("group_id", group_id, str, "a string")
+        if seen_changes is not None:
+            check_integer("seen_changes", seen_changes, least=0)
+        return GroupCondition(
+            self._cluster,
+            self._server.now_ms,
+            group_id,
+            description,
+            holds,
+            seen_changes=seen_changes,
+            is_stable=is_stable,
+        )
 
     def committed(self, group_id: str, partition: str, at_least: int) -> Condition[CommittedOffset]:
         """Return the condition that the committed offset of a partition is at least a number.
 
         Raises:
-            ConfigError: The partition is malformed, or the offset is not an integer.
+            ConfigError: The id is not a string, the partition is malformed, or the offset is not an integer.
         """
+        check_type("group_id", group_id, str, "a string")
         check_integer("at_least", at_least)
-        topic, index = parse_partition(partition)
-
-        def find() -> CommittedOffset | None:
-            group = find_group(self._cluster, group_id)
-            return group.offsets.get(topic, index) if group else None
-
-        def evaluate() -> CommittedOffset | None:
-            found = find()
-            return found if found is not None and found.offset >= at_least else None
-
-        def describe_state() -> str:
-            found = find()
-            return f"committed: {'nothing' if found is None else found.offset}\n{self._explanation(group_id)}"
-
-        description = f"group {group_id} with at least {at_least} committed for {format_partitions([(topic, index)])}"
-        return Condition(description, evaluate, describe_state)
+        return CommitCondition(self._cluster, self._server.now_ms, group_id, parse_partition(partition), at_least)
 
     def requested(self, api: str | None, filters: Mapping[str, object], count: int) -> Condition[list[Call]]:
         """Return the condition that the journal has a number of matching requests; see `JournalQueries.requests`.
@@ -158,109 +194,165 @@ class Waits:
             ConfigError: There is no such API, broker, error or filter, or the count is below 1; or no journal is kept.
         """
         check_integer("count", count, least=1)
-        matches = self._server.run(lambda: view_journal(self._cluster)).matcher(api, filters)
-        journal = self._cluster.journal
-        # Calls are numbered in the order in which they were added to the journal. The journal drops the oldest ones.
-        seen = journal.dropped
-        unanswered: list[tuple[int, Call]] = []
-        found: list[tuple[int, Call]] = []
-
-        def evaluate() -> list[Call] | None:
-            # Test only new calls, and calls without a response so far, because a filter may match the response.
-            nonlocal seen, unanswered
-            calls = tuple(journal)
-            first = max(seen, journal.dropped)
-            candidates = [*unanswered, *enumerate(calls[first - journal.dropped :], first)]
-            unanswered, seen = [], journal.added
-            for numbered in candidates:
-                if matches(numbered[1]):
-                    found.append(numbered)
-                elif numbered[1].answered_ms is None:
-                    unanswered.append(numbered)
-            return [call for _, call in sorted(found, key=lambda each: each[0])] if len(found) >= count else None
-
-        def describe_state() -> str:
-            return f"received: {len(found)}; {self._server.run(lambda: view_journal(self._cluster)).report(_SHOWN)}"
-
-        return Condition(f"{count} of {described(api, filters)}", evaluate, describe_state)
-
-    def _timeline(self, group_id: str) -> str:
-        return str(self._server.run(lambda: timeline_of(self._cluster, group_id, self._server.now_ms())))
-
-    def _explanation(self, group_id: str) -> str:
-        text = self._server.run(lambda: explain(self._cluster, group_id, self._server.now_ms()))
-        return f"{text}\n\n{self._timeline(group_id)}"
+        return self._server.run(lambda: RequestCondition(self._cluster, api, filters, count))
 
     # Waiting
 
-    def wait(self, condition: Condition[T], timeout_s: float) -> T:
+    @overload
+    def wait(self, condition: Condition[T], timeout_s: float, polling: None = None) -> T: ...
+
+    @overload
+    def wait(self, condition: Condition[T], timeout_s: float, polling: Sequence[Any] | None) -> T | Polled[T]: ...
+
+    def wait(self, condition: Condition[T], timeout_s: float, polling: Sequence[Any] | None = None) -> T | Polled[T]:
         """Block the calling thread until a condition holds.
 
         Args:
             condition: The condition.
             timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile, in the calling thread; see `Poller`.
 
         Returns:
-            The first true value that `condition.evaluate` returned.
+            The first true value that `condition.evaluate` returned; with `polling` also what the consumers have read.
 
         Raises:
             WaitTimeout: The condition did not hold in time.
-            ConfigError: The cluster is not running, the calling thread is the cluster's, or the timeout is negative.
+            ClusterStopped: The cluster stopped during the wait.
+            PollError: A consumer failed.
+            ConfigError: The cluster is not running, the calling thread is the cluster's, the timeout is negative, or
+                an entry of `polling` cannot be polled.
         """
         check_number("timeout_s", timeout_s, least=0)
         if self._server.is_running and self._server.is_cluster_thread:
             raise ConfigError(f"waiting for {condition.description} in the cluster's thread: expected an _async method")
-        waiter = self._begin(condition)
-        try:
-            futures.wait([waiter.result], timeout_s)
-        finally:
-            self._end(waiter)
-        return self._result(waiter, condition, timeout_s)
+        poller = None if polling is None else Poller(polling, is_async=False)
+        waiter = _Waiter(condition)
+        with collecting(poller):
+            self._server.run(lambda: self._begin(waiter))
+            try:
+                if poller is None:
+                    futures.wait([waiter.result], timeout_s)
+                else:
+                    self._poll(waiter, poller, timeout_s)
+            finally:
+                self._server.run(lambda: self._end(waiter))
+            if not waiter.result.done():
+                state, changes = self._server.run(lambda: (condition.describe_state(), condition.changes()))
+                raise WaitTimeout.of(condition.description, timeout_s, state, changes)
+            value = waiter.settled or waiter.result.result()
+        return value if poller is None else Polled(value, poller.records)
 
-    async def wait_async(self, condition: Condition[T], timeout_s: float) -> T:
-        """Wait until a condition holds, like `wait`, in a trio task of any thread."""
+    def _poll(self, waiter: _Waiter[Any], poller: Poller, timeout_s: float) -> None:
+        """Poll consumers until the condition holds, and then until they have received their partitions."""
+        is_over = waiter.result.done
+        until_s = time.monotonic() + timeout_s
+        while not is_over():
+            read = len(poller.records)
+            poller.poll(is_over)
+            if waiter.condition.depends_on_clients:
+                self._server.run(waiter)
+            if is_over() or time.monotonic() >= until_s:
+                break
+            if len(poller.records) == read:
+                futures.wait([waiter.result], _IDLE_S)
+        until_s = time.monotonic() + SETTLE_S
+        while waiter.is_fulfilled and time.monotonic() < until_s:
+            if self._server.run(partial(waiter.settle, poller.assignments())):
+                break
+            poller.poll(lambda: False)
+            time.sleep(_IDLE_S)
+
+    @overload
+    async def wait_async(self, condition: Condition[T], timeout_s: float, polling: None = None) -> T: ...
+
+    @overload
+    async def wait_async(
+        self, condition: Condition[T], timeout_s: float, polling: Sequence[Any] | None
+    ) -> T | Polled[T]: ...
+
+    async def wait_async(
+        self, condition: Condition[T], timeout_s: float, polling: Sequence[Any] | None = None
+    ) -> T | Polled[T]:
+        """Wait until a condition holds, like `wait`, in a task of trio or asyncio, in any thread.
+
+        Consumers with coroutines are polled in the calling task, others in a thread for each.
+        """
         check_number("timeout_s", timeout_s, least=0)
-        waiter = self._begin(condition)
-        if waiter.result.done():
-            await trio.lowlevel.checkpoint()  # Lets other tasks run, and allows cancellation, in a loop of waits.
-        else:
-            await self._until_done(waiter, timeout_s)
-        return self._result(waiter, condition, timeout_s)
+        poller = None if polling is None else Poller(polling, is_async=True)
+        waiter = _Waiter(condition)
+        with collecting(poller):
+            try:
+                await self._server.run_async(lambda: self._begin(waiter))
+                if waiter.result.done():
+                    await checkpoint()  # Lets other tasks run, and allows cancellation, in a loop of waits.
+                if poller is not None:
+                    await self._poll_async(waiter, poller, timeout_s)
+                elif not waiter.result.done():
+                    await _event_of(waiter).wait(timeout_s)
+            finally:
+                self._server.run_soon(lambda: self._end(waiter))
+                if poller is not None:
+                    await run_in_thread(poller.close)
+            if not waiter.result.done():
+                state, changes = await self._server.run_async(lambda: (condition.describe_state(), condition.changes()))
+                raise WaitTimeout.of(condition.description, timeout_s, state, changes)
+            value = waiter.settled or waiter.result.result()
+        return value if poller is None else Polled(value, poller.records)
 
-    async def _until_done(self, waiter: _Waiter[T], timeout_s: float) -> None:
-        done, token = trio.Event(), trio.lowlevel.current_trio_token()
-        waiter.result.add_done_callback(lambda _: token.run_sync_soon(done.set))
-        try:
-            with trio.move_on_after(timeout_s):
-                await done.wait()
-        finally:
-            self._end(waiter)
+    async def _poll_async(self, waiter: _Waiter[Any], poller: Poller, timeout_s: float) -> None:
+        """Poll like `_poll`."""
+        is_over, event = waiter.result.done, _event_of(waiter)
+        until_s = time.monotonic() + timeout_s
+        while not is_over():
+            read = len(poller.records)
+            await poller.poll_async(is_over)
+            if waiter.condition.depends_on_clients:
+                await self._server.run_async(waiter)
+            if is_over() or time.monotonic() >= until_s:
+                break
+            if len(poller.records) == read:
+                await event.wait(_IDLE_S)
+        until_s = time.monotonic() + SETTLE_S
+        while waiter.is_fulfilled and time.monotonic() < until_s:
+            if await self._server.run_async(partial(waiter.settle, poller.assignments())):
+                break
+            await poller.poll_async(lambda: False)
+            await LoopEvent().wait(_IDLE_S)
 
-    def _begin(self, condition: Condition[T]) -> _Waiter[T]:
-        waiter = _Waiter(condition.evaluate)
+    # In the cluster's thread
 
-        def begin() -> None:
-            if waiter():
-                return
-            if not self._server.is_running:
+    def _begin(self, waiter: _Waiter[Any]) -> None:
+        condition = waiter.condition
+        condition.begin()
+        if waiter() or not self._server.is_running:
+            condition.end()
+            if not waiter.result.done():
                 raise ConfigError(f"waiting for {condition.description}: expected a running cluster")
-            self._server.reactor.watchers.append(waiter)
+            return
+        self._pending.append(waiter)
+        self._server.reactor.watchers.append(waiter)
+        if condition.observes_requests:
+            self._server.reactor.observers.append(condition.observe)
 
-        self._server.run(begin)
-        return waiter
+    def _end(self, waiter: _Waiter[Any]) -> None:
+        if waiter not in self._pending:  # It was over at once, or canceled before it began.
+            return
+        self._pending.remove(waiter)
+        waiter.condition.end()
+        watchers, observers = self._server.reactor.watchers, self._server.reactor.observers
+        if waiter in watchers:
+            watchers.remove(waiter)
+        if waiter.condition.observes_requests:
+            observers.remove(waiter.condition.observe)
 
-    def _end(self, waiter: _Waiter[T]) -> None:
-        def end() -> None:
-            watchers = self._server.reactor.watchers
-            if waiter in watchers:
-                watchers.remove(waiter)
+    def _fail_all(self) -> None:
+        """Fail the pending waits, because the cluster has stopped."""
+        for waiter in tuple(self._pending):
+            waiter.fail()
 
-        if not waiter.result.done():
-            self._server.run(end)
 
-    def _result(self, waiter: _Waiter[T], condition: Condition[T], timeout_s: float) -> T:
-        if not waiter.result.done():
-            raise WaitTimeout(
-                f"not reached within {timeout_s:g} s: {condition.description}\n{condition.describe_state()}"
-            )
-        return waiter.result.result()
+def _event_of(waiter: _Waiter[Any]) -> LoopEvent:
+    """Return an event that is set when a wait is over."""
+    event = LoopEvent()
+    waiter.result.add_done_callback(lambda _: event.set())
+    return event

@@ -15,10 +15,12 @@ from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seed import GroupSeed, MemberSeed
-from fakebroker.errors import ConfigError, shown
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.errors import ConfigError, ErrorCode, shown
 from fakebroker.server import seed_tables
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
+from tests.support.cluster.group_requests import commit_request, offset_to_commit
 
 
 @pytest.fixture
@@ -233,3 +235,32 @@ def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> Non
         commands.add_fault(Fault(api="Heartbeat", drop=True, nth=0))
     with pytest.raises(ConfigError, match=r"^like\.as_version=2\.8: expected a string \(such as '2\.8'\) or none$"):
         commands.add_broker(Broker(as_version=2.8))  # type: ignore[arg-type]  # a common mistake
+
+
+def test_appends_of_one_partition_fail(commands: ClusterCommands, harness: ClusterHarness) -> None:
+    def commit(group_id: str) -> str:
+        request = commit_request(offset_to_commit(0), group_id=group_id, topic="orders")
+        return ErrorCode(harness.ask(request, 9).topics[0].partitions[0].error_code).name
+
+    other = next(name for name in "abcdef" if partition_for(name, 2) != partition_for("g", 2))
+    for group_id in ("g", other):
+        commands.move_coordinator(group_id, to=1)
+    with commands.fail_append("g", times=None) as failure:
+        assert [commit("g"), commit("g"), commit(other)] == ["COORDINATOR_NOT_AVAILABLE"] * 2 + ["NONE"]
+        assert failure.hits == 2
+    assert commit("g") == "NONE"
+    first = commands.fail_append("g", ErrorCode.KAFKA_STORAGE_ERROR)
+    second = commands.fail_append("g", "UNKNOWN_SERVER_ERROR")
+    assert [commit("g") for _ in range(3)] == ["NOT_COORDINATOR", "UNKNOWN_SERVER_ERROR", "NONE"]
+    assert (first.hits, second.hits) == (1, 1)
+    third = commands.fail_append("g")
+    third.remove()
+    third.remove()
+    commands.fail_append("g")
+    commands.clear_faults()
+    assert commit("g") == "NONE"
+    for error in ("NOT_COORDINATOR", "X"):
+        with pytest.raises(ConfigError, match=f"error='{error}': expected an error of an append, one of NOT_ENOUGH"):
+            commands.fail_append("g", error)
+    with pytest.raises(ConfigError, match="times=0: expected an integer >= 1"):
+        commands.fail_append("g", times=0)

@@ -6,6 +6,7 @@ The transcripts show the results for each state of a group.
 import pytest
 
 from fakebroker.cluster.handlers.describe_groups import GROUP_OPERATIONS
+from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
@@ -209,7 +210,8 @@ def test_each_broker_lists_the_groups_that_it_coordinates(subtests: pytest.Subte
     assert set(coordinators.values()) == {1, 2}
     for group_id, node_id in coordinators.items():
         commit = groups.cluster.brokers[node_id].coordinator.commit_offsets
-        assert not result_of(commit, group_id, -1, "", None, [], groups.cluster_harness.now_ms)
+        offset = OffsetToCommit(topic="news", partition=0, offset=5)
+        assert result_of(commit, group_id, -1, "", None, [offset], groups.cluster_harness.now_ms) == [NONE]
     for version in versions("ListGroups"):
         for broker in (1, 2):
             with subtests.test(version=version, broker=broker):

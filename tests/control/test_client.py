@@ -1,12 +1,22 @@
 """The control client against a control server: its methods are those of FakeCluster and have the same results."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from fakebroker import Broker, ConfigError, FakebrokerError, FakeCluster, GroupSeed, MemberSeed, Scaled, WaitTimeout
+from fakebroker import (
+    Broker,
+    ConfigError,
+    FakebrokerError,
+    FakeCluster,
+    GroupSeed,
+    MemberSeed,
+    PollError,
+    Scaled,
+    WaitTimeout,
+)
 from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control import Client
@@ -19,7 +29,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.groups_over_tcp import commit_request
-from tests.support.wire_client import WireClient, find_coordinator
+from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +160,10 @@ def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, c
     assert client.add_broker(Broker(as_version="3.0")).node_id == 4
     client.set_broker(4, accept="refuse")
     client.remove_broker(4)
-    client.create_topic("t", 2)
+    client.create_topic("t", 2, configs={"retention.ms": 5000, "cleanup.policy": "compact,delete"})
+    created = control.cluster.cluster.topics.get("t")
+    assert created is not None
+    assert created.configs == {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
     client.create_partitions("t", 3)
     client.delete_topic("t")
     client.seed_group("g", 1, topics=["orders"])
@@ -257,6 +270,24 @@ def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client)
         client.fail("Heartbeat", then={"do": "stop"})
 
 
+def test_appends_fail(control: ControlHarness, client: Client) -> None:
+    with client.fail_append("g", ErrorCode.KAFKA_STORAGE_ERROR, times=2) as failure:
+        assert client.get(f"append_failures/{failure.id}")["error"] == "KAFKA_STORAGE_ERROR"
+        with WireClient(control.cluster.coordinator_of("g")) as wire:
+            response = wire.ask(commit_request(7), OffsetCommitResponse, 8)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+        assert failure.hits == 1
+    assert client.get("append_failures") == {"append_failures": []}
+    failure.remove()
+    assert failure.hits == 1
+    with pytest.raises(ConfigError, match=r"error='X': expected an error of an append, one of NOT_ENOUGH_REPLICAS, "):
+        client.fail_append("g", "X")
+    kept = client.fail_append("g", times=None)
+    assert kept.id != failure.id
+    client.clear_faults()
+    assert client.get("append_failures") == {"append_failures": []}
+
+
 def test_clock_and_snapshots(client: Client) -> None:
     client.seed_group("g", 1, topics=["orders"], lag=0)
     client.advance(1.5)
@@ -284,6 +315,97 @@ def test_waits_longer_than_the_limit_of_a_request_are_repeated(client: Client, m
     monkeypatch.undo()
     client.seed_group("g", 1, topics=["orders"])
     assert client.wait_for_state("g", "Stable", timeout_s=100).state == "Stable"
+
+
+def test_a_timeout_has_fields(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "MAX_WAIT_S", 0.01)
+    with pytest.raises(WaitTimeout) as caught:
+        client.wait_for_generation("within 0.01 s: ", above=3, timeout_s=0.02)
+    error = caught.value
+    assert (error.condition, error.timeout_s) == ("group within 0.01 s:  in a generation above 3", 0.02)
+    assert "there is no such group" in error.state
+    assert str(error) == f"not reached within 0.02 s: {error.condition}\n{error.state}"
+
+
+def pass_through_stable(cluster: FakeCluster) -> None:
+    """Make a group that is Stable for a moment, within one step of the cluster."""
+
+    def steps() -> None:
+        cluster.seed_group("g", 1, topics=["orders"], generation=5)
+        cluster.evict("g", cluster.group("g").members[0].member_id)
+
+    cluster.call(steps)
+    assert cluster.group("g").state == "Empty"
+
+
+def test_a_state_between_two_requests_of_a_wait_is_not_missed(
+    control: ControlHarness, client: Client, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    post = client.post
+    requests: list[Any] = []
+
+    def post_and_change(path: str, body: Any = None, **options: Any) -> Any:
+        requests.append(path)
+        try:
+            return post(path, body, **options)
+        finally:
+            if len(requests) == 1:
+                pass_through_stable(control.cluster)
+
+    monkeypatch.setattr(client, "post", post_and_change)
+    monkeypatch.setattr(client_module, "MAX_WAIT_S", 0.01)
+    waits: dict[str, Callable[..., Any]] = {
+        "state": lambda **how: client.wait_for_state("g", "Stable", members=1, **how),
+        "generation": lambda **how: client.wait_for_generation("g", above=4, **how),
+    }
+    for name, wait in waits.items():
+        for polling in (None, [list]):
+            with subtests.test(wait=name, polling=polling):
+                control.cluster.reset()
+                requests.clear()
+                found = wait(timeout_s=TIMEOUT_S, polling=polling)
+                group, records = (found, []) if polling is None else found
+                assert (group.state, group.generation_id, len(group.members)) == ("Stable", 5, 1)
+                assert (records, len(requests)) == ([], 2)
+
+
+def test_waits_poll(control: ControlHarness, client: Client) -> None:
+    def seed() -> str:
+        client.seed_group("g", 1, topics=["orders"], offsets={"orders-0": 0})
+        return "record"
+
+    group, records = client.wait_for_state("g", "Stable", members=1, polling=[seed])
+    assert (group, records) == (control.cluster.group("g"), ["record"])
+    assert client.wait_for_commit("g", "orders-0", at_least=0, polling=[seed]).records == []
+    with pytest.raises(WaitTimeout) as late:
+        client.wait_for_state("g", "Empty", polling=[lambda: 1], timeout_s=0)
+    assert (late.value.records, late.value.timeout_s) == ([1], 0)
+    with pytest.raises(PollError, match="ZeroDivisionError") as failed:
+        client.wait_for_request("Heartbeat", polling=[lambda: 1, lambda: 1 // 0])
+    assert failed.value.records == [1]
+
+
+def test_a_wait_for_a_cluster_that_is_deleted_is_an_error(client: Client) -> None:
+    other = client.create_cluster("other", brokers=1)
+    with pytest.raises(ConfigError, match=r"^no cluster 'other'"):
+        other.wait_for_state("g", "Stable", polling=[other.delete_cluster])
+
+
+def test_a_group_id_must_be_a_string(client: Client, subtests: pytest.Subtests) -> None:
+    wrong: Any = b"g"
+    uses: dict[str, Callable[[], object]] = {
+        "group": lambda: client.group(wrong),
+        "offsets": lambda: client.offsets(wrong),
+        "timeline": lambda: client.timeline(wrong),
+        "explain": lambda: client.explain(wrong),
+        "coordinator_of": lambda: client.coordinator_of(wrong),
+        "wait_for_state": lambda: client.wait_for_state(wrong, "Dead"),
+        "wait_for_generation": lambda: client.wait_for_generation(wrong, above=0),
+        "wait_for_commit": lambda: client.wait_for_commit(wrong, "orders-0", at_least=0),
+    }
+    for name, use in uses.items():
+        with subtests.test(method=name), pytest.raises(ConfigError, match=r"^group_id=b'g': expected a string$"):
+            use()
 
 
 def test_further_clusters_are_created_and_deleted(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -112,6 +114,19 @@ def test_records_are_produced_and_listed(control: ControlHarness) -> None:
     for method, path, sent, status, field in cases:
         answer = control.request(method, BASE + path, sent)
         assert (answer.status, answer.json["field"]) == (status, field)
+
+
+def test_members_have_decoded_subscriptions_and_assignments(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 2, "topics": ["orders"]}, 201)
+    for group in (control.get("/groups/g"), control.get("/group_views")["groups"][0]):
+        assert [each["assigned_partitions"] for each in group["members"]] == [
+            ["orders-0", "orders-1"],
+            ["orders-2", "orders-3"],
+        ]
+        first = group["members"][0]
+        assert (first["subscribed_topics"], first["owned_partitions"]) == (["orders"], [])
+        assert (first["protocol_type"], first["protocol_name"]) == ("consumer", "range")
+        assert b64decode(first["assignment"]) == control.cluster.group("g").members[0].assignment
 
 
 def test_coordinators_are_moved_and_loaded(control: ControlHarness) -> None:
@@ -292,6 +307,17 @@ def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:
     assert control.post("/faults", {"api": "Heartbeat", "then": {"do": "stop"}}, 422)["field"] == "then.do"
 
 
+def test_failures_of_appends_are_added_listed_and_removed(control: ControlHarness) -> None:
+    added = control.post("/events", {"do": "fail_append", "group_id": "g"})["result"]
+    row = {"id": added["id"], "error": "NOT_ENOUGH_REPLICAS", "times": 1, "hits": 0}
+    assert control.get(f"/append_failures/{added['id']}") == {**row, "partition": partition_for("g", 50)}
+    assert [each["id"] for each in control.get("/append_failures")["append_failures"]] == [added["id"]]
+    assert control.request("DELETE", f"{BASE}/append_failures/{added['id']}").status == 204
+    assert control.get("/append_failures") == {"append_failures": []}
+    assert control.request("GET", f"{BASE}/append_failures/{added['id']}").status == 404
+    control.post("/events", {"do": "fail_append", "group_id": "g", "times": 0}, 422)
+
+
 def test_the_clock_is_advanced_and_deadlines_are_listed(control: ControlHarness) -> None:
     control.post("/groups/g/seed", {"members": 1, "topics": ["orders"]}, 201)
     before = control.get("/clock")["now_ms"]
@@ -388,6 +414,27 @@ def test_waits_end_when_their_condition_becomes_true(control: ControlHarness, su
             assert result.items() >= expected.items()
             if kind == "request":
                 assert [row["api"] for row in result["requests"]] == ["FindCoordinator"]
+
+
+def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
+    body = {"group_id": "g", "state": "Stable", "timeout_s": 0}
+    timeout = control.post("/wait/state", body, 408)
+    assert (timeout["condition"], timeout["timeout_s"], timeout["changes"]) == ("group g in Stable", 0, 0)
+    assert timeout["detail"] == f"not reached within 0 s: {timeout['condition']}\n{timeout['state']}"
+    control.post("/groups/g/seed", {"members": ["a"], "topics": ["orders"]}, 201)
+    (member,) = control.get("/groups/g")["members"]
+    control.post("/events", {"do": "evict", "group_id": "g", "member": member["member_id"]})
+    assert control.post("/wait/state", body, 408)["changes"] > 0
+    reached = control.post("/wait/state", {**body, "seen_changes": timeout["changes"]})
+    assert (reached["state"], [each["member_id"] for each in reached["members"]]) == ("Stable", [member["member_id"]])
+    assert reached["coordinator"] is not None
+    past = control.post("/wait/generation", {"group_id": "g", "above": 0, "seen_changes": 0})
+    assert past["generation_id"] == 1
+    wrong = control.post("/wait/state", {**body, "seen_changes": -1}, 422)
+    assert (wrong["field"], wrong["expected"]) == ("seen_changes", "an integer >= 0")
+    commit = {"group_id": "g", "partition": "orders-0", "at_least": 1, "timeout_s": 0}
+    assert "changes" not in control.post("/wait/commit", commit, 408)
+    assert control.post("/wait/state", {**body, "polling": []}, 422)["field"] == "polling"
 
 
 def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:

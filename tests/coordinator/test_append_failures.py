@@ -41,10 +41,7 @@ def with_failing_appends(harness: CoordinatorHarness, error: ErrorCode, act: Cal
 def test_group_is_dropped_if_its_creation_cannot_be_stored(error: ErrorCode, delay_ms: int) -> None:
     harness = CoordinatorHarness(group_initial_rebalance_delay_ms=delay_ms)
     call = with_failing_appends(harness, error, harness.join)
-    if delay_ms:
-        assert call.result == JoinResult(error)
-    else:
-        assert call.error is NONE  # As in Kafka, the join is answered before the append.
+    assert call.result == JoinResult(error)
     assert harness.state() == "-"
     harness.advance(1_000_000)
     assert harness.join().is_parked == bool(delay_ms)
@@ -184,6 +181,57 @@ def test_failed_append_rejects_deletions(error: ErrorCode) -> None:
     )
     with_failing_appends(harness, error, lambda: coordinator.delete_topic_offsets("t"))
     assert contents(harness.group()) == before
+
+
+@every_error
+def test_groups_of_one_partition_are_deleted_together_or_not_at_all(error: ErrorCode) -> None:
+    """As in Kafka, an error of the append replaces all results of the partition."""
+    harness = CoordinatorHarness(offsets_topic_num_partitions=1)
+    for group_id in ("g", "h"):
+        harness.commit(group_id=group_id)
+    harness.create_stable_group(1, group_id="busy")
+    delete = partial(result_of, harness.coordinator.delete_groups, ["g", "busy", "h", "absent"], harness.now_ms)
+    assert with_failing_appends(harness, error, delete) == dict.fromkeys(["g", "busy", "h", "absent"], error)
+    batches = len(harness.batches)
+    assert delete() == {
+        "g": NONE,
+        "busy": ErrorCode.NON_EMPTY_GROUP,
+        "h": NONE,
+        "absent": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert len(harness.batches) == batches + 1
+    assert [group.group_id for group in harness.coordinator.groups()] == ["busy"]
+
+
+def test_groups_of_other_partitions_are_deleted_if_one_append_fails() -> None:
+    harness = CoordinatorHarness()
+    for group_id in "gh":
+        harness.commit(group_id=group_id)
+    append = harness._append
+    refused = harness.group().partition
+    harness.coordinator._runtime._append = lambda partition, records, done: (
+        done(ErrorCode.NOT_COORDINATOR) if partition == refused else append(partition, records, done)
+    )
+    results = result_of(harness.coordinator.delete_groups, ["g", "h"], harness.now_ms)
+    assert results == {"g": ErrorCode.NOT_COORDINATOR, "h": NONE}
+
+
+@every_error
+def test_before_kip_848_groups_are_deleted_and_created_in_spite_of_the_error(error: ErrorCode) -> None:
+    harness = CoordinatorHarness(is_before_kip_848=True)
+    assert with_failing_appends(harness, error, harness.commit) is error
+    assert harness.state() == "Empty"
+    delete = partial(result_of, harness.coordinator.delete_group, "g", harness.now_ms)
+    assert with_failing_appends(harness, error, delete) is NONE
+    assert harness.state() == "-"
+
+
+def test_a_refused_first_commit_leaves_no_group() -> None:
+    """Before KIP-848 the group is created before the offsets are checked, and stays."""
+    for is_before_kip_848 in (False, True):
+        harness = CoordinatorHarness(is_before_kip_848=is_before_kip_848)
+        assert harness.commit(metadata="m" * 4097) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert harness.state() == ("Empty" if is_before_kip_848 else "-")
 
 
 def test_offsets_of_a_deleted_topic_are_deleted_in_partitions_whose_append_succeeds() -> None:

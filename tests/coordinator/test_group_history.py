@@ -269,3 +269,17 @@ def test_nothing_is_collected_without_a_history() -> None:
     harness.create_stable_group(2)
     change = harness.group().change
     assert (change.cause, change.moments, change.joined, change.rejoined, change.left) == ("", [], [], [], [])
+
+
+def test_moments_since_a_count() -> None:
+    harness = CoordinatorHarness(history=History(max_moments_of_a_group=3), group_initial_rebalance_delay_ms=0)
+    history = harness.history
+    assert history is not None
+    assert (history.count_of("g"), history.since("g", 0)) == (0, ())
+    harness.create_stable_group(1)
+    assert history.count_of("g") == 4
+    moments = history.of("g")
+    assert len(moments) == 3
+    assert [history.since("g", count) for count in (4, 3, 1, 0)] == [(), moments[2:], moments, moments]
+    # All moments have been dropped since, and the count starts again.
+    assert history.since("g", 9) == moments

@@ -1,6 +1,8 @@
 """The protocol that the votes of the members select."""
 
+from fakebroker.coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
 from fakebroker.coordinator.group.classic.protocol_selection import java_hash_map_order, most_voted
+from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each
 
@@ -55,9 +57,35 @@ def test_members_vote_for_their_most_preferred_common_protocol(
     assert harness.group().protocol_name == chosen
 
 
-def test_repeated_protocol_name_counts_once() -> None:
+def test_a_repeated_protocol_name_counts_twice() -> None:
+    """As in Kafka's `ClassicGroup.incrementSupportedProtocols`: no protocol has as many votes as there are members."""
     harness = CoordinatorHarness()
-    harness.join(protocols=protocols("range", "range"))
+    first = harness.join(protocols=protocols("range", "range"))
+    assert harness.join(protocols=protocols("range")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    harness.advance(6_000)
+    assert (harness.state(), harness.group().generation_id, first.is_parked) == ("PreparingRebalance", 1, True)
+    assert harness.join(protocols=protocols("range")).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    harness.advance(NEW_MEMBER_JOIN_TIMEOUT_MS)
+    assert (harness.state(), first.error) == ("Empty", ErrorCode.UNKNOWN_MEMBER_ID)
     harness.join(protocols=protocols("range"))
     harness.advance(6_000)
-    assert harness.group().protocol_name == "range"
+    assert (harness.state(), harness.group().protocol_name) == ("CompletingRebalance", "range")
+
+
+def test_another_protocol_is_selected_beside_a_repeated_one() -> None:
+    harness = CoordinatorHarness()
+    harness.join(protocols=protocols("range", "range", "sticky"))
+    harness.advance(6_000)
+    assert (harness.state(), harness.group().protocol_name) == ("CompletingRebalance", "sticky")
+
+
+def test_a_repeated_protocol_can_be_elected_without_being_supported_by_all() -> None:
+    """It has as many counts as there are members. Kafka then fails, because a member has no metadata for it."""
+    harness = CoordinatorHarness()
+    calls = [harness.join(protocols=protocols("range", "range", "eager")), harness.join(protocols=protocols("eager"))]
+    harness.advance(6_000)
+    assert harness.group().protocol_name == "eager"
+    harness = CoordinatorHarness()
+    calls = [harness.join(protocols=protocols("a", "a", "b")), harness.join(protocols=protocols("b"))]
+    harness.advance(6_000)
+    assert (harness.state(), [call.is_parked for call in calls]) == ("PreparingRebalance", [True, True])

@@ -38,7 +38,10 @@ def _sections(cls: type) -> Iterator[tuple[str, list[Any]]]:
     titles = {number: line[6:] for number, line in enumerate(source.splitlines(), 1) if re.match(r"    # [A-Z]", line)}
     sections: dict[str, list[Any]] = {title: [] for title in titles.values()}
     for node in body.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        is_overload = "overload" in map(ast.unparse, node.decorator_list)
+        if not (is_overload or node.name.startswith("_")):
             title = [title for line, title in titles.items() if line < node.lineno][-1]
             sections[title].append(inspect.getattr_static(cls, node.name))
     yield from sections.items()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker import FakeCluster
+from fakebroker import ErrorCode, FakeCluster
 from tests.support.kafka_clients.client import Consumer, KafkaClient, StartConsumer
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.helpers import numbered, poll_records, values
@@ -47,6 +47,35 @@ def test_a_commit_is_retried_after_not_coordinator(
     assert fault.hits == 2
     assert [call.fault for call in fake_cluster.requests("OffsetCommit")] == [fault.fault, fault.fault, None]
     assert consumer.committed(("orders", 0)) == 10
+
+
+@with_both
+def test_a_commit_is_retried_after_the_log_has_refused_it(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    consumer = start_reader(fake_cluster, client, start_consumer)
+    with fake_cluster.fail_append("g", times=2) as failure:
+        consumer.commit()
+        assert failure.hits == 2
+    errors = [call.errors for call in fake_cluster.requests("OffsetCommit")]
+    assert errors == [(ErrorCode.COORDINATOR_NOT_AVAILABLE,)] * 2 + [()]
+    assert consumer.committed(("orders", 0)) == 10
+
+
+@with_both
+def test_a_member_joins_again_after_the_log_has_refused_its_group_and_its_assignment(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    client.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(10)), None)
+    created = fake_cluster.fail_append("g")
+    assigned = fake_cluster.fail("SyncGroup", nth=1, before={"do": "fail_append", "group_id": "g"})
+    consumer = start_consumer(client, group_id="g")
+    consumer.subscribe("orders")
+    assert len(poll_records(fake_cluster, 10, consumer)) == 10
+    assert (created.hits, assigned.hits) == (1, 1)
+    assert fake_cluster.requests("SyncGroup")[0].errors == (ErrorCode.COORDINATOR_NOT_AVAILABLE,)
+    assert fake_cluster.count("JoinGroup", error="UNKNOWN_MEMBER_ID") == 1
+    assert fake_cluster.group("g").state == "Stable"
 
 
 @with_both

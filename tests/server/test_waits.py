@@ -140,7 +140,7 @@ def test_a_timeout_shows_the_state_of_the_cluster(fake_cluster: FakeCluster) -> 
     with pytest.raises(WaitTimeout, match="never\ngroup g, since"):
         fake_cluster.wait_until("never", lambda cluster: None, timeout_s=0)
     with pytest.raises(WaitTimeout, match="group g with at least 1 committed for orders-0\n"):
-        fake_cluster.wait_for_commit("g", ("orders", 0), at_least=1, timeout_s=0)  # type: ignore[arg-type]  # Pairs are accepted as well.
+        fake_cluster.wait_for_commit("g", ("orders", 0), at_least=1, timeout_s=0)  # type: ignore[call-overload]  # Pairs are accepted as well.
     with pytest.raises(WaitTimeout, match="group g in a generation above 1\n"):
         fake_cluster.wait_for_generation("g", above=1, timeout_s=0)
 

@@ -1,7 +1,6 @@
 """DeleteGroups: delete groups without members (KIP-229). A group that is named more than once has one result."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
@@ -17,23 +16,13 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: DeleteGroupsRequest = call.request
     group_ids = list(dict.fromkeys(request.groups_names))
-    late = LateResponse(_response)
-    errors: dict[str, ErrorCode] = {}
 
-    def complete(group_id: str, error: ErrorCode) -> None:
-        """Record the result of one group; the last one completes the response."""
-        errors[group_id] = error
-        if len(errors) == len(group_ids):
-            late([(group_id, errors[group_id]) for group_id in group_ids])
+    def respond(errors: Mapping[str, ErrorCode]) -> DeleteGroupsResponse:
+        results = [DeletableGroupResult(group_id=group_id, error_code=errors[group_id]) for group_id in group_ids]
+        return DeleteGroupsResponse(results=results)
 
     if not group_ids:
-        return _response([])
-    for group_id in group_ids:
-        call.broker.coordinator.delete_group(group_id, now_ms, partial(complete, group_id))
+        return respond({})
+    late = LateResponse(respond)
+    call.broker.coordinator.delete_groups(group_ids, now_ms, late)
     return late.take(cluster, call)
-
-
-def _response(results: Sequence[tuple[str, ErrorCode]]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in results]
-    )

@@ -21,8 +21,18 @@ BATCH_VERSION = 10
 """The first version in which a request has many members (the proposal `batch-join`, KAFKA-8397)."""
 
 
+_LONGEST_NAME_BYTES = 32767 - 37
+"""The longest client id or instance id from which a member id can be made: a hyphen and a UUID are appended to it."""
+
+
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
     request: JoinGroupRequest = call.request
+    if any(len(name.encode()) > _LONGEST_NAME_BYTES for name in (call.client_id, *call.instance_ids)):
+        # In Kafka, the response to such a join cannot be serialized, and the member stays in the group.
+        call.closes_connection = True
+        call.closing_reason = f"client id or instance id is too long: expected at most {_LONGEST_NAME_BYTES} bytes"
+        cluster.answer(call, None, now_ms)
+        return
     if call.api_version >= BATCH_VERSION:
         join_batch(call.broker.coordinator, request.group_id, _batch(call), call, now_ms)
         return

@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 
 from fakebroker.cluster.call import Call, TopicRef, names_members, names_topics
 from fakebroker.cluster.dropped_calls import DroppedKind
-from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of
+from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.topic_partition import parse_partition
 
@@ -191,7 +191,7 @@ def pair(step: Step) -> tuple[str, StepFilters]:
 
 def described(api: str | None, filters: Mapping[str, object]) -> str:
     """Describe filters for an error message, such as "Heartbeat with client_id='a'"."""
-    named = ", ".join(f"{name}={value!r}" for name, value in filters.items() if value is not None)
+    named = ", ".join(f"{name}={shown(value)}" for name, value in filters.items() if value is not None)
     return (api or "request") + (f" with {named}" if named else "")
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fakebroker.cluster.call import Call
+from fakebroker.errors import cut_line
 
 NEIGHBORS = 2
 """How many requests before and after each marked one are shown."""
@@ -10,6 +11,8 @@ NEIGHBORS = 2
 MAX_LINES = 30
 
 _HEAD = ("", "#", "api", "client", "connection", "broker", "error", "came", "answered")
+_MAX_NAME = 60
+"""Maximum number of characters of a client id in a table."""
 _GAP = "  ..."  # Instead of requests that are omitted.
 
 Numbered = tuple[int, Call]
@@ -53,7 +56,7 @@ def _cells(number: int, call: Call, mark: str, start_ms: float) -> tuple[str, ..
         mark,
         str(number),
         f"{call.api.name} v{call.api_version}",
-        repr(call.client_id),
+        cut_line(repr(call.client_id), _MAX_NAME),
         str(call.connection_id),
         str(call.node_id),
         ", ".join(error.name for error in call.errors) or "-",

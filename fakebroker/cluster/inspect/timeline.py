@@ -11,10 +11,13 @@ from itertools import zip_longest
 from fakebroker.cluster.inspect.timeline_svg import draw
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import DEAD, Moment
+from fakebroker.errors import cut_line
 
 _IN_OUT_WIDTH = 20
 _CAUSE_WIDTH = 41
 _MOST_CHANGES = 8
+_MAX_NAME, _MAX_CAUSE = 100, 500
+"""Maximum number of characters of a name and of a cause in the text."""
 _LANES = [state.value for state in (GroupState.DEAD, *(each for each in GroupState if each is not GroupState.DEAD))]
 _LEGEND = f"{', '.join(f'{name[0]} {name}' for name in _LANES)}; + joined * rejoined - gone"
 _HEAD = f"{'time':>9}  {'state':<9}   gen  members  {'in and out':<{_IN_OUT_WIDTH}}  cause"
@@ -46,10 +49,10 @@ class Timeline:
     def text(self) -> str:
         """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
         if not self.moments:
-            return f"group {self.group_id}: nothing has happened to it"
+            return f"group {cut_line(self.group_id)}: nothing has happened to it"
         start_ms = self.moments[0].at_ms
         start = datetime.fromtimestamp(start_ms / 1000, UTC)
-        head = f"group {self.group_id}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
+        head = f"group {cut_line(self.group_id)}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
         names = names_in(self.moments)
         lines = [head, _LEGEND, "", _HEAD]
         coordinator_id = -1
@@ -96,7 +99,7 @@ def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
 def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of one moment; those after the first have only the text that did not fit."""
     changes = [
-        sign + names[member_id]
+        sign + cut_line(names[member_id], _MAX_NAME)
         for sign, ids in (("+", moment.joined), ("*", moment.rejoined), ("-", moment.left))
         for member_id in ids
     ]
@@ -106,7 +109,9 @@ def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -
     in_out = _wrapped(" ".join(unbroken), _IN_OUT_WIDTH)
     time, state = f"{seconds:9.3f}", _arrow(moment.state_from, moment.state_to)
     numbers = f"{moment.generation_id:>4}  {len(moment.members):>7}"
-    for changes_line, cause_line in zip_longest(in_out, _wrapped(cause, _CAUSE_WIDTH), fillvalue=""):
+    for changes_line, cause_line in zip_longest(
+        in_out, _wrapped(cut_line(cause, _MAX_CAUSE), _CAUSE_WIDTH), fillvalue=""
+    ):
         yield _line(time, state, cause_line, numbers, changes_line)
         time, state, numbers = "", _arrow(moment.state_to, moment.state_to, "│"), ""
 

@@ -1,7 +1,7 @@
 """Views of brokers and groups: immutable values that describe one point in time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
@@ -11,10 +11,14 @@ from fakebroker.coordinator.group.batch_join.batch_join_extension import expecte
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.errors import ProtocolError, and_more, cut_lines
+from fakebroker.protocol.consumer_protocol import Subscription, decode_assignment, decode_subscription
+from fakebroker.topic_partition import TopicPartition
 
-_REPORTED_CALLS = 20
+_REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class MemberView:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
         assignment: The bytes that the leader assigned to it, in the format of the group's protocol type.
+        metadata: The bytes of its subscription, in the same format: for the group's protocol, or while none is
+            selected, for the first protocol of the member.
+        protocol_type: The protocol type of the group; "consumer" for consumers.
+        protocol_name: The protocol of `metadata`; None for a registered instance.
         is_expected: Whether it is a registered instance that has not become a member yet (KAFKA-8397).
     """
 
@@ -50,10 +58,43 @@ class MemberView:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     assignment: bytes
+    metadata: bytes = b""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
     is_expected: bool = False
 
+    @property
+    def assigned_partitions(self) -> tuple[TopicPartition, ...] | None:
+        """The assigned partitions; None if the member is not a consumer, or the bytes are malformed."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        try:
+            return decode_assignment(self.assignment) if self.assignment else ()
+        except ProtocolError:
+            return None
+
+    @property
+    def subscribed_topics(self) -> tuple[str, ...] | None:
+        """The topics that it subscribes to; None if the member is not a consumer, or the bytes are malformed."""
+        return None if self._subscription is None else self._subscription.topics
+
+    @property
+    def owned_partitions(self) -> tuple[TopicPartition, ...] | None:
+        """The partitions that it owned when it joined; None if it is not a consumer, or the bytes are malformed."""
+        return None if self._subscription is None else self._subscription.owned_partitions
+
+    @property
+    def _subscription(self) -> Subscription | None:
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        try:
+            return decode_subscription(self.metadata, self.protocol_name or "", self.member_id, self.instance_id)
+        except ProtocolError:
+            return None
+
     @classmethod
-    def of(cls, member: Member) -> "MemberView":
+    def of(cls, member: Member, group: Group) -> "MemberView":
+        protocol = group.protocol_name or next((name for name, _ in member.protocols), None)
         return cls(
             member.member_id,
             member.client_id,
@@ -62,6 +103,9 @@ class MemberView:
             member.session_timeout_ms,
             member.rebalance_timeout_ms,
             member.assignment,
+            b"" if protocol is None else member.metadata_for(protocol),
+            group.protocol_type,
+            protocol,
         )
 
     @classmethod
@@ -72,7 +116,12 @@ class MemberView:
         session_ms = arrival.request.session_timeout_ms if arrival else 0
         rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
         ids = expected.member_id, client_id, client_host, expected.instance_id
-        return cls(*ids, session_ms, rebalance_ms, b"", is_expected=True)
+        return cls(*ids, session_ms, rebalance_ms, b"", protocol_type=group.protocol_type, is_expected=True)
+
+    @classmethod
+    def of_former(cls, member_id: str) -> "MemberView":
+        """Return the view of a member that has left, of which only the id is known."""
+        return cls(member_id, "", "", None, 0, 0, b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +151,7 @@ class GroupView:
         history = history or Timeline(group_id, (), 0.0)
         if group is None:
             return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
-        members = tuple(MemberView.of(member) for member in group.members.values())
+        members = tuple(MemberView.of(member, group) for member in group.members.values())
         members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
         state, generation = group.state.value, group.generation_id
         kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
@@ -113,15 +162,20 @@ class GroupView:
         return self.history
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, max_members: int | None = None) -> str:
+        """Describe the group in a line, and each of its members, or the first `max_members`, in another one."""
         head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
         lines = [
             f"  {member.member_id} at {member.client_host[1:] or '-'}"
             + (", leader" if member.member_id == self.leader_id else "")
             + (f", static {member.instance_id!r}" if member.instance_id else "")
             + (", expected" if member.is_expected else "")
-            for member in self.members
+            for member in self.members[:max_members]
         ]
-        return "\n".join([head, *lines])
+        more = and_more(len(self.members), len(lines), "members")
+        return "\n".join([head, *lines, *(f"  {line}" for line in more)])
 
 
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
@@ -138,6 +192,35 @@ def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """Return the view of a group at this time."""
     return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
+
+
+def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) -> GroupView:
+    """Return the view of a group at a moment of its history, as far as it is known.
+
+    State, generation, leader and the ids of the members are those of the moment. If the group has changed since, other
+    values are the current ones; members that have left since have only an id.
+    """
+    view = view_group(cluster, group_id, now_ms)
+    if moment.state_to == GroupState.DEAD.value:
+        return GroupView.of(group_id, None, view.history)
+    now = (
+        view.state,
+        view.generation_id,
+        view.leader_id,
+        tuple(each.member_id for each in view.members if not each.is_expected),
+    )
+    if now == (moment.state_to, moment.generation_id, moment.leader_id, moment.members):
+        return view
+    members = {member.member_id: member for member in view.members}
+    is_preparing = moment.state_to == GroupState.PREPARING_REBALANCE.value
+    return replace(
+        view,
+        state=moment.state_to,
+        generation_id=moment.generation_id,
+        leader_id=moment.leader_id,
+        protocol_name=None if is_preparing or not moment.members else view.protocol_name,
+        members=tuple(members.get(member_id) or MemberView.of_former(member_id) for member_id in moment.members),
+    )
 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
@@ -157,6 +240,18 @@ def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tu
 
 
 def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
-    """Return the text that is shown when a test with a cluster fails: seed, groups and last requests."""
-    states = "\n".join(map(str, groups)) or "(no groups)"
-    return f"seed={seed}\n{states}\n\n{journal.report(_REPORTED_CALLS)}"
+    """Return the text that is shown when a test with a cluster fails: seed, groups and last requests.
+
+    It has the groups that changed last, the first members of each, and the beginnings of long lines, and says how many
+    others there are.
+    """
+    latest = sorted(groups, key=_changed_ms, reverse=True)[:_REPORTED_GROUPS]
+    shown = {id(group) for group in latest}
+    states = [group.text(_REPORTED_MEMBERS) for group in groups if id(group) in shown] or ["(no groups)"]
+    states += and_more(len(groups), len(latest), "groups, which changed earlier")
+    return cut_lines("\n".join([f"seed={seed}", *states, "", journal.report(_REPORTED_CALLS)]))
+
+
+def _changed_ms(group: GroupView) -> float:
+    """Return when a group changed last, in milliseconds since the epoch."""
+    return group.history.moments[-1].at_ms if group.history.moments else 0.0

@@ -4,11 +4,12 @@ Each method is one HTTP request, or a few; `FakeCluster` documents what it does.
 """
 
 import inspect
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypedDict, Unpack
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Hold, check_type
 from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
@@ -41,13 +43,15 @@ from fakebroker.control.client.json_views import (
     record_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, WaitTimeout, check_number
+from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout, check_number
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
+from fakebroker.server.polling import SETTLE_S, STABLE, Polled, Poller, collecting, have_received
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 
@@ -56,6 +60,9 @@ MAX_WAIT_S = 60.0
 
 _WAIT_GRACE_S = 10.0
 """How many seconds longer than a wait the client waits for its response."""
+
+_POLLING_STEP_S = 0.01
+"""How long a request waits between two polls of consumers."""
 
 _GROUPS_PER_REQUEST = 100
 
@@ -132,9 +139,47 @@ class RemoteFault:
         self.remove()
 
 
-def _check_about_fault(error: NotFound) -> None:
+class RemoteAppendFailure:
+    """Appends that fail in the cluster. As a context manager, it is removed on exit.
+
+    Attributes:
+        id: Its id in the control API.
+    """
+
+    def __init__(self, client: "Client", failure_id: str) -> None:
+        self._client = client
+        self._hits = 0
+        self.id = failure_id
+
+    @property
+    def hits(self) -> int:
+        """Number of appends that have failed; after its removal, the last known number."""
+        try:
+            self._hits = self._client.get(f"append_failures/{self.id}")["hits"]
+        except NotFound as error:
+            _check_about_fault(error, "append_failure")
+        return self._hits
+
+    def remove(self) -> None:
+        """Let no more appends fail, if it has not been removed."""
+        self._hits = self.hits
+        try:
+            self._client.delete(f"append_failures/{self.id}")
+        except NotFound as error:
+            _check_about_fault(error, "append_failure")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+def _check_about_fault(error: NotFound, field: str = "fault") -> None:
     """Re-raise the error if something other than the fault is missing, such as the cluster."""
-    if error.field != "fault":
+    if error.field != field:
         raise error
 
 
@@ -148,7 +193,8 @@ class Client(JournalExport):
         url: URL of the control server, such as "http://127.0.0.1:9644".
         token: Bearer token, if the server requires one.
         cluster: Name of the cluster.
-        timeout_s: Seconds to wait for a response; `wait_for_...` methods have their own timeouts.
+        timeout_s: Seconds to wait for a response; `wait_for_...` methods have their own timeouts. With `polling`, they
+            send many short requests, so that `wait_for_commit` can miss an offset that is replaced within 10 ms.
 
     Raises:
         ConfigError: By every method: an argument is invalid.
@@ -254,36 +300,157 @@ class Client(JournalExport):
 
     # Waits
 
-    def _wait(self, kind: str, timeout_s: float, **arguments: Any) -> Any:
+    def _wait(
+        self,
+        kind: str,
+        timeout_s: float,
+        polling: Sequence[Any] | None,
+        result: Callable[[Any], T],
+        **arguments: Any,
+    ) -> T | Polled[T]:
+        """Wait with one request, or several if it is long or consumers are polled in between.
+
+        Args:
+            kind: The last part of the path.
+            timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll, or None.
+            result: Converts the JSON of the response.
+            arguments: The body.
+        """
         check_number("timeout_s", timeout_s, least=0)
+        poller = None if polling is None else Poller(polling, is_async=False)
+        with collecting(poller):
+            value = result(self._wait_in_steps(kind, timeout_s, poller, arguments))
+            if poller is not None and arguments.get("state") == STABLE:
+                value = self._wait_for_assignments(value, arguments["members"], poller)
+        return value if poller is None else Polled(value, poller.records)
+
+    def _wait_in_steps(self, kind: str, timeout_s: float, poller: Poller | None, arguments: Mapping[str, Any]) -> Any:
         given = {name: value for name, value in arguments.items() if value is not None}
-        left_s = timeout_s
+        until_s = time.monotonic() + timeout_s
+        step_s = 0.0 if poller else min(timeout_s, MAX_WAIT_S)
+        has_polled = poller is None
         while True:
-            step_s = min(left_s, MAX_WAIT_S)
-            left_s -= step_s
             try:
                 return self.post(f"wait/{kind}", {**given, "timeout_s": step_s}, timeout_s=step_s + _WAIT_GRACE_S)
             except WaitTimeout as error:
-                if not left_s:
-                    message = str(error).replace(f"within {step_s:g} s", f"within {timeout_s:g} s", 1)
-                    raise WaitTimeout(message) from None
+                left_s = until_s - time.monotonic()
+                if left_s <= 0 and has_polled:
+                    raise WaitTimeout.of(error.condition, timeout_s, error.state) from None
+                if error.changes is not None:
+                    given["seen_changes"] = error.changes  # Changes between two requests are not missed.
+            step_s = max(0.0, min(left_s, MAX_WAIT_S))
+            if poller is not None:
+                poller.poll(lambda: False)
+                has_polled, step_s = True, min(step_s, _POLLING_STEP_S)
+
+    def _wait_for_assignments(self, reached: Any, members: int | None, poller: Poller) -> Any:
+        """Poll consumers until they have received their partitions, as the waits of `FakeCluster` do."""
+        until_s = time.monotonic() + SETTLE_S
+        while time.monotonic() < until_s:
+            group = self.group(reached.group_id)
+            if have_received(group, poller.assignments()):
+                return group if group.state == STABLE and members in (None, len(group.members)) else reached
+            poller.poll(lambda: False)
+        return reached
+
+    @overload
+    def wait_for_state(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_state(
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
 
     def wait_for_state(
-        self, group_id: str, state: str, *, members: int | None = None, timeout_s: float = TIMEOUT_S
-    ) -> GroupView:
-        detail = self._wait("state", timeout_s, group_id=group_id, state=state, members=members)
-        return group_view(detail, self.timeline(group_id))
+        self,
+        group_id: str,
+        state: str,
+        *,
+        members: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        check_type("group_id", group_id, str, "a string")
+        arguments = {"group_id": group_id, "state": state, "members": members}
+        return self._wait("state", timeout_s, polling, self._group_view, **arguments)
 
-    def wait_for_generation(self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S) -> GroupView:
-        detail = self._wait("generation", timeout_s, group_id=group_id, above=above)
-        return group_view(detail, self.timeline(group_id))
+    @overload
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S, polling: None = None
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S, polling: Sequence[Any]
+    ) -> Polled[GroupView]: ...
+
+    def wait_for_generation(
+        self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S, polling: Sequence[Any] | None = None
+    ) -> GroupView | Polled[GroupView]:
+        check_type("group_id", group_id, str, "a string")
+        return self._wait("generation", timeout_s, polling, self._group_view, group_id=group_id, above=above)
+
+    @overload
+    def wait_for_commit(
+        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S, polling: None = None
+    ) -> CommittedOffset: ...
+
+    @overload
+    def wait_for_commit(
+        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S, polling: Sequence[Any]
+    ) -> Polled[CommittedOffset]: ...
 
     def wait_for_commit(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S
-    ) -> CommittedOffset:
-        return CommittedOffset(
-            **self._wait("commit", timeout_s, group_id=group_id, partition=partition, at_least=at_least)
-        )
+        self,
+        group_id: str,
+        partition: str,
+        *,
+        at_least: int,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> CommittedOffset | Polled[CommittedOffset]:
+        check_type("group_id", group_id, str, "a string")
+        arguments = {"group_id": group_id, "partition": partition, "at_least": at_least}
+        return self._wait("commit", timeout_s, polling, lambda committed: CommittedOffset(**committed), **arguments)
+
+    @overload
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = TIMEOUT_S,
+        polling: None = None,
+        **filters: Unpack[Filters],
+    ) -> list[Call]: ...
+
+    @overload
+    def wait_for_request(
+        self,
+        api: str | None = None,
+        client_id: str | None = None,
+        *,
+        count: int = 1,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any],
+        **filters: Unpack[Filters],
+    ) -> Polled[list[Call]]: ...
 
     def wait_for_request(
         self,
@@ -292,10 +459,16 @@ class Client(JournalExport):
         *,
         count: int = 1,
         timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
         **filters: Unpack[Filters],
-    ) -> list[Call]:
-        self._wait("request", timeout_s, api=api, client_id=client_id, count=count, **named_error(filters))
-        return self.requests(api, client_id, **filters)
+    ) -> list[Call] | Polled[list[Call]]:
+        arguments = {"api": api, "client_id": client_id, "count": count, **named_error(filters)}
+        return self._wait(
+            "request", timeout_s, polling, lambda _: self.requests(api, client_id, **filters), **arguments
+        )
+
+    def _group_view(self, detail: Mapping[str, Any]) -> GroupView:
+        return group_view(detail, self.timeline(detail["group_id"]))
 
     # Clusters
 
@@ -311,7 +484,13 @@ class Client(JournalExport):
     # Topics
 
     @_command
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None: ...
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> None: ...
 
     @_command
     def create_partitions(self, name: str, total: int) -> None: ...
@@ -499,6 +678,13 @@ class Client(JournalExport):
 
     def remove_fault(self, handle: RemoteFault) -> None:
         handle.remove()
+
+    def fail_append(
+        self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> RemoteAppendFailure:
+        name = error.name if isinstance(error, ErrorCode) else error
+        added = self.perform("fail_append", group_id=group_id, error=name, times=times)
+        return RemoteAppendFailure(self, added["id"])
 
     @_command
     def clear_faults(self) -> None: ...

@@ -110,7 +110,10 @@ class Http:
         if status in (409, 422):
             errors = [ConfigError(each.pop("detail"), **each) for each in details.get("errors", ())]
             return ConfigError.all_of(errors) if errors else ConfigError(message, **attributes)
-        return WaitTimeout(message) if status == 408 else FakebrokerError(message)
+        if status == 408:
+            names = ("condition", "timeout_s", "state", "changes")
+            return WaitTimeout(message, **{name: details[name] for name in names if name in details})
+        return FakebrokerError(message)
 
     def _unreachable(self, reason: object) -> Unreachable:
         return Unreachable(f"no response from {self._url}: {reason}")

@@ -2,26 +2,31 @@
 
 from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
+from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions, is_partition
 from fakebroker.validation import data_bytes
 
 
 def group_path(group_id: str) -> str:
-    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`."""
-    if not isinstance(group_id, str):
-        raise ConfigError.of("group_id", group_id, "a string")
+    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`.
+
+    Raises:
+        ConfigError: The id is not a string.
+    """
+    check_type("group_id", group_id, str, "a string")
     escaped = group_id.replace("~", "~7E")
     return f"groups/{quote(escaped.replace('.', '~2E') if escaped in ('.', '..') else escaped, safe='')}"
 
@@ -33,11 +38,15 @@ def broker_view(row: Mapping[str, Any]) -> BrokerView:
 
 def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     """Convert a `GroupDetail` or a `FullGroup`."""
-    members = tuple(
-        MemberView(**{**member, "assignment": b64decode(member["assignment"])}) for member in detail["members"]
-    )
+    members = tuple(map(_member_view, detail["members"]))
     names = ("group_id", "state", "generation_id", "protocol_type", "protocol_name", "leader_id")
     return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
+
+
+def _member_view(row: Mapping[str, Any]) -> MemberView:
+    values = {field.name: row[field.name] for field in fields(MemberView)}
+    decoded = {name: b64decode(values[name]) for name in ("assignment", "metadata")}
+    return MemberView(**values | decoded)
 
 
 def moments_of(timeline: Mapping[str, Any]) -> tuple[Moment, ...]:

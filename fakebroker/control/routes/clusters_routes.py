@@ -5,7 +5,7 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
-from fakebroker.cluster.command import Arguments, Command, FaultHandle, Hold, arguments_of
+from fakebroker.cluster.command import AppendFailureHandle, Arguments, Command, FaultHandle, Hold, arguments_of
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.control.clusters import DEFAULT, Clusters, ServedCluster
@@ -180,6 +180,8 @@ def do_event(served: ServedCluster, body: Arguments) -> EventResult:
     result = getattr(served.cluster, str(body.__struct_config__.tag))(**body.given())
     if isinstance(result, FaultHandle):
         return {"result": {"id": served.fault_id(result)}}
+    if isinstance(result, AppendFailureHandle):
+        return {"result": {"id": result.id}}
     if body.__struct_config__.tag == "produce":
         result = [each._asdict() for each in result]
     return {"result": None if isinstance(result, Hold) else result}

@@ -2,14 +2,17 @@
 
 from typing import Any, TypedDict
 
+from fakebroker.cluster.faults.append_failures import AppendFailure
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found
 from fakebroker.control.routes.operations import CLUSTER, operation
+from fakebroker.errors import one_of
 from fakebroker.server.journal_files import plain_fault
 
 FAULT = f"{CLUSTER}/faults/{{id}}"
+APPEND_FAILURE = f"{CLUSTER}/append_failures/{{id}}"
 
 
 class FaultRow(TypedDict):
@@ -73,3 +76,57 @@ def _active_fault(served: ServedCluster, fault_id: str) -> ActiveFault:
 
 def _row(fault_id: str, active: ActiveFault) -> FaultRow:
     return {"id": fault_id, "rule": plain_fault(active.fault), "hits": active.hits, "errors": active.errors}
+
+
+# Appends that fail
+
+
+class AppendFailureRow(TypedDict):
+    """Appends to a partition of __consumer_offsets that fail, and how many have failed."""
+
+    id: str
+    partition: int
+    error: str
+    times: int | None
+    hits: int
+
+
+class AppendFailureList(TypedDict):
+    """All failures in the order in which they were added, including those that have reached their limit."""
+
+    append_failures: list[AppendFailureRow]
+
+
+@operation("GET", f"{CLUSTER}/append_failures")
+def list_append_failures(served: ServedCluster) -> AppendFailureList:
+    """List the failures of appends; the event `fail_append` adds one."""
+    return {"append_failures": list(map(_append_failure_row, served.cluster.cluster.append_failures.active))}
+
+
+@operation("GET", APPEND_FAILURE)
+def get_append_failure(served: ServedCluster, id: str) -> AppendFailureRow:  # noqa: A002  # the name in the path
+    """Get a failure of appends."""
+    return _append_failure_row(_append_failure(served, id))
+
+
+@operation("DELETE", APPEND_FAILURE, status=204)
+def remove_append_failure(served: ServedCluster, id: str) -> None:  # noqa: A002  # the name in the path
+    """Remove a failure of appends."""
+    served.cluster.cluster.append_failures.remove(_append_failure(served, id))
+
+
+def _append_failure(served: ServedCluster, failure_id: str) -> AppendFailure:
+    active = {failure.id: failure for failure in served.cluster.cluster.append_failures.active}
+    if failure_id not in active:
+        raise not_found("append_failure", failure_id, one_of(active, none="none: there is none"))
+    return active[failure_id]
+
+
+def _append_failure_row(failure: AppendFailure) -> AppendFailureRow:
+    return {
+        "id": failure.id,
+        "partition": failure.partition,
+        "error": failure.error.name,
+        "times": failure.times,
+        "hits": failure.hits,
+    }

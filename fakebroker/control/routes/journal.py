@@ -1,9 +1,9 @@
 """Operations on the journal, and waits for conditions."""
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from itertools import chain
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from fakebroker.control.routes.operations import CLUSTER, Content, operation
 from fakebroker.control.steps import Steps, next_piece
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
+from fakebroker.server.waits import DEFAULT_TIMEOUT_S
 
 MAX_LISTED = 1_000
 MAX_WAIT_S = 60
@@ -181,36 +182,52 @@ class Requests(TypedDict):
     requests: list[RequestRow]
 
 
-def _wait_arguments(body: Arguments) -> dict[str, Any]:
+def _body(method: Callable[..., Any], *, of_group: bool = False) -> type[Arguments]:
+    """Return the type of the body of a wait; `of_group`: it may look at earlier changes of its group."""
+    arguments = arguments_of(method, "polling")
+    fields = [("seen_changes", int | msgspec.UnsetType, msgspec.UNSET)] if of_group else []
+    body = msgspec.defstruct(
+        arguments.__name__, fields, bases=(arguments,), namespace={"__doc__": arguments.__doc__}, kw_only=True
+    )
+    return cast(type[Arguments], body)
+
+
+def _wait_arguments(body: Arguments) -> tuple[dict[str, Any], float]:
+    """Return the arguments of a wait, and its timeout in seconds."""
     given = body.given()
-    check_range("timeout_s", given.get("timeout_s", 0.0), 0, MAX_WAIT_S)
-    return given
+    timeout_s = given.pop("timeout_s", DEFAULT_TIMEOUT_S)
+    check_range("timeout_s", timeout_s, 0, MAX_WAIT_S)
+    return given, timeout_s
 
 
-@operation("POST", f"{CLUSTER}/wait/state", body=arguments_of(FakeCluster.wait_for_state))
+@operation("POST", f"{CLUSTER}/wait/state", body=_body(FakeCluster.wait_for_state, of_group=True))
 async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
-    """Wait until a group is in a state."""
-    given = _wait_arguments(body)
+    """Wait until a group is in a state, or has been since the request, or since its first `seen_changes` changes."""
+    given, timeout_s = _wait_arguments(body)
+    waits = served.cluster.waits
+    condition = waits.group_in_state(given.pop("group_id"), given.pop("state"), given.pop("members", None), **given)
     with served.waiting():
-        view = await served.cluster.wait_for_state_async(**given)
-    return await served.read(lambda: detail(served, view.group_id))
+        view = await waits.wait_async(condition, timeout_s)
+    return await served.read(lambda: detail(served, view.group_id, view))
 
 
-@operation("POST", f"{CLUSTER}/wait/generation", body=arguments_of(FakeCluster.wait_for_generation))
+@operation("POST", f"{CLUSTER}/wait/generation", body=_body(FakeCluster.wait_for_generation, of_group=True))
 async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDetail:
-    """Wait until a group's generation exceeds a number."""
-    given = _wait_arguments(body)
+    """Wait until a group's generation exceeds a number, or has since the request; `seen_changes` as for a state."""
+    given, timeout_s = _wait_arguments(body)
+    waits = served.cluster.waits
+    condition = waits.group_past_generation(given.pop("group_id"), given.pop("above"), **given)
     with served.waiting():
-        view = await served.cluster.wait_for_generation_async(**given)
-    return await served.read(lambda: detail(served, view.group_id))
+        view = await waits.wait_async(condition, timeout_s)
+    return await served.read(lambda: detail(served, view.group_id, view))
 
 
-@operation("POST", f"{CLUSTER}/wait/commit", body=arguments_of(FakeCluster.wait_for_commit))
+@operation("POST", f"{CLUSTER}/wait/commit", body=_body(FakeCluster.wait_for_commit))
 async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
     """Wait until a group has committed an offset."""
-    given = _wait_arguments(body)
+    given, timeout_s = _wait_arguments(body)
     with served.waiting():
-        committed = await served.cluster.wait_for_commit_async(**given)
+        committed = await served.cluster.wait_for_commit_async(**given, timeout_s=timeout_s)
     return {
         "offset": committed.offset,
         "metadata": committed.metadata,
@@ -219,12 +236,12 @@ async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
     }
 
 
-@operation("POST", f"{CLUSTER}/wait/request", body=arguments_of(FakeCluster.wait_for_request))
+@operation("POST", f"{CLUSTER}/wait/request", body=_body(FakeCluster.wait_for_request))
 async def wait_for_request(served: ServedCluster, body: Arguments) -> Requests:
     """Wait until matching requests have been received; at most the last 1000 are returned."""
-    given = _wait_arguments(body)
+    given, timeout_s = _wait_arguments(body)
     with served.waiting():
-        calls = await served.cluster.wait_for_request_async(**given)
+        calls = await served.cluster.wait_for_request_async(**given, timeout_s=timeout_s)
     view = await served.read(served.cluster.journal_view)
     numbers = {id(call): number for number, call in view.numbered()}
     return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}

@@ -23,7 +23,12 @@ from fakebroker.coordinator.group.classic import join
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.leave import leave
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.rebalance import expire_next_timer, reject_waiting, start_rebalance
+from fakebroker.coordinator.group.classic.rebalance import (
+    complete_join_phase,
+    expire_next_timer,
+    reject_waiting,
+    start_rebalance,
+)
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
@@ -271,15 +276,23 @@ class Coordinator:
         """Run the first join of a group, then store the new group, even if the join was rejected.
 
         If the procedure answers the join, the answer does not wait for the append, as in Kafka. If the append fails,
-        parked joins get its error and the group is dropped.
+        parked joins get its error and the group is dropped. Without an initial delay, the join phase ends after the
+        append.
         """
+        group.is_being_stored = not self.config.is_before_kip_848
         yield from procedure
-        if self.config.is_before_kip_848 or group.stored is not None:
+        group.is_being_stored = False
+        if self.config.is_before_kip_848:
             return
-        if error := (yield from store_new(group)):
+        if group.stored is not None:  # By the extension.
+            error = _NONE
+        elif error := (yield from store_new(group)):
             for member_id in list(group.parked_joins):
                 group.answer_join(member_id, JoinResult(error))
             self.drop_group(group, f"it could not be stored: {error.name}", now_ms)
+            return
+        if group.join_deadline_ms <= now_ms:
+            yield from complete_join_phase(group, now_ms)
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         """Handle a SyncGroup; the answer comes through `answers`, at once or later."""
@@ -406,16 +419,17 @@ class Coordinator:
             group.arm_session(member, member.session_timeout_ms, now_ms)
             if group.deadline_ms < group.scheduled_ms:
                 self._schedule(group)
+        if group is None and self.config.is_before_kip_848:
+            # Before the offsets are checked and stored: the group stays even if no offset is.
+            group = self._create_simple_group(group_id, now_ms)
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
 
         def complete(error: ErrorCode) -> None:
             if error:
                 done([error] * len(offsets))
                 return
-            if group is None:
-                created = self.create_group(group_id, now_ms)
-                created.record_creation("first OffsetCommit", now_ms)
-                self._on_change(created, now_ms)
+            if records and group_id not in self._groups:
+                self._create_simple_group(group_id, now_ms)
             self._apply_records(records)
             done(errors)
 
@@ -424,6 +438,13 @@ class Coordinator:
             self._runtime.append(partition, records, complete)
         else:
             complete(_NONE)
+
+    def _create_simple_group(self, group_id: str, now_ms: float) -> Group:
+        """Create a group for the offsets of a client that is not a member."""
+        group = self.create_group(group_id, now_ms)
+        group.record_creation("first OffsetCommit", now_ms)
+        self._on_change(group, now_ms)
+        return group
 
     def fetch_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]] | None, now_ms: float
@@ -484,6 +505,7 @@ class Coordinator:
         """Append offset records and apply them, all or none."""
 
         def complete(error: ErrorCode) -> None:
+            error = self._error_of_tombstones(error, partition)
             if not error:
                 self._apply_records(records)
             done(error)
@@ -500,30 +522,69 @@ class Coordinator:
     # Deleting groups
 
     def delete_group(self, group_id: str, now_ms: float, done: Callable[[ErrorCode], None]) -> None:
-        """Delete a group and its offsets. It must have no members, and no joins that its extension holds back.
+        """Delete a group, like `delete_groups`; `done` is called with NONE or the error."""
+        self.delete_groups([group_id], now_ms, lambda errors: done(errors[group_id]))
+
+    def delete_groups(
+        self, group_ids: Collection[str], now_ms: float, done: Callable[[Mapping[str, ErrorCode]], None]
+    ) -> None:
+        """Delete groups and their offsets. They must have no members, and no joins that their extensions hold back.
+
+        The groups of an offsets partition are deleted in one batch. If the append fails, all results of the partition
+        are its error, also those of groups that could not have been deleted (`GroupCoordinatorService.deleteGroups`).
+        Before KIP-848, each group has its own batch, and is deleted even if the append fails.
 
         Args:
-            group_id: The group.
+            group_ids: The groups, each once.
             now_ms: The time.
-            done: Called with NONE or the error.
+            done: Called with NONE or the error for each group.
         """
-        self.submit(group_id, partial(self._delete_group, group_id, now_ms, done))
+        errors: dict[str, ErrorCode] = {}
 
-    def _delete_group(self, group_id: str, now_ms: float, done: Callable[[ErrorCode], None]) -> None:
-        group = self._groups.get(group_id)
-        if group is None:
-            done(self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND)
-            return
-        if group.state is not EMPTY or group.extension.waiting_joins:
-            done(ErrorCode.NON_EMPTY_GROUP)
-            return
+        def complete(some: Mapping[str, ErrorCode]) -> None:
+            errors.update(some)
+            if len(errors) == len(group_ids):
+                done(errors)
+
+        batches: dict[object, list[str]] = {}
+        for group_id in group_ids:
+            key = group_id if self.config.is_before_kip_848 else self._runtime.partition_for(group_id)
+            batches.setdefault(key, []).append(group_id)
+        for batch in batches.values():
+            self.submit(batch[0], partial(self._delete_groups, batch, now_ms, complete))
+
+    def _delete_groups(
+        self, group_ids: Sequence[str], now_ms: float, done: Callable[[Mapping[str, ErrorCode]], None]
+    ) -> None:
+        errors = {group_id: self._error_of_deletion(group_id) for group_id in group_ids}
+        deleted = [self._groups[group_id] for group_id, error in errors.items() if not error]
 
         def complete(error: ErrorCode) -> None:
-            if not error:
+            if error := self._error_of_tombstones(error, deleted[0].partition):
+                done(dict.fromkeys(group_ids, error))
+                return
+            for group in deleted:
                 self.drop_group(group, "DeleteGroups", now_ms)
-            done(error)
+            done(errors)
 
-        self._runtime.append(group.partition, tombstones(group), complete)
+        records = tuple(record for group in deleted for record in tombstones(group))
+        if records:
+            self._runtime.append(deleted[0].partition, records, complete)
+        else:
+            done(errors)
+
+    def _error_of_tombstones(self, error: ErrorCode, partition: int) -> ErrorCode:
+        """Return the error of appending tombstones. Before KIP-848, coordinators ignore it unless they have resigned.
+
+        Source: `kafka.coordinator.group.GroupMetadataManager.cleanupGroupMetadata`.
+        """
+        return _NONE if self.config.is_before_kip_848 and self.leads(partition) else error
+
+    def _error_of_deletion(self, group_id: str) -> ErrorCode:
+        group = self._groups.get(group_id)
+        if group is None:
+            return self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
+        return _NONE if group.state is EMPTY and not group.extension.waiting_joins else ErrorCode.NON_EMPTY_GROUP
 
     # Errors of requests for groups that do not exist
 
@@ -571,7 +632,7 @@ class Coordinator:
         records = tuple(record for group in groups for record in offset_requests.expired_records(group, now_ms))
 
         def complete(error: ErrorCode) -> None:
-            if not error:
+            if not self._error_of_tombstones(error, partition.partition):
                 self._apply_records(record for record in records if isinstance(record, OffsetRecord))
                 for record in records:
                     if isinstance(record, GroupRecord):

@@ -146,6 +146,7 @@ class History:
         self.listeners: list[Callable[[str, Sequence[Moment]], None]] = []
         self._count = 0
         self._moments: dict[str, deque[Moment]] = {}  # The group without changes for longest comes first.
+        self._dropped: dict[str, int] = {}
 
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
@@ -175,12 +176,24 @@ class History:
     def _drop_oldest(self, group_id: str) -> None:
         self._moments[group_id].popleft()
         self._count -= 1
+        self._dropped[group_id] = self._dropped.get(group_id, 0) + 1
         if not self._moments[group_id]:
-            del self._moments[group_id]
+            del self._moments[group_id], self._dropped[group_id]
 
     def of(self, group_id: str) -> tuple[Moment, ...]:
         """Return the kept moments of a group, oldest first. An unknown group has none."""
         return tuple(self._moments.get(group_id, ()))
+
+    def count_of(self, group_id: str) -> int:
+        """Return how many moments of a group were recorded; it starts again if all of them were dropped."""
+        return len(self._moments.get(group_id, ())) + self._dropped.get(group_id, 0)
+
+    def since(self, group_id: str, count: int) -> tuple[Moment, ...]:
+        """Return the kept moments of a group that were recorded when `count_of` was at least this, oldest first."""
+        recorded = self.count_of(group_id)
+        new = recorded - count if count <= recorded else recorded
+        moments = self.of(group_id)
+        return moments[-new:] if new else ()
 
     def group_ids(self, count: int) -> list[str]:
         """Return the groups that changed last, at most `count`, the newest first."""

@@ -70,9 +70,12 @@ def _awaited_ids_are_known(group: Group) -> bool:
 
 
 def _counts_match(group: Group) -> bool:
-    return group.protocol_counts == Counter(
-        name for member in group.members.values() for name in dict.fromkeys(name for name, _ in member.protocols)
-    )
+    return group.protocol_counts == Counter(name for member in group.members.values() for name, _ in member.protocols)
+
+
+def _names_protocol_twice(group: Group) -> bool:
+    """Return whether a member has named a protocol twice. Then the group may never select one, as in Kafka."""
+    return any(len(member.protocols) > len(dict(member.protocols)) for member in group.members.values())
 
 
 def _can_expire_or_is_waiting(group: Group, member_id: str) -> bool:
@@ -99,11 +102,11 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
     ("the counts of supported protocols match the members' protocols", _counts_match),
     (
         "some protocol is supported by all members",
-        lambda g: not g.members or len(g.members) in g.protocol_counts.values(),
+        lambda g: not g.members or len(g.members) in g.protocol_counts.values() or _names_protocol_twice(g),
     ),
     (
         "the protocol of a generation is supported by all its members",
-        lambda g: not _is_in_generation(g) or g.protocol_counts.get(g.protocol_name or "") == len(g.members),
+        lambda g: not _is_in_generation(g) or all(m.supports([g.protocol_name or ""]) for m in g.members.values()),
     ),
     (
         "only a consumer group has subscribed topics in a generation",
@@ -135,7 +138,7 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
     ("an awaited sync belongs to a member", _awaited_ids_are_known),
     (
         "the join timer runs exactly while a rebalance is prepared",
-        lambda g: (g.join_deadline_ms < inf) == (g.state is PREPARING_REBALANCE),
+        lambda g: (g.join_deadline_ms < inf) == (g.state is PREPARING_REBALANCE) or _names_protocol_twice(g),
     ),
     ("the sync timer runs while a sync is awaited", lambda g: g.sync_deadline_ms < inf or not g.awaiting_sync),
     (
@@ -147,6 +150,9 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         lambda g: all(_can_expire_or_is_waiting(g, i) for i in g.members),
     ),
     ("the stored generation is not newer than the group's generation", _stored_generation_is_not_newer),
-    ("a group with members has a deadline", lambda g: not g.members or g.earliest_deadline() < inf),
+    (
+        "a group with members has a deadline",
+        lambda g: not g.members or g.earliest_deadline() < inf or _names_protocol_twice(g),
+    ),
     ("the group is scheduled no later than its earliest deadline", lambda g: g.scheduled_ms <= g.earliest_deadline()),
 )

@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "explain": ("stable",),
     "export_journal": (os.devnull,),
     "fail": ("Heartbeat",),
+    "fail_append": ("stable",),
     "fence": ("stable", "instance"),
     "force_rebalance": ("stable",),
     "group": ("stable",),

@@ -54,7 +54,8 @@ class Group:
         parked_syncs: Tokens of SyncGroup requests that are answered at the leader's SyncGroup, by member id, in order
             of arrival.
         awaiting_sync: Member ids that have not sent a SyncGroup in this generation.
-        protocol_counts: The number of members that support a protocol, for each protocol with at least one.
+        protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
+            Kafka, a member that names a protocol twice is counted twice.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
         new_member_added: Whether a member was added during an initial delay. As in Kafka, it is reset only when an
             initial delay expires and is extended.
@@ -69,6 +70,7 @@ class Group:
         is_overdue: Whether the timer of the state has expired while the group was held in the state (`controls`).
         held_sync: The leader's SyncGroup and its token, while the group is held in CompletingRebalance.
         change: The changes by the request or timer in progress.
+        is_being_stored: Whether its first join is in progress, and the new group is not in the log yet.
     """
 
     group_id: str
@@ -105,6 +107,7 @@ class Group:
     is_overdue: bool = False
     held_sync: tuple[SyncGroup, object] | None = None
     change: Change = field(default_factory=Change)
+    is_being_stored: bool = False
 
     # State
 
@@ -310,19 +313,25 @@ class Group:
         return member
 
     def _count_protocols(self, member: Member, change: int) -> None:
-        for name in dict.fromkeys(name for name, _ in member.protocols):
+        for name, _ in member.protocols:
             count = self.protocol_counts[name] = self.protocol_counts.get(name, 0) + change
             if not count:
                 del self.protocol_counts[name]
 
     # Generations
 
-    def select_protocol(self) -> str:
-        """Return the elected protocol: each member votes for its most preferred one that all members support."""
+    def select_protocol(self) -> str | None:
+        """Return the elected protocol: each member votes for its most preferred one that all members support.
+
+        None if there is none, which is possible only if a member has named a protocol twice (see `protocol_counts`).
+        """
         candidates = [name for name, count in self.protocol_counts.items() if count == len(self.members)]
+        if not all(member.supports(candidates) for member in self.members.values()):
+            return None
         if len(candidates) == 1:
             return candidates[0]
-        return most_voted(member.vote(candidates) for member in self.members.values())
+        elected = most_voted(member.vote(candidates) for member in self.members.values())
+        return elected if all(member.supports([elected]) for member in self.members.values()) else None
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics of all members; `None` if they cannot be parsed or the group is not a consumer group."""

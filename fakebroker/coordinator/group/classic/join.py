@@ -100,7 +100,13 @@ def _join_as(new_member_id: str, group: Group, request: JoinGroup, token: object
 def _add_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> Procedure[None]:
     group.change.cause = f"JoinGroup of {member_id}, a new member"
     add_new_member(member_id, group, request, token, now_ms)
-    yield from rebalance_or_complete(group, now_ms)
+    yield from _rebalance(group, member_id, now_ms)
+
+
+def _rebalance(group: Group, member_id: str, now_ms: float) -> Procedure[None]:
+    """Start or complete a rebalance because of a parked join, which gets the error."""
+    if error := (yield from rebalance_or_complete(group, now_ms)):
+        group.answer_join(member_id, JoinResult(error))
 
 
 def add_new_member(member_id: str, group: Group, request: JoinGroup, token: object, now_ms: float) -> None:
@@ -138,7 +144,7 @@ def rejoin(group: Group, request: JoinGroup, token: object, now_ms: float) -> Pr
     group.change.cause = f"JoinGroup of {_describe_join(member, request, is_leader=is_leader)}"
     group.update(member, request)
     group.park_join(member.member_id, token)
-    yield from rebalance_or_complete(group, now_ms)
+    yield from _rebalance(group, member.member_id, now_ms)
 
 
 def _describe_join(member: Member, request: JoinGroup, *, is_leader: bool) -> str:
@@ -174,7 +180,7 @@ def replace_static_member(
         group.answer(token, result)
         return
     group.park_join(new_member_id, token)
-    yield from rebalance_or_complete(group, now_ms)
+    yield from _rebalance(group, new_member_id, now_ms)
 
 
 def _revert_replacement(group: Group, member: Member, former: Member, former_ids: list[str], now_ms: float) -> None:

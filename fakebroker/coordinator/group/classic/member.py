@@ -45,6 +45,10 @@ class Member:
         """Return the metadata of the first protocol with this name."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
+    def supports(self, names: Container[str]) -> bool:
+        """Return whether the member supports one of the protocols."""
+        return any(name in names for name, _ in self.protocols)
+
     def vote(self, candidates: Container[str]) -> str:
         """Return the member's most preferred protocol in `candidates`."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -23,7 +23,7 @@ def rebalance_or_complete(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     """Start a rebalance. If one is in progress, end its join phase if all have joined and there is no initial delay.
 
     Returns:
-        NONE, or the error of storing the group if it has become Empty.
+        NONE; the error of storing the group if it has become Empty; UNKNOWN_SERVER_ERROR without a common protocol.
     """
     if group.state is not PREPARING_REBALANCE:
         return (yield from start_rebalance(group, now_ms))
@@ -36,7 +36,7 @@ def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     """Start a rebalance of a group in Empty, CompletingRebalance or Stable (Kafka's `prepareRebalance`).
 
     Returns:
-        NONE, or the error of storing the group if it has become Empty.
+        NONE; the error of storing the group if it has become Empty; UNKNOWN_SERVER_ERROR without a common protocol.
     """
     if group.state is COMPLETING_REBALANCE:
         _abandon_generation(group, now_ms)
@@ -92,6 +92,9 @@ def sync_result(group: Group, member: Member) -> SyncResult:
 
 def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     delay_ms = group.config.group_initial_rebalance_delay_ms
+    if delay_ms == 0 and group.is_being_stored:
+        group.arm_join(0, now_ms)  # The join phase ends when the group is in the log; see `Coordinator.run_first_join`.
+        return ErrorCode.NONE
     if delay_ms == 0:
         return (yield from complete_join_phase(group, now_ms))
     group.initial_delay_ms = delay_ms
@@ -126,7 +129,7 @@ def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     them has joined, none can lead. Then the join phase continues until one of them joins or their sessions expire.
 
     Returns:
-        NONE, or the error of storing the group if it has become Empty.
+        NONE; the error of storing the group if it has become Empty; UNKNOWN_SERVER_ERROR without a common protocol.
     """
     if group.is_held:
         _hold_join_phase(group, now_ms)
@@ -139,9 +142,8 @@ def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     if not group.members:
         return (yield from _become_empty(group, now_ms))
     if group.parked_joins:
-        _start_generation(group, now_ms)
-    else:
-        group.arm_join(group.rebalance_timeout_ms(), now_ms)
+        return _start_generation(group, now_ms)
+    group.arm_join(group.rebalance_timeout_ms(), now_ms)
     return ErrorCode.NONE
 
 
@@ -169,13 +171,24 @@ def _become_empty(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     return (yield from store(group))
 
 
-def _start_generation(group: Group, now_ms: float) -> None:
+def _start_generation(group: Group, now_ms: float) -> ErrorCode:
+    """Start the next generation, and answer the parked joins.
+
+    If no protocol can be selected, because a member has named one twice, Kafka fails with an IllegalArgumentException:
+    the group stays in PreparingRebalance without a join timer, and the parked joins are not answered.
+
+    Returns:
+        NONE, or UNKNOWN_SERVER_ERROR without a protocol.
+    """
     if group.controls is not None:
         _choose_leader(group, group.controls)
     if group.leader_id not in group.parked_joins:
         group.leader_id = next(member_id for member_id in group.members if member_id in group.parked_joins)
     group.generation_id += 1
-    group.protocol_name = group.select_protocol()
+    protocol_name = group.select_protocol()
+    if protocol_name is None:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    group.protocol_name = protocol_name
     group.subscribed_topics = group.compute_subscribed_topics()
     group.transition_to(COMPLETING_REBALANCE, now_ms)
     for member_id in list(group.parked_joins):
@@ -185,6 +198,7 @@ def _start_generation(group: Group, now_ms: float) -> None:
         member.is_new = False
         group.awaiting_sync[member.member_id] = None
     group.arm_sync(group.rebalance_timeout_ms(), now_ms)
+    return ErrorCode.NONE
 
 
 def _choose_leader(group: Group, controls: GroupControls) -> None:

@@ -1,0 +1,67 @@
+"""Failures of appends to partitions of `__consumer_offsets`, which tests request. Plain data."""
+
+from fakebroker.coordinator.group.append_errors import APPEND_ERRORS
+from fakebroker.errors import ConfigError, ErrorCode, one_of
+
+
+class AppendFailure:
+    """The next appends of group coordinators to one partition of `__consumer_offsets` fail.
+
+    Attributes:
+        id: Its number, from 1, as text.
+        partition: The index of the partition.
+        error: The error of the log.
+        times: How many appends fail; None for all.
+        hits: How many have failed.
+    """
+
+    __slots__ = ("error", "hits", "id", "partition", "times")
+
+    def __init__(self, number: int, partition: int, error: ErrorCode, times: int | None) -> None:
+        self.id = str(number)
+        self.partition, self.error, self.times = partition, error, times
+        self.hits = 0
+
+
+class AppendFailures:
+    """The failures that were requested and not removed.
+
+    Attributes:
+        active: The failures, oldest first, including those whose `times` are used up.
+    """
+
+    def __init__(self) -> None:
+        self.active: list[AppendFailure] = []
+        self._count = 0
+
+    def add(self, partition: int, error: ErrorCode, times: int | None) -> AppendFailure:
+        """Let appends to a partition fail."""
+        self._count += 1
+        added = AppendFailure(self._count, partition, error, times)
+        self.active.append(added)
+        return added
+
+    def remove(self, failure: AppendFailure) -> None:
+        """Let no more appends fail because of a failure, if it was not removed before."""
+        if failure in self.active:
+            self.active.remove(failure)
+
+    def pick(self, partition: int) -> AppendFailure | None:
+        """Return the first failure for an append to a partition; the caller counts it in `hits`."""
+        return next(
+            (each for each in self.active if each.partition == partition and each.hits != each.times),
+            None,
+        )
+
+
+def checked_error(error: ErrorCode | str) -> ErrorCode:
+    """Return the error of an append.
+
+    Raises:
+        ConfigError: Appends do not fail with this error.
+    """
+    names = [code.name for code in APPEND_ERRORS]
+    name = error.name if isinstance(error, ErrorCode) else error
+    if name not in names:
+        raise ConfigError.of("error", name, f"an error of an append, {one_of(names, name)}")
+    return ErrorCode[name]

@@ -1,0 +1,297 @@
+"""Polls the Kafka consumers of a test while the test waits, so that several consumers can share its thread.
+
+Does not depend on any client: consumers are recognized by their methods.
+"""
+
+import inspect
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from fakebroker.cluster.inspect.views import GroupView
+from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.errors import ClusterStopped, ConfigError, PollError, ProtocolError, WaitTimeout
+from fakebroker.protocol.consumer_protocol import decode_assignment
+from fakebroker.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+STABLE = GroupState.STABLE.value
+_ROUND_S = 0.02
+"""How long consumers without a thread are polled, all together."""
+_MIN_POLL_S = 0.001
+_THREAD_POLL_S = 0.05
+_MAX_JOIN_S = 5.0
+SETTLE_S = 2.0
+"""How long consumers are polled at most when a group is Stable, until they have received their partitions."""
+_EXPECTED = "a consumer with a method poll or getmany, or a function without arguments"
+
+Assignments = Counter[frozenset[TopicPartition]]
+"""How many members, or consumers, have a set of partitions."""
+
+
+class Polled(NamedTuple, Generic[T]):
+    """The result of a wait that polled consumers.
+
+    Attributes:
+        value: What the wait returns without `polling`.
+        records: What the consumers returned, in the order in which it was read: messages of confluent-kafka, records of
+            other clients.
+    """
+
+    value: T
+    records: list[Any]
+
+
+class _Source:
+    """One consumer or function to poll.
+
+    Attributes:
+        name: Its name in errors.
+        polled: The consumer or function.
+        is_async: Whether polls are coroutines.
+        needs_thread: Whether it must be polled without pauses: kafka-python discards the response to a JoinGroup that
+            arrives between two polls, and joins again.
+        partitions: The partitions that it had at the end of the last poll in its thread; None if that is not known.
+    """
+
+    def __init__(self, name: str, polled: Any, timeout_s: float) -> None:
+        self.name = name
+        self.polled = polled
+        self.needs_thread = False
+        self.partitions: frozenset[TopicPartition] | None = None
+        method: Callable[..., Any]
+        arguments: tuple[float, ...] = ()
+        options: dict[str, int] = {}
+        if callable(getattr(polled, "getmany", None)):  # aiokafka
+            method, options = polled.getmany, {"timeout_ms": round(timeout_s * 1000)}
+        elif callable(getattr(polled, "poll", None)):
+            method, parameters = polled.poll, _parameters(polled.poll)
+            self.needs_thread = "timeout_ms" in parameters
+            if self.needs_thread:
+                options = {"timeout_ms": round(_THREAD_POLL_S * 1000)}
+            elif parameters:
+                arguments = (timeout_s,)
+        elif callable(polled):
+            method = polled
+        else:
+            raise ConfigError.of(name, polled, _EXPECTED)
+        self.is_async = inspect.iscoroutinefunction(method)
+        self.poll: Callable[[], Any] = lambda: method(*arguments, **options)
+
+    def prepare(self) -> None:
+        """Make kafka-python fetch the number of partitions before it joins its group.
+
+        A leader that gets them later joins again, and if a poll ends during that join, it never completes it.
+        """
+        if self.needs_thread and hasattr(self.polled, "partitions_for_topic"):
+            for topic in self.polled.subscription() or ():
+                self.polled.partitions_for_topic(topic)
+
+    def find_partitions(self) -> frozenset[TopicPartition] | None:
+        """Return the partitions that the consumer has; None if that is not known."""
+        assignment = getattr(self.polled, "assignment", None)
+        if assignment is None or inspect.iscoroutinefunction(assignment):
+            return None
+        try:
+            return frozenset((each.topic, each.partition) for each in assignment())
+        except Exception:  # The consumer is closed, or `assignment` means something else.
+            return None
+
+
+def _parameters(poll: Any) -> Iterable[str]:
+    """Return the names of the parameters of `poll`, of which a method written in C has at least one."""
+    try:
+        return tuple(inspect.signature(poll).parameters)
+    except (TypeError, ValueError):
+        return ("timeout",)
+
+
+class Poller:
+    """Polls consumers, and collects what they return. `close` ends its threads.
+
+    Args:
+        polling: The consumers: objects with `poll(seconds)`, `poll(timeout_ms=...)` or `getmany(timeout_ms=...)`, or
+            functions without arguments.
+        is_async: Whether coroutines can be awaited. If so, all other consumers are polled in threads.
+
+    Attributes:
+        records: What was read so far.
+
+    Raises:
+        ConfigError: An entry is none of these, or a coroutine function that cannot be awaited.
+    """
+
+    def __init__(self, polling: Sequence[Any], *, is_async: bool) -> None:
+        if isinstance(polling, str | bytes | Mapping) or not isinstance(polling, Iterable):
+            raise ConfigError.of("polling", polling, "a list of consumers")
+        consumers = list(polling)
+        timeout_s = max(_MIN_POLL_S, _ROUND_S / max(1, len(consumers)))
+        sources = [_Source(f"polling[{at}]", each, timeout_s) for at, each in enumerate(consumers)]
+        for source in sources:
+            if source.is_async and not is_async:
+                raise ConfigError.of(source.name, source.polled, "a consumer without coroutines, or an _async method")
+        self.records: list[Any] = []
+        self._in_turn = [each for each in sources if (each.is_async if is_async else not each.needs_thread)]
+        self._in_threads = [each for each in sources if each not in self._in_turn]
+        self._threads: dict[_Source, threading.Thread] = {}
+        self._is_over = False
+        self._errors: list[PollError] = []
+
+    def close(self) -> None:
+        """End the threads as soon as their polls end, but at most after `_MAX_JOIN_S`."""
+        self._is_over = True
+        until_s = time.monotonic() + _MAX_JOIN_S
+        for source, thread in self._threads.items():
+            thread.join(max(0.0, until_s - time.monotonic()))
+            if thread.is_alive():
+                self._errors.append(self._error(source, f"its poll has not ended after {_MAX_JOIN_S:g} s"))
+
+    def check(self) -> None:
+        """Raise the error of a consumer in a thread, if one has failed.
+
+        Raises:
+            PollError: A consumer failed, or its poll has not ended when the poller was closed.
+        """
+        if self._errors:
+            raise self._errors[0]
+
+    def poll(self, is_over: Callable[[], bool]) -> None:
+        """Poll each consumer without a thread once, until the wait is over. The first call starts the threads.
+
+        Raises:
+            PollError: A consumer failed, also one in a thread.
+        """
+        self._start_threads()
+        for source in self._in_turn:
+            if is_over():
+                break
+            self._poll(source)
+        self.check()
+
+    async def poll_async(self, is_over: Callable[[], bool]) -> None:
+        """Poll like `poll`."""
+        self._start_threads()
+        for source in self._in_turn:
+            if is_over():
+                break
+            try:
+                result = await source.poll()
+            except Exception as error:
+                raise self._error(source, error) from error
+            self._add(source, result)
+        self.check()
+
+    def assignments(self) -> Assignments:
+        """Return the partitions that the consumers have, as far as that is known."""
+        found = [source.find_partitions() for source in self._in_turn]
+        found += [source.partitions if self._threads else source.find_partitions() for source in self._in_threads]
+        return Counter(partitions for partitions in found if partitions is not None)
+
+    def _start_threads(self) -> None:
+        if self._threads:
+            return
+        for source in self._in_threads:
+            source.partitions = source.find_partitions()
+            # A daemon, because a poll that never ends must not keep the process.
+            thread = threading.Thread(target=self._poll_on, args=(source,), name=source.name, daemon=True)
+            self._threads[source] = thread
+        for thread in self._threads.values():
+            thread.start()
+
+    def _poll_on(self, source: _Source) -> None:
+        """Poll a consumer until the wait is over, in a thread."""
+        try:
+            source.prepare()
+            while not self._is_over:
+                self._poll(source)
+                source.partitions = source.find_partitions()
+        except PollError as error:
+            self._errors.append(error)
+        except Exception as error:
+            self._errors.append(self._error(source, error))
+
+    def _poll(self, source: _Source) -> None:
+        try:
+            result = source.poll()
+        except Exception as error:
+            raise self._error(source, error) from error
+        self._add(source, result)
+
+    def _add(self, source: _Source, result: Any) -> None:
+        """Add what a poll has returned to the records: nothing, one record, or several."""
+        found = _flattened(result)
+        errors = [error for record in found if (error := _error_of(record)) is not None]
+        self.records.extend(record for record in found if _error_of(record) is None)
+        if errors:
+            raise self._error(source, errors[0])
+
+    def _error(self, source: _Source, error: object) -> PollError:
+        kind = type(source.polled)
+        name = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+        what = f"{source.name}, a {kind.__module__}.{kind.__qualname__}, failed: {name}{error}"
+        return PollError(what, error=error)
+
+
+@contextmanager
+def collecting(poller: Poller | None) -> Iterator[None]:
+    """Close a poller at the end of a wait; an error of the wait gets the records.
+
+    Raises:
+        PollError: A consumer in a thread failed.
+    """
+    try:
+        try:
+            yield
+        finally:
+            if poller is not None:
+                poller.close()
+        if poller is not None:
+            poller.check()
+    except (ClusterStopped, PollError, WaitTimeout) as error:
+        if poller is not None:
+            error.records = poller.records
+        raise
+
+
+def have_received(group: GroupView, assignments: Assignments, *, has_topics: bool = True) -> bool:
+    """Return whether consumers have received the partitions of the members of a group.
+
+    That is so if every member's partitions are those of a consumer, or every consumer's those of a member, because
+    consumers may belong to other groups, and members to other processes.
+
+    Args:
+        group: The group now.
+        assignments: The partitions of the consumers, as far as they are known.
+        has_topics: Whether topics exist to which members may be subscribed.
+    """
+    if not assignments or group.state == GroupState.DEAD.value:
+        return True
+    if group.state != STABLE:
+        return False
+    try:
+        members = Assignments(frozenset(decode_assignment(each.assignment)) for each in group.members)
+    except ProtocolError:  # Not a group of consumers.
+        return True
+    if has_topics and not any(members):
+        return False  # The leader did not know the topics yet, as with kafka-python. It is about to rejoin.
+    return members <= assignments or assignments <= members
+
+
+def _flattened(result: Any) -> list[Any]:
+    if result is None:
+        return []
+    if isinstance(result, Mapping):  # Lists by partition, as in kafka-python and aiokafka.
+        return [record for records in result.values() for record in records]
+    return list(result) if isinstance(result, list | tuple) and not hasattr(result, "_fields") else [result]
+
+
+def _error_of(record: Any) -> Any:
+    """Return the error that a message of confluent-kafka contains, except the end of a partition, which is none."""
+    error = getattr(record, "error", None)
+    found = error() if callable(error) else None
+    is_end = found is not None and callable(getattr(found, "name", None)) and found.name() == "_PARTITION_EOF"
+    return None if is_end else found
