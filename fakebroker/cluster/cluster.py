@@ -558,9 +558,9 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        services = (self.controller, self.sync_delays, self.faults, self.log_manager)
-        deadlines += (service.next_deadline() for service in services)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline())
+        deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
+        return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     def settle(self, now_ms: float) -> None:
         """Send the responses to parked joins and syncs that coordinators have completed.

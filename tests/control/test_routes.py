@@ -21,7 +21,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.groups_over_tcp import commit_request
+from tests.support.group_requests import commit_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 
@@ -514,10 +514,12 @@ def test_further_clusters_listen_on_the_host_of_the_first_one() -> None:
 
 
 def test_clusters_are_created_listed_and_deleted(control: ControlHarness) -> None:
-    options = {"name": "other", "brokers": [{"as_version": "2.8"}], "topics": {"t": 2}, "clock": {"factor": 10}}
+    brokers = [{"as_version": "2.8", "rack": "a"}]
+    options = {"name": "other", "brokers": brokers, "first_node_id": 0, "topics": {"t": 2}, "clock": {"factor": 10}}
     created = control.request("POST", "/v1/clusters", options)
     assert (created.status, created.json["clock"]["kind"]) == (201, "scaled")
-    assert created.json["brokers"][0]["as_version"] == "2.8"
+    broker = created.json["brokers"][0]
+    assert (broker["node_id"], broker["rack"], broker["as_version"]) == (0, "a", "2.8")
     listed = control.request("GET", "/v1/clusters").json["clusters"]
     assert [(row["name"], row["brokers"]) for row in listed] == [("default", 3), ("other", 1)]
     assert control.request("POST", "/v1/clusters/other/groups/g/seed", {"members": 1, "topics": ["t"]}).status == 201
