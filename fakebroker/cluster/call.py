@@ -251,14 +251,12 @@ class Call:
             return self.summary.partitions
         if self.request is None or not names_topics(self.api):
             return ()
-        found = [
-            (part.get("topic"), part.get("partition"))
-            for part in requested_parts(self.api, self.request, self.api_version, _topic_id)
-        ]
+        find = _PARTITIONS.get(type(self.request).__name__)
+        found = find(self.request) if find else named_partitions(self)
         if type(self.response).__name__ == "FetchResponse":
             for topic in self.response.responses:
                 found += [(topic.topic or topic.topic_id, data.partition_index) for data in topic.partitions]
-        return tuple(dict.fromkeys((topic, index) for topic, index in found if topic))
+        return tuple(dict.fromkeys(found))
 
     @property
     def has_response(self) -> bool:
@@ -404,6 +402,26 @@ _INSTANCE_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
     "SyncGroupRequest": lambda request: [request.group_instance_id],
 }
 """How to find the instance ids of a request, by the name of its class."""
+
+
+def named_partitions(call: Call) -> list[tuple[TopicRef, int | None]]:
+    """Return the topics and partitions that the request of a call names, by the declaration of its message."""
+    parts = requested_parts(call.api, call.request, call.api_version, _topic_id)
+    return [(part["topic"], part.get("partition")) for part in parts if part.get("topic")]
+
+
+_PARTITIONS: Mapping[str, Callable[[Any], list[tuple[TopicRef, int | None]]]] = {
+    "ProduceRequest": lambda request: [
+        (topic.name or topic.topic_id, data.index) for topic in request.topic_data for data in topic.partition_data
+    ],
+    "FetchRequest": lambda request: [
+        (topic.topic or topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions
+    ],
+    "OffsetCommitRequest": lambda request: [
+        (topic.name or topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions
+    ],
+}
+"""`named_partitions` of frequent requests, which are faster."""
 
 
 def _topic_id(topic_id: bytes) -> Any:

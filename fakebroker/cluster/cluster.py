@@ -15,6 +15,7 @@ from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue, checked_topic_configs
 from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.append_failures import AppendFailures
@@ -297,7 +298,13 @@ class Cluster:
         leader = self.brokers.get(partition.last_leader_id)
         return None if leader is None else log_config(self, leader, partition.topic)
 
-    def create_new_topic(self, name: str, partitions: int, replication_factor: int | None = None) -> Topic:
+    def create_new_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> Topic:
         """Check the arguments of a command and create a topic.
 
         Raises:
@@ -316,7 +323,9 @@ class Cluster:
         if replication_factor is not None:
             check_integer("replication_factor", replication_factor, least=1, most=len(self.brokers), where=where)
         factor = self.default_replication_factor if replication_factor is None else replication_factor
-        return self.add_topic(name, self.place_topic(partitions, factor))
+        controller = self.brokers.get(self.controller_id)
+        checked = checked_topic_configs(configs or {}, NEWEST if controller is None else controller.release)
+        return self.add_topic(name, self.place_topic(partitions, factor), checked)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.
@@ -546,9 +555,9 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        services = (self.controller, self.sync_delays, self.faults, self.log_manager)
-        deadlines += (service.next_deadline() for service in services)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline())
+        deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
+        return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     def settle(self, now_ms: float) -> None:
         """Send the responses to parked joins and syncs that coordinators have completed.

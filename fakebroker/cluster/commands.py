@@ -25,6 +25,7 @@ from fakebroker.cluster.command import (
     command,
     commands_of,
 )
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
@@ -90,7 +91,13 @@ class ClusterCommands:
     # Topics
 
     @command
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> None:
         """Create a topic and distribute its partitions evenly over the brokers.
 
         The first partitions of successive topics have different leaders: each topic starts at the next broker.
@@ -100,12 +107,13 @@ class ClusterCommands:
             partitions: Number of partitions.
             replication_factor: Number of replicas of each partition. None: the broker setting
                 `default.replication.factor`, but at most the number of brokers.
+            configs: Topic configs by Kafka's names, such as `{"cleanup.policy": "compact"}`.
 
         Raises:
             ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
                 underscores, or an argument is out of range.
         """
-        self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor))
+        self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor, configs or {}))
 
     @command
     def create_partitions(self, name: str, total: int) -> None:

@@ -115,7 +115,7 @@ class Controller:
 
         With NO_LEADER the partition has no leader until its last leader starts. If the new leader is not a replica, it
         becomes one in place of the first target replica, and a reassignment in progress ends with the target replicas.
-        For an offsets partition the coordinator moves as well.
+        It also ends if it only waited for this leader. For an offsets partition the coordinator moves as well.
         """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
@@ -132,6 +132,8 @@ class Controller:
         self._schedule_balance(partition, now_ms)
         if partition.topic.name == OFFSETS_TOPIC:
             self._move_coordinator(partition, old_id, now_ms, how)
+        if partition.is_reassigning:
+            self._finish_reassignment(partition, now_ms, how)
 
     def _move_coordinator(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
         index = partition.index
@@ -175,10 +177,11 @@ class Controller:
         """
         in_sync = [node_id for node_id in partition.replicas if node_id not in partition.copying]
         current = partition.replicas
-        partition.adding = tuple(node_id for node_id in target if node_id not in current or node_id in partition.adding)
+        new = {*target}.difference(current).union(partition.adding, partition.copying)
+        partition.adding = tuple(node_id for node_id in target if node_id in new)
         partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
         partition.replicas = (*target, *partition.removing)
-        partition.copying = tuple(node_id for node_id in partition.adding if node_id not in in_sync)
+        partition.copying = tuple(node_id for node_id in partition.replicas if node_id not in in_sync)
         self.copies.keep(partition)
         self.copies.reschedule(now_ms)
         self._finish_copies(self.copies.due(now_ms), now_ms, how)
@@ -230,6 +233,7 @@ class Controller:
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
         partition.replicas, partition.adding, partition.removing, partition.copying = tuple(replicas), (), (), ()
         self.copies.keep(partition)
+        self.copies.reschedule(now_ms)
         if partition.awaits_last_leader:
             needs_leader = partition.last_leader_id in gone
         else:
@@ -388,7 +392,8 @@ class Controller:
 
     def tick(self, now_ms: float) -> None:
         """Finish loading the offsets partitions whose `load_ms` has passed, and copies that have ended."""
-        self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
+        if self.copies.next_end_ms <= now_ms:
+            self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
         for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
             self._finish_loading(index, now_ms)
 
@@ -397,9 +402,12 @@ class Controller:
 
         None if there is none of them, or if all of them wait for something else than time.
         """
-        ends = [end_ms for end_ms, _ in self.loading.values() if end_ms != inf]
-        others = (self.copies.next_deadline(), self.balance_due_ms)
-        return min([*ends, *(end_ms for end_ms in others if end_ms is not None)], default=None)
+        end_ms = self.copies.next_end_ms
+        if self.balance_due_ms is not None:
+            end_ms = min(end_ms, self.balance_due_ms)
+        for load_end_ms, _ in self.loading.values():
+            end_ms = min(end_ms, load_end_ms)
+        return None if end_ms == inf else end_ms
 
     def stale_leader(self, index: int, now_ms: float) -> int | None:
         """Return the old leader that FindCoordinator still returns, or None if it returns the current one."""

@@ -1,5 +1,6 @@
 """Estimates of the memory that decoded messages occupy. Depends on message declarations only."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fakebroker.protocol.schema import Field, Struct
@@ -24,32 +25,37 @@ def held_bytes(message: Struct | None, wire_bytes: int) -> int:
     """
     if wire_bytes < _MIN_SEARCHED_BYTES or message is None:
         return OBJECT_FACTOR * wire_bytes
-    data_bytes = _data_bytes(message)
+    count = _counter(type(message))
+    data_bytes = count(message) if count is not None else 0
     return data_bytes + OBJECT_FACTOR * max(0, wire_bytes - data_bytes)
 
 
-def _data_bytes(struct: Struct) -> int:
-    """Return the size of the binary data in a struct."""
-    total = 0
-    for field in _data_fields(type(struct)):
-        held: Any = getattr(struct, field.name)
-        for item in held or () if field.is_array else (held,):
-            if isinstance(item, Struct):
-                total += _data_bytes(item)
-            elif item is not None:
-                total += len(item)
-    return total
+_Count = Callable[[Any], int]
+"""Returns the size of the binary data in a value of a field, or in a struct."""
+
+_counters: dict[type[Struct], _Count | None] = {}
 
 
-_known_data_fields: dict[type[Struct], tuple[Field, ...]] = {}
+def _counter(cls: type[Struct]) -> _Count | None:
+    """Return a function that counts the binary data in structs of a class; None if they have none."""
+    if cls not in _counters:
+        found = [(field.name, count) for field in cls.FIELDS if (count := _field_counter(field)) is not None]
+        _counters[cls] = _sum_of(found) if found else None
+    return _counters[cls]
 
 
-def _data_fields(cls: type[Struct]) -> tuple[Field, ...]:
-    """Return the fields of a struct that are binary data, or structs that contain some."""
-    if cls not in _known_data_fields:
-        _known_data_fields[cls] = tuple(
-            field
-            for field in cls.FIELDS
-            if field.type in (BYTES, RECORDS) or (isinstance(field.type, type) and _data_fields(field.type))
-        )
-    return _known_data_fields[cls]
+def _field_counter(field: Field) -> _Count | None:
+    if field.type in (BYTES, RECORDS):
+        count: _Count | None = len
+    elif isinstance(field.type, type):
+        count = _counter(field.type)
+    else:
+        return None
+    return (lambda items: sum(map(count, items))) if field.is_array and count is not None else count
+
+
+def _sum_of(fields: list[tuple[str, _Count]]) -> _Count:
+    if len(fields) > 1:
+        return lambda struct: sum(count(held) for name, count in fields if (held := getattr(struct, name)))
+    ((name, count),) = fields
+    return lambda struct: count(held) if (held := getattr(struct, name)) else 0

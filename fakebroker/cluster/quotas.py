@@ -1,13 +1,13 @@
 """Quotas: limits by user, client id and IP address, what clients have used, and for how long to throttle them.
 
 A client that exceeds a quota is told the time to wait in `throttle_time_ms`, and its connection is not read meanwhile
-(KIP-13, KIP-124, KIP-219, KIP-599). Rates are measured over the last 10 to 11 seconds of the brokers' time, so a new
-client can use ten seconds' worth at once. Quotas of bytes and requests apply to each broker, that of the controller to
-the cluster. Source: ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager.
+(KIP-13, KIP-124, KIP-219, KIP-599, KIP-612). Rates are measured over the last 10 to 11 seconds of the brokers' time, so
+a new client can use ten seconds' worth at once. Quotas of bytes, requests and connections apply to each broker, that of
+the controller to the cluster. Source: ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager,
+ConnectionQuotas.
 
 The time that a request takes says nothing here about the time in Kafka, and would make tests depend on the machine. So
-`request_percentage` counts `REQUEST_MS` for each request: a quota of 1 allows 10 requests per second. Quotas of IP
-addresses limit the rate of new connections in Kafka; they are kept and shown, but have no effect.
+`request_percentage` counts `REQUEST_MS` for each request: a quota of 1 allows 10 requests per second.
 """
 
 import copy
@@ -198,6 +198,24 @@ class Quotas:
         if call.throttle_ms:
             self._record(call, CONSUMER, -size_bytes, now_ms)
         return call.throttle_ms
+
+    def connection_throttle_ms(self, node_id: int, client_host: str, now_ms: float) -> float:
+        """Count a new connection to a broker, and return after what time to close it unserved; 0 to serve it (KIP-612).
+
+        A connection that is not served does not count. The most specific quota counts: that of the address, or of all.
+        """
+        address = client_host.removeprefix("/")
+        names = (address, "localhost") if address in ("127.0.0.1", "::1") else (address,)
+        limits = (self.limits.get(((IP, name),), {}).get(CONNECTIONS) for name in (*names, None))
+        limit = next((each for each in limits if each is not None), None)
+        if limit is None:
+            return 0
+        rate = self._rates.setdefault((node_id, CONNECTIONS, address, ""), Rate())
+        rate.record(1, now_ms)
+        throttle_ms = min(WINDOW_MS, rate.throttle_ms(limit, now_ms))
+        if throttle_ms:
+            rate.record(-1, now_ms)
+        return throttle_ms
 
     def mutations(self, call: Call, *, strict_since: int) -> MutationQuota:
         """Return the quota for the partitions that a request creates or deletes.

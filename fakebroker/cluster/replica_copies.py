@@ -60,10 +60,12 @@ class ReplicaCopies:
 
     Attributes:
         held_topics: Names of topics whose copies wait until they are released; None stands for all topics.
+        next_end_ms: When the next copy ends; infinite if there is none, or if all of them wait.
     """
 
     def __init__(self, brokers: Mapping[int, BrokerNode], rate: CopyRate) -> None:
         self.held_topics: set[str | None] = set()
+        self.next_end_ms = inf
         self._brokers = brokers
         self._rate = rate
         self._copies: list[Copy] = []
@@ -73,6 +75,8 @@ class ReplicaCopies:
 
     def keep(self, partition: Partition) -> None:
         """Start the copies to `partition.copying` that are missing, and drop others. Call `reschedule` afterwards."""
+        if not self._copies and not partition.copying:
+            return
         self._copies = [
             copy for copy in self._copies if copy.partition is not partition or copy.node_id in partition.copying
         ]
@@ -80,14 +84,24 @@ class ReplicaCopies:
         self._copies += [
             Copy(partition, node_id, partition.log.size_bytes) for node_id in partition.copying if node_id not in known
         ]
+        self._find_next_end()
+
+    def _find_next_end(self) -> None:
+        self.next_end_ms = min((copy.end_ms for copy in self._copies), default=inf)
 
     def clear(self) -> None:
         """Drop all copies, and release all topics."""
         self._copies.clear()
         self.held_topics.clear()
+        self.next_end_ms = inf
 
     def reschedule(self, now_ms: float) -> None:
         """Compute all ends anew: something that copies wait for, or a limit, may have changed."""
+        if self._copies:
+            self._schedule(now_ms)
+            self._find_next_end()
+
+    def _schedule(self, now_ms: float) -> None:
         busy_until_ms: dict[tuple[str, int], float] = {}
         for copy in self._copies:
             copy.stop(now_ms)
@@ -113,7 +127,3 @@ class ReplicaCopies:
     def due(self, now_ms: float) -> list[Copy]:
         """Return the copies that have ended."""
         return [copy for copy in self._copies if copy.end_ms <= now_ms]
-
-    def next_deadline(self) -> float | None:
-        """Return when the next copy ends; None if there is none, or if all of them wait."""
-        return min((copy.end_ms for copy in self._copies if copy.end_ms != inf), default=None)

@@ -54,7 +54,8 @@ class Partition:
             gets a leader by a move, by an ElectLeaders request, or if its last leader is removed from the replicas.
         adding: The replicas that a reassignment in progress adds (KIP-455).
         removing: The replicas that a reassignment in progress removes, the last ones of `replicas`.
-        copying: Those of `adding` that are not in sync yet, because they still copy the log (see `ReplicaCopies`).
+        copying: The replicas that are not in sync yet, because they still copy the log (see `ReplicaCopies`): some of
+            `adding`, and of `removing` if a reassignment that added them was replaced.
     """
 
     topic: "Topic"

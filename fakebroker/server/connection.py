@@ -24,8 +24,9 @@ def client_host(address: str) -> str:
 class Blocked(Enum):
     """Why requests of a connection are not handled although no response is pending: network faults and quotas.
 
-    `NetworkFaults` sets these values; the reactor sets THROTTLED for quotas. The reactor clears NOT_ACCEPTED and
-    THROTTLED when their delay has passed. HALF_OPEN and HANGING_UP remain until the connection is closed.
+    `NetworkFaults` sets these values; the reactor sets THROTTLED and HANGING_UP for quotas. The reactor clears
+    NOT_ACCEPTED and THROTTLED when their delay has passed. HALF_OPEN and HANGING_UP remain until the connection is
+    closed.
     """
 
     NOT_ACCEPTED = auto()

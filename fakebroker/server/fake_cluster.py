@@ -12,6 +12,7 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, check_type, command
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
@@ -375,7 +376,13 @@ class FakeCluster(JournalExport):
 
     # Topics
 
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> None:
         """Create a topic, with leaders and replicas spread evenly over the brokers.
 
         Each topic starts at the next broker, so that topics with one partition have different leaders.
@@ -384,12 +391,13 @@ class FakeCluster(JournalExport):
             name: The topic.
             partitions: Number of partitions.
             replication_factor: Replicas per partition; the config `default.replication.factor` if None.
+            configs: Topic configs by Kafka's names, such as `{"cleanup.policy": "compact"}`.
 
         Raises:
             ConfigError: The topic exists, or its name is not legal, or differs from that of another topic only in dots
                 and underscores, as in CreateTopics.
         """
-        self._commands.create_topic(name, partitions, replication_factor)
+        self._commands.create_topic(name, partitions, replication_factor, configs)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Add partitions to a topic.

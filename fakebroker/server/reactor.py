@@ -93,7 +93,7 @@ class Reactor:
         self._resumable: deque[Connection] = deque()
         # Deadlines of connections with an incomplete frame, earliest first, because all have the same timeout.
         self._partial: dict[Connection, float] = {}
-        # Connections muted by quotas, with the responses that are delayed, by the brokers' time.
+        # Connections that quotas mute or close, with the responses that are delayed, by the brokers' time.
         self._muted: TimerQueue[TimedValue[tuple[Connection, Call | None]]] = TimerQueue()
         self._connections_made = 0
         self._is_accepting = True
@@ -240,6 +240,18 @@ class Reactor:
             self._poller.register(sock.fileno(), READ)
             if self.network_faults.conditions:
                 self.network_faults.accept(connection, self.wire_clock.now_ms())
+            if self.cluster.quotas.limits:
+                self._limit_connections(connection)
+
+    def _limit_connections(self, connection: Connection) -> None:
+        """Serve no requests of a new connection that exceeds a quota of its address, and close it later."""
+        now_ms = self.clock.now_ms()
+        throttle_ms = self.cluster.quotas.connection_throttle_ms(
+            connection.broker.node_id, connection.client_host, now_ms
+        )
+        if throttle_ms:
+            connection.pending = Blocked.HANGING_UP
+            self._muted.schedule(TimedValue((connection, None)), now_ms + throttle_ms)
 
     def _pause_accepting(self, error: OSError) -> None:
         logger.warning(
@@ -374,6 +386,9 @@ class Reactor:
 
     def _unmute(self, connection: Connection, delayed: Call | None) -> None:
         if connection.is_closed:
+            return
+        if connection.pending is Blocked.HANGING_UP:
+            self.close(connection)
             return
         if delayed is not None and delayed.response is not None:
             self._write(connection, delayed)

@@ -11,6 +11,7 @@ from fakebroker.cluster.configs.kafka_broker_configs import kafka_broker_configs
 from fakebroker.cluster.configs.resolution import LOG_DIR, ConfigSource
 from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES, SETTINGS, Config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages import alter_configs, incremental_alter_configs
 from fakebroker.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -655,3 +656,37 @@ def test_which_configs_can_be_altered_for_all_brokers() -> None:
     assert "leader.replication.throttled.rate" not in names_of(harness)
     set_(harness, BROKER_1, "leader.replication.throttled.rate", "1000")
     assert value(harness, BROKER_1, "leader.replication.throttled.rate")[0] == "1000"
+
+
+def test_a_topic_has_the_configs_of_the_release(subtests: pytest.Subtests) -> None:
+    for as_version, count, name, default in [
+        ("0.11", 24, "unclean.leader.election.enable", "false"),
+        ("2.4", 26, "message.format.version", "2.4-IV1"),
+        ("2.8", 26, "message.downconversion.enable", "true"),
+        ("3.6", 31, "message.timestamp.after.max.ms", str(2**63 - 1)),
+        ("3.9", 36, "message.format.version", "3.0-IV1"),
+        ("4.2", len(TOPIC_CONFIGS), "message.timestamp.after.max.ms", "3600000"),
+    ]:
+        with subtests.test(as_version=as_version):
+            harness = ClusterHarness(as_version=as_version)
+            (result,) = describe(harness, NEWS, version=1)
+            assert len(result.configs) == count
+            assert value(harness, NEWS, name)[0] == default
+
+
+def test_configs_of_other_releases_are_refused(subtests: pytest.Subtests) -> None:
+    for as_version, name, text in [("3.5", "local.retention.ms", "1"), ("4.0", "message.format.version", "2.8")]:
+        with subtests.test(as_version=as_version, name=name):
+            error, message = change(ClusterHarness(as_version=as_version), NEWS, (name, SET, text))
+            assert (error, message) == (ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+
+
+def test_an_upgrade_removes_configs() -> None:
+    harness = ClusterHarness(as_version="3.9")
+    set_(harness, NEWS, "message.format.version", "2.8")
+    set_(harness, NEWS, "retention.ms", "5000")
+    harness.cluster.upgrade_broker(harness.cluster.brokers[1], EmulatedRelease.of(Broker()))
+    (result,) = describe(harness, NEWS)
+    assert "message.format.version" not in {config.name for config in result.configs}
+    set_(harness, NEWS, "retention.ms", "6000")
+    assert value(harness, NEWS, "retention.ms")[0] == "6000"

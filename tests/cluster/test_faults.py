@@ -12,6 +12,7 @@ from fakebroker.cluster.faults.injection import READS, ActiveFault
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -299,10 +300,46 @@ def test_one_key_of_find_coordinator(h: ClusterHarness) -> None:
     fail(h, "FindCoordinator", error="COORDINATOR_NOT_AVAILABLE", group="g")
     old = h.ask(FindCoordinatorRequest(key="g"), 3)
     assert (old.error_code, old.node_id, old.host, old.port) == (15, -1, "", -1)
-    found = h.ask(FindCoordinatorRequest(coordinator_keys=["f", "g"]), 4).coordinators
-    assert [(each.key, each.error_code, each.node_id) for each in found] == [("f", 0, 1), ("g", 15, -1)]
+    assert old.error_message == "The coordinator is not available."
+    found = h.ask(FindCoordinatorRequest(coordinator_keys=["g", "f", "g", "e"]), 4).coordinators
+    assert [(each.key, each.error_code, each.node_id, each.error_message) for each in found] == [
+        ("g", 15, -1, "The coordinator is not available."),
+        ("f", 0, 1, ""),
+        ("g", 15, -1, "The coordinator is not available."),
+        ("e", 0, 1, ""),
+    ]
     transactional = h.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=["g"]), 4).coordinators
     assert [each.error_code for each in transactional] == [0]
+
+
+def test_parts_with_an_error_stay_in_the_order_of_the_request(subtests: pytest.Subtests, h: ClusterHarness) -> None:
+    fail(h, "OffsetFetch", error="NOT_COORDINATOR", group="g")
+    fail(h, "DescribeGroups", error="NOT_COORDINATOR", group="g")
+    fail(h, "DeleteGroups", error="NOT_COORDINATOR", group="g")
+    fail(h, "OffsetCommit", error="TOPIC_AUTHORIZATION_FAILED", partition="orders-0")
+    fail(h, "LeaveGroup", error="UNKNOWN_MEMBER_ID", member_id="b")
+    groups = ["f", "g", "e", "g"]
+
+    with subtests.test("OffsetFetch"):
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=[]) for each in groups])
+        results = h.ask(request, 8).groups
+        assert [(each.group_id, each.error_code) for each in results] == [("f", 0), ("g", 16), ("e", 0), ("g", 16)]
+    with subtests.test("DescribeGroups"):
+        results = h.ask(DescribeGroupsRequest(groups=groups), 5).groups
+        assert [(each.group_id, each.error_code) for each in results] == [("f", 0), ("g", 16), ("e", 0), ("g", 16)]
+    with subtests.test("DeleteGroups"):
+        results = h.ask(DeleteGroupsRequest(groups_names=groups[:3]), 2).results
+        assert [(each.group_id, each.error_code) for each in results] == [("f", 69), ("g", 16), ("e", 69)]
+    with subtests.test("OffsetCommit"):
+        results_by_partition = errors(h.ask(commit(5, ("orders", 0), ("orders", 1), ("news", 0)), 8))
+        assert list(results_by_partition.items()) == [
+            (("orders", 0), "TOPIC_AUTHORIZATION_FAILED"),
+            (("orders", 1), "NONE"),
+            (("news", 0), "NONE"),
+        ]
+    with subtests.test("LeaveGroup"):
+        leave = LeaveGroupRequest(group_id="x", members=[MemberIdentity(member_id=each) for each in "abc"])
+        assert [each.member_id for each in h.ask(leave, 4).members] == ["a", "b", "c"]
 
 
 def test_metadata_with_an_error_still_lists_the_brokers(h: ClusterHarness) -> None:
@@ -341,8 +378,8 @@ def test_one_partition_of_a_produce(h: ClusterHarness) -> None:
     fail(h, "Produce", error="NOT_LEADER_OR_FOLLOWER", partition="orders-0")
     (topic,) = h.ask(produce(-1), 9).responses
     assert [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses] == [
-        (1, 0, 0),
         (0, 6, -1),
+        (1, 0, 0),
     ]
     assert [h.partition(index, "orders").log.log_end_offset for index in range(2)] == [0, 1]
 

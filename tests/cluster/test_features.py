@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
+from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.cluster.features import RANGES, Features, UpgradeType
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -203,6 +204,21 @@ def test_before_4_0_features_are_independent_of_each_other() -> None:
 def test_clusters_with_zookeeper_have_no_features_to_update() -> None:
     harness = ClusterHarness(as_version="2.8")
     assert update(harness, ("metadata.version", 1, UPGRADE), version=0)[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_levels_stay_when_brokers_are_upgraded_and_need_all_of_them() -> None:
+    harness = ClusterHarness(brokers=2, as_version="3.9")
+    newest = EmulatedRelease.of(Broker())
+    harness.cluster.upgrade_broker(harness.cluster.brokers[1], newest)
+
+    assert finalized(harness) == {"metadata.version": 21}
+    error, message = update(harness, ("metadata.version", 29, UPGRADE))
+    assert error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "broker 2 only supports levels 1 to 21" in (message or "")
+
+    harness.cluster.upgrade_broker(harness.cluster.brokers[2], newest)
+    assert update(harness, ("metadata.version", 29, UPGRADE), ("group.version", 1, UPGRADE))[0] == ErrorCode.NONE
+    assert finalized(harness) == {"metadata.version": 29, "group.version": 1}
 
 
 def test_the_timeout_must_be_positive() -> None:

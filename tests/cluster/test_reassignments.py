@@ -322,6 +322,15 @@ def test_a_replica_that_is_not_in_sync_is_never_elected() -> None:
     assert (ongoing(harness), replicas(harness), leaders(harness)) == ([], [(3, 4)], [3])
 
 
+def test_a_replica_that_another_reassignment_removes_again_is_not_in_sync() -> None:
+    harness, _ = held_harness()
+    reassign(harness, [4, 1])
+    assert ongoing(harness) == [("news", 0, [4, 1, 2, 3], [4], [2, 3])]
+    assert metadata_of_partition(harness).isr_nodes == [1, 2]
+    stop_brokers(harness, 1, 2)
+    assert leaders(harness) == [-1]
+
+
 def test_a_replica_that_is_moved_to_by_a_command_is_in_sync() -> None:
     harness, _ = held_harness()
     harness.cluster.controller.set_leader(harness.partition(), 4, harness.now_ms, Failover())
@@ -479,3 +488,14 @@ def test_a_throttled_reassignment_is_finished_and_held_by_commands() -> None:
     assert leaders(harness) == [1]
     commands.finish_reassignments()
     assert leaders(harness) == [3]
+
+
+def test_a_throttled_reassignment_that_is_canceled_has_no_deadline() -> None:
+    harness = throttled_harness(1000, leader_replication_throttled_rate="100")
+    reassign(harness, [3])
+    reassign(harness, [4], name="sports")
+    assert reassign(harness, None) == (ErrorCode.NONE, None)
+    (deadline,) = pending_deadlines(harness.cluster, harness.now_ms)
+    assert (deadline.node_id, deadline.in_s) == (4, 10.0)  # no longer after the other copy
+    assert reassign(harness, None, name="sports") == (ErrorCode.NONE, None)
+    assert harness.cluster.next_deadline() is None

@@ -93,6 +93,13 @@ def test_sasl_is_refused_on_a_plaintext_listener(subtests: pytest.Subtests) -> N
                 assert harness.ask(request, version).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
+def test_mechanisms_are_listed_before_kafka_1_1() -> None:
+    for release, mechanisms in (("0.10.0", ["GSSAPI"]), ("1.0", ["GSSAPI"]), ("1.1", []), ("4.2", [])):
+        harness = ClusterHarness(as_version=release)
+        response = harness.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0)
+        assert (response.error_code, response.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, mechanisms), release
+
+
 # SCRAM users, which need no set-up in Kafka either
 
 

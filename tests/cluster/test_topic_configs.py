@@ -473,6 +473,15 @@ def test_timestamps_in_the_future_by_release(subtests: pytest.Subtests) -> None:
             assert error(harness.produce((None, b"a", NOW_MS + DAY_MS))) == expected
 
 
+def test_the_limit_of_older_releases_for_both_sides(subtests: pytest.Subtests) -> None:
+    for as_version in ("2.8", "3.9"):
+        for ahead_ms in (-HOUR_MS - 1, -HOUR_MS, HOUR_MS, HOUR_MS + 1):
+            with subtests.test(as_version=as_version, ahead_ms=ahead_ms):
+                harness = TopicHarness({"message.timestamp.difference.max.ms": HOUR_MS}, as_version=as_version)
+                expected = ErrorCode.NONE if abs(ahead_ms) == HOUR_MS else ErrorCode.INVALID_TIMESTAMP
+                assert error(harness.produce((None, b"a", NOW_MS + ahead_ms))) == expected
+
+
 # Sizes
 
 

@@ -161,7 +161,10 @@ def test_commands_for_brokers_topics_and_coordinators(control: ControlHarness, c
     assert client.add_broker(Broker(as_version="3.0")).node_id == 4
     client.set_broker(4, accept="refuse")
     client.remove_broker(4)
-    client.create_topic("t", 2)
+    client.create_topic("t", 2, configs={"retention.ms": 5000, "cleanup.policy": "compact,delete"})
+    created = control.cluster.cluster.topics.get("t")
+    assert created is not None
+    assert created.configs == {"retention.ms": "5000", "cleanup.policy": "compact,delete"}
     client.create_partitions("t", 3)
     client.delete_topic("t")
     client.seed_group("g", 1, topics=["orders"])

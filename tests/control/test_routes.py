@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -113,6 +114,19 @@ def test_records_are_produced_and_listed(control: ControlHarness) -> None:
     for method, path, sent, status, field in cases:
         answer = control.request(method, BASE + path, sent)
         assert (answer.status, answer.json["field"]) == (status, field)
+
+
+def test_members_have_decoded_subscriptions_and_assignments(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": 2, "topics": ["orders"]}, 201)
+    for group in (control.get("/groups/g"), control.get("/group_views")["groups"][0]):
+        assert [each["assigned_partitions"] for each in group["members"]] == [
+            ["orders-0", "orders-1"],
+            ["orders-2", "orders-3"],
+        ]
+        first = group["members"][0]
+        assert (first["subscribed_topics"], first["owned_partitions"]) == (["orders"], [])
+        assert (first["protocol_type"], first["protocol_name"]) == ("consumer", "range")
+        assert b64decode(first["assignment"]) == control.cluster.group("g").members[0].assignment
 
 
 def test_coordinators_are_moved_and_loaded(control: ControlHarness) -> None:
@@ -500,10 +514,12 @@ def test_further_clusters_listen_on_the_host_of_the_first_one() -> None:
 
 
 def test_clusters_are_created_listed_and_deleted(control: ControlHarness) -> None:
-    options = {"name": "other", "brokers": [{"as_version": "2.8"}], "topics": {"t": 2}, "clock": {"factor": 10}}
+    brokers = [{"as_version": "2.8", "rack": "a"}]
+    options = {"name": "other", "brokers": brokers, "first_node_id": 0, "topics": {"t": 2}, "clock": {"factor": 10}}
     created = control.request("POST", "/v1/clusters", options)
     assert (created.status, created.json["clock"]["kind"]) == (201, "scaled")
-    assert created.json["brokers"][0]["as_version"] == "2.8"
+    broker = created.json["brokers"][0]
+    assert (broker["node_id"], broker["rack"], broker["as_version"]) == (0, "a", "2.8")
     listed = control.request("GET", "/v1/clusters").json["clusters"]
     assert [(row["name"], row["brokers"]) for row in listed] == [("default", 3), ("other", 1)]
     assert control.request("POST", "/v1/clusters/other/groups/g/seed", {"members": 1, "topics": ["t"]}).status == 201

@@ -18,8 +18,9 @@ from fakebroker.protocol.messages.alter_client_quotas import (
     EntryData,
     OpData,
 )
-from tests.support.kafka_clients.client import CALL_TIMEOUT_S, StartAdmin
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, StartAdmin, StartConsumer
 from tests.support.kafka_clients.confluent_client import confluent_admin, outcomes
+from tests.support.kafka_clients.helpers import poll_records, poll_until, with_each_client
 from tests.support.kafka_clients.kafka_python_client import python_admin
 from tests.support.wire_client import WireClient
 
@@ -147,3 +148,32 @@ def test_a_client_is_refused_topics_while_its_quota_is_exhausted(
     admin.create_topics([NewTopic("first", 12, 1)])
     with pytest.raises(Exception, match="ThrottlingQuotaExceeded"):
         admin.create_topics([NewTopic("second", 1, 1)], timeout_ms=100)
+
+
+@with_each_client
+@pytest.mark.fake_cluster(topics={"orders": 1}, clock="manual")
+def test_consumers_read_on_after_they_were_throttled(
+    client: KafkaClient, fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    values = [b"%02d" % number * 500 for number in range(20)]
+    for value in values:
+        fake_cluster.produce("orders", [value])
+    limit(fake_cluster, "reader", "consumer_byte_rate", 2000)
+    consumer = start_consumer(client, client_id="reader")
+    consumer.assign(("orders", 0))
+
+    # Ten seconds of the quota are 18 of the batches.
+    received = poll_until(
+        fake_cluster,
+        "18 records and a throttled Fetch",
+        lambda records: len(records) == 18 and throttled_fetches(fake_cluster) == 1,
+        consumer,
+    )
+    fake_cluster.advance(20)
+    received += poll_records(fake_cluster, 2, consumer)
+
+    assert [record.value for record in received] == values
+
+
+def throttled_fetches(cluster: FakeCluster) -> int:
+    return sum(call.response is not None and call.response.throttle_time_ms > 0 for call in cluster.requests("Fetch"))

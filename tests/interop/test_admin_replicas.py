@@ -3,6 +3,7 @@
 import pytest
 from confluent_kafka import ElectionType, TopicCollection, TopicPartition as Confluent
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import (
     InvalidReplicationAssignmentError,
@@ -113,6 +114,38 @@ def test_clients_see_a_held_reassignment_until_it_is_released(
         topic = outcomes(other.describe_topics(TopicCollection(["orders"])))["orders"]
         assert [node.id for node in topic.partitions[2].isr] == [1, 2, 3]
         assert leader_and_replicas(other) == (3, [4, 1, 2, 3])
+    assert admin.list_partition_reassignments() == {}
+    assert leader_and_replicas(other) == (4, [4, 1, 2])
+
+
+def set_configs(type_: str, name: str, configs: dict[str, str]) -> ConfigResource:
+    """Return a resource for `incremental_alter_configs` with these values."""
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in configs.items()]
+    return ConfigResource(type_, name, incremental_configs=entries)
+
+
+def throttle(admin: AdminClient, rate: int) -> None:
+    """Throttle reassignments of "orders" as `kafka-reassign-partitions --throttle` does, in bytes per second."""
+    roles = ("leader", "follower")
+    replicas = {f"{role}.replication.throttled.replicas": "*" for role in roles}
+    rates = {f"{role}.replication.throttled.rate": str(rate) for role in roles}
+    for resource in [
+        set_configs("topic", "orders", replicas),
+        *(set_configs("broker", str(node_id), rates) for node_id in (1, 2, 3, 4)),
+    ]:
+        assert outcomes(admin.incremental_alter_configs([resource])) == {resource: None}
+
+
+@pytest.mark.fake_cluster(brokers=4, topics={"orders": 3}, clock="manual")
+def test_a_reassignment_that_clients_throttle_takes_time(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+    KAFKA_PYTHON.produce(fake_cluster.bootstrap_servers, "orders", [Record(value=bytes(2000), partition=2)], None)
+    admin, other = python_admin(start_admin), confluent_admin(start_admin)
+    admin.alter_partition_reassignments({PLACE: [3, 1, 2]})
+    throttle(other, 100)
+    assert admin.alter_partition_reassignments({PLACE: [4, 1, 2]}) == {PLACE: None}
+    fake_cluster.advance(19)
+    assert list(admin.list_partition_reassignments()) == [PLACE]
+    fake_cluster.advance(2)
     assert admin.list_partition_reassignments() == {}
     assert leader_and_replicas(other) == (4, [4, 1, 2])
 

@@ -7,8 +7,10 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import split_batches
+from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import CLIENTS, poll_records, with_each_client
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
 pytestmark = pytest.mark.slow
 
@@ -59,3 +61,34 @@ def test_producing_creates_a_topic(
     consumer.assign(("fresh", 0))
     (record,) = poll_records(fake_cluster, 1, consumer)
     assert (record.key, record.value, record.headers) == (RECORDS[0].key, RECORDS[0].value, RECORDS[0].headers)
+
+
+@pytest.mark.fake_cluster(topics={"orders": 2})
+def test_every_client_reads_the_records_that_a_test_produces(
+    fake_cluster: FakeCluster, start_consumer: StartConsumer
+) -> None:
+    keyed = fake_cluster.produce(
+        "orders", ["größe", b"\xff", None], key="k", headers={"h": b"1"}, timestamp=1_700_000_000_000
+    )
+    fake_cluster.seed_group("g", lag={"orders-0": 4, "orders-1": 4})
+    for client in CLIENTS:
+        consumer = start_consumer(client)
+        consumer.assign(("orders", keyed[0].partition))
+        records = poll_records(fake_cluster, 4, consumer)
+        assert [(each.key, each.value, each.timestamp_ms) for each in records[:3]] == [
+            (b"k", value, 1_700_000_000_000) for value in ("größe".encode(), b"\xff", None)
+        ]
+        assert records[0].headers == (("h", b"1"),)
+        assert (records[3].key, records[3].value) == (b"3", b"3")
+
+
+@pytest.mark.parametrize("client", [AIO, KAFKA_PYTHON], ids=lambda client: client.name)
+@pytest.mark.fake_cluster(topics={"orders": 12})
+def test_keys_go_to_the_partitions_of_clients_with_kafkas_partitioner(
+    client: KafkaClient, fake_cluster: FakeCluster
+) -> None:
+    """Those of librdkafka differ: its default is `consistent_random`."""
+    keys = [b"%d" % number for number in range(30)]
+    client.produce(fake_cluster.bootstrap_servers, "orders", [Record(value=b"", key=key) for key in keys], None)
+    found = {record.key: record.partition for record in fake_cluster.records("orders")}
+    assert found == {key: fake_cluster.produce("orders", ["x"], key=key)[0].partition for key in keys}

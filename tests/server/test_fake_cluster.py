@@ -170,6 +170,25 @@ def test_topics_are_created_and_invalid_ones_rejected(fake_cluster: FakeCluster)
             fake_cluster.create_topic(name, partitions)
 
 
+def test_a_topic_is_created_with_configs(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("t", configs={"cleanup.policy": "compact", "retention.ms": 1000, "preallocate": True})
+    topic = fake_cluster.cluster.topics.get("t")
+    assert topic is not None
+    assert topic.configs == {"cleanup.policy": "compact", "retention.ms": "1000", "preallocate": "true"}
+    invalid: list[tuple[dict[str, Any], str]] = [
+        ({"retention.mss": 1}, "configs.retention.mss=1: unknown topic config; expected one of .* 'retention.ms'?"),
+        ({"cleanup.policy": "shred"}, "configs.cleanup.policy='shred': expected one of compact, delete"),
+        ({"retention.ms": -2}, "configs.retention.ms=-2: expected -1 to 9223372036854775807"),
+        ({"preallocate": "maybe"}, "configs.preallocate='maybe': expected true or false"),
+        ({"min.compaction.lag.ms": 2, "max.compaction.lag.ms": 1}, "configs=.*: expected consistent configs: .* > "),
+        ({"message.format.version": "2.8"}, "configs.message.format.version='2.8': unknown topic config"),
+    ]
+    for configs, why in invalid:
+        with pytest.raises(ConfigError, match=why):
+            fake_cluster.create_topic("other", configs=configs)
+    assert fake_cluster.cluster.topics.get("other") is None
+
+
 INVALID_ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"first_node_id": -1}, "first_node_id=-1: expected an integer from 0 to 2147482647"),
     ({"first_node_id": "0"}, "first_node_id='0': expected an integer"),

@@ -1,5 +1,7 @@
 """Quotas over sockets: throttled connections are muted by the brokers' clock (KIP-219)."""
 
+from contextlib import ExitStack
+
 import pytest
 
 from fakebroker import Broker, FakeCluster
@@ -21,11 +23,16 @@ PRODUCE_VERSION = 5
 
 
 def limit(cluster: FakeCluster, client_id: str, **quotas: float) -> None:
-    """Set quotas of a client id over a connection of its own."""
+    """Set quotas of a client id."""
+    limit_entity(cluster, "client-id", client_id, **quotas)
+
+
+def limit_entity(cluster: FakeCluster, entity_type: str, name: str, **quotas: float) -> None:
+    """Set quotas over a connection of its own."""
     request = AlterClientQuotasRequest(
         entries=[
             alter_client_quotas.EntryData(
-                entity=[alter_client_quotas.EntityData(entity_type="client-id", entity_name=client_id)],
+                entity=[alter_client_quotas.EntityData(entity_type=entity_type, entity_name=name)],
                 ops=[alter_client_quotas.OpData(key=key, value=value, remove=False) for key, value in quotas.items()],
             )
         ],
@@ -107,6 +114,24 @@ def test_before_2_0_the_response_is_delayed(fake_cluster: FakeCluster) -> None:
         answer = slow.receive()
         assert isinstance(answer, MetadataResponse)
         assert answer.throttle_time_ms == 1000
+
+
+def test_connections_above_the_quota_of_an_address_are_not_served_and_closed(fake_cluster: FakeCluster) -> None:
+    limit_entity(fake_cluster, "ip", "127.0.0.1", connection_creation_rate=1)
+    broker = fake_cluster.brokers[0]
+    with ExitStack() as stack:
+        served = [stack.enter_context(WireClient(broker)) for _ in range(10)]
+        for wire in served:  # Ten connections in ten seconds.
+            assert isinstance(wire.ask(MetadataRequest(topics=[]), MetadataResponse), MetadataResponse)
+        refused = stack.enter_context(WireClient(broker, "refused"))
+        refused.send(MetadataRequest(topics=[]))
+        served[0].ask(MetadataRequest(topics=[]), MetadataResponse)
+        assert requests_of(fake_cluster, "refused") == 0
+
+        fake_cluster.advance(1)
+        assert refused.is_closed_by_broker()
+        fake_cluster.advance(10)
+        assert stack.enter_context(WireClient(broker)).ask(MetadataRequest(topics=[]), MetadataResponse)
 
 
 def test_a_reset_removes_quotas_and_a_snapshot_keeps_them(fake_cluster: FakeCluster) -> None:

@@ -16,7 +16,7 @@ from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_
 from fakebroker.cluster.configs.group_configs import KIP_848, group_configs, group_configs_error
 from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.log_levels import KIP_412, change_error, changed_levels
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error, values_error
+from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error, values_error
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.releases import Release
 from fakebroker.topic_partition import name_error
@@ -151,7 +151,7 @@ def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:
 def _alter(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
     match change.resource_type:
         case ResourceType.TOPIC:
-            _alter_topic(cluster, change, validate_only=validate_only)
+            _alter_topic(cluster, broker, change, validate_only=validate_only)
         case ResourceType.BROKER:
             _alter_broker(cluster, broker, change, validate_only=validate_only)
         case ResourceType.BROKER_LOGGER if not change.replaces and _knows(broker, change):
@@ -164,14 +164,17 @@ def _alter(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, va
             raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {change.resource_type}")
 
 
-def _alter_topic(cluster: "Cluster", change: ResourceChange, *, validate_only: bool) -> None:
+def _alter_topic(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
     name = change.resource_name
     if not name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     require_topic_name(name)
     topic = cluster.topics.get(name)
-    configs = _changed({} if topic is None else topic.configs, change, TOPIC_CONFIGS)
-    fault = topic_configs_error(configs)
+    keys = topic_configs(broker.release)
+    # Configs that an upgrade has removed are dropped.
+    current = {} if topic is None else {name: value for name, value in topic.configs.items() if name in keys}
+    configs = _changed(current, change, keys)
+    fault = topic_configs_error(configs, broker.release)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
     if topic is None:

@@ -19,6 +19,12 @@ _COMPRESSION = {
     "zstd": Compression.ZSTD,
 }
 
+FOREVER_MS = 2**63 - 1
+"""The value of limits of timestamps that allows all."""
+
+MESSAGE_FORMATS_REMOVED = Release(4, 0)
+"""The first release without `message.timestamp.difference.max.ms`, which limits both sides (KIP-937)."""
+
 KIP_966 = Release(3, 7)
 """The first release in which `min.insync.replicas` is at most the number of replicas (KAFKA-15583)."""
 
@@ -104,6 +110,9 @@ def _resolved(cluster: ConfigHolder, broker: BrokerNode, topic: ConfiguredTopic)
         return topic_config(cluster, broker, topic.configs, name).value or ""
 
     policies = text("cleanup.policy").split(",")
+    either_max_ms = (
+        int(text("message.timestamp.difference.max.ms")) if broker.release < MESSAGE_FORMATS_REMOVED else FOREVER_MS
+    )
     deletes = "delete" in policies
     limits_bytes = [cluster.config.number(MAX_PARTITION_BYTES)]
     if deletes:
@@ -119,7 +128,7 @@ def _resolved(cluster: ConfigHolder, broker: BrokerNode, topic: ConfiguredTopic)
         min_insync_replicas=int(text("min.insync.replicas")),
         caps_min_insync_replicas=broker.release >= KIP_966,
         uses_append_time=text("message.timestamp.type") == "LogAppendTime",
-        timestamp_before_max_ms=int(text("message.timestamp.before.max.ms")),
-        timestamp_after_max_ms=int(text("message.timestamp.after.max.ms")),
+        timestamp_before_max_ms=min(either_max_ms, int(text("message.timestamp.before.max.ms"))),
+        timestamp_after_max_ms=min(either_max_ms, int(text("message.timestamp.after.max.ms"))),
         compression=_COMPRESSION[text("compression.type")],
     )

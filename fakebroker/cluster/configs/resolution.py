@@ -13,7 +13,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import NODE_ID_CONFIGS, default_values, known_configs, synonyms_of
 from fakebroker.cluster.configs.definitions import config_text
 from fakebroker.cluster.configs.settings import OWN_PREFIX, Config
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.configs.topic_configs import ALL_TOPIC_CONFIGS
 
 LISTENER = "PLAINTEXT"
 LOG_DIR = "/var/lib/kafka/data"
@@ -111,7 +111,7 @@ def topic_config(cluster: ConfigHolder, broker: BrokerNode, configs: Mapping[str
         configs: The configs of the topic.
         name: The topic config.
     """
-    key = TOPIC_CONFIGS[name]
+    key = ALL_TOPIC_CONFIGS[name]
     synonyms = broker_config(cluster, broker, key.broker_name).synonyms if key.broker_name else []
     if name in configs:
         synonyms = [Synonym(name, key.normalized(configs[name]), ConfigSource.TOPIC_CONFIG), *synonyms]

@@ -1,12 +1,16 @@
-"""All topic configs of Kafka (org.apache.kafka.storage.internals.log.LogConfig), and their valid values.
+"""All topic configs of Kafka (org.apache.kafka.storage.internals.log.LogConfig), by release, and their valid values.
 
 Those with a description (`ConfigKey.about`) have an effect, see `log_config.py`. The others can only be altered and
 described.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
 
-from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, config_text
+from fakebroker.errors import ConfigError, one_of
+from fakebroker.protocol.releases import Release
 
 _FOREVER = 2**63 - 1
 _WEEK_MS = 7 * 24 * 3600 * 1000
@@ -14,6 +18,8 @@ _WEEK_MS = 7 * 24 * 3600 * 1000
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
+TopicConfigValue = str | int | float | bool
+"""The value of a topic config in an argument of a command."""
 
 TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "cleanup.policy": ConfigKey(
@@ -113,6 +119,50 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "unclean.leader.election.enable": ConfigKey(_BOOLEAN, False, broker_name="unclean.leader.election.enable"),
 }
 
+REMOVED_TOPIC_CONFIGS: dict[str, ConfigKey] = {
+    "message.downconversion.enable": ConfigKey(_BOOLEAN, True, broker_name="log.message.downconversion.enable"),
+    "message.format.version": ConfigKey(_STRING, None, broker_name="log.message.format.version"),
+    "message.timestamp.difference.max.ms": ConfigKey(
+        _LONG,
+        _FOREVER,
+        0,
+        about="How far a record may be ahead of or behind the brokers' clock.",
+        broker_name="log.message.timestamp.difference.max.ms",
+    ),
+}
+"""Topic configs that Kafka 4.0 has removed."""
+
+ALL_TOPIC_CONFIGS = TOPIC_CONFIGS | REMOVED_TOPIC_CONFIGS
+
+_REMOVED_IN = Release(4, 0)
+_OLDER_DEFINITIONS = {"segment.bytes": replace(TOPIC_CONFIGS["segment.bytes"], low=14)}  # Before KIP-1030.
+_SINCE = {
+    "compression.gzip.level": Release(3, 8),
+    "compression.lz4.level": Release(3, 8),
+    "compression.zstd.level": Release(3, 8),
+    "follower.replication.throttled.replicas": Release(0, 10, 1),
+    "leader.replication.throttled.replicas": Release(0, 10, 1),
+    "local.retention.bytes": Release(3, 6),
+    "local.retention.ms": Release(3, 6),
+    "max.compaction.lag.ms": Release(2, 3),
+    "message.downconversion.enable": Release(2, 0),
+    "message.timestamp.after.max.ms": Release(3, 6),
+    "message.timestamp.before.max.ms": Release(3, 6),
+    "min.compaction.lag.ms": Release(0, 10, 1),
+    "remote.log.copy.disable": Release(3, 9),
+    "remote.log.delete.on.disable": Release(3, 9),
+    "remote.storage.enable": Release(3, 6),
+}
+"""The first releases with topic configs that 0.10.0 lacks. Source: generated/topic_config.html of each release."""
+
+
+@cache
+def topic_configs(release: Release) -> Mapping[str, ConfigKey]:
+    """Return the topic configs of a release by name, sorted."""
+    keys = TOPIC_CONFIGS if release >= _REMOVED_IN else ALL_TOPIC_CONFIGS | _OLDER_DEFINITIONS
+    return {name: key for name, key in sorted(keys.items()) if release >= _SINCE.get(name, release)}
+
+
 _INTERNAL_SEGMENT_BYTES = str(100 * 1024**2)
 INTERNAL_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
     "__consumer_offsets": {
@@ -131,19 +181,42 @@ INTERNAL_TOPIC_CONFIGS: dict[str, dict[str, str]] = {
 """The configs of Kafka's internal topics (GroupCoordinator.groupMetadataTopicConfigs, TransactionStateManager)."""
 
 
-def topic_configs_error(configs: Mapping[str, str | None]) -> str | None:
-    """Return an error message if a topic may not have these configs, else None.
+def topic_configs_error(configs: Mapping[str, str | None], release: Release) -> str | None:
+    """Return an error message if a topic may not have these configs in a release, else None.
 
     Follows ControllerConfigurationValidator and LogConfig.validate.
     """
     nulls = [name for name, value in configs.items() if value is None]
     if nulls:
         return f"Null value not supported for topic configs: {','.join(nulls)}"
-    unknown = [name for name in configs if name not in TOPIC_CONFIGS]
+    keys = topic_configs(release)
+    unknown = [name for name in configs if name not in keys]
     if unknown:
         return f"Unknown topic config name: {unknown[0]}"
     given = {name: value for name, value in configs.items() if value is not None}
-    return values_error(given, TOPIC_CONFIGS) or _conflict(given)
+    return values_error(given, keys) or _conflict(given)
+
+
+def checked_topic_configs(configs: Mapping[str, TopicConfigValue], release: Release) -> dict[str, str]:
+    """Check the topic configs in an argument of a command, and return them as text.
+
+    Raises:
+        ConfigError: A config is unknown in this release, or its value is invalid.
+    """
+    keys = topic_configs(release)
+    texts = {name: config_text(value) for name, value in configs.items()}
+    for name, text in texts.items():
+        field = f"configs.{name}"
+        if name not in keys:
+            raise ConfigError.unknown(field, configs[name], one_of(keys, name), kind="topic config")
+        fault = keys[name].value_error(text)
+        if fault is not None:
+            expected = one_of(keys[name].choices) if keys[name].choices else fault.removeprefix("expected ")
+            raise ConfigError.of(field, configs[name], expected)
+    conflict = _conflict(texts)
+    if conflict is not None:
+        raise ConfigError.of("configs", texts, f"consistent configs: {conflict}")
+    return texts
 
 
 def values_error(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:

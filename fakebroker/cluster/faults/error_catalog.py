@@ -23,12 +23,30 @@ class Place(NamedTuple):
         response_path: The names of the nested arrays that lead to the structs with the error code; empty for the
             response itself.
         versions: The versions of the API with this place.
+        has_messages: Whether Kafka returns the text of the error as `error_message` (`MESSAGES`). In other APIs, it
+            returns a message only if there is more to say.
     """
 
     errors: frozenset[ErrorCode]
     request_path: tuple[str, ...]
     response_path: tuple[str, ...]
     versions: Versions
+    has_messages: bool = False
+
+
+MESSAGES: Mapping[ErrorCode, str] = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was sent to "
+        "an incompatible broker. See the broker logs for more details."
+    ),
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+}
+"""Kafka's texts of the errors of FindCoordinator (`Errors.message`), which clients may compare."""
 
 
 def _place(errors: str, request_path: str = "", response_path: str | None = None, versions: str = "0+") -> Place:
@@ -145,7 +163,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
             request_path,
             response_path,
             versions,
-        )
+        )._replace(has_messages=True)
         for request_path, response_path, versions in (("", "", "0-3"), ("coordinator_keys", "coordinators", "4+"))
     ),
     "JoinGroup": (

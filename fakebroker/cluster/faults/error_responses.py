@@ -8,7 +8,16 @@ from collections.abc import Callable
 from dataclasses import MISSING
 from typing import Any, NamedTuple
 
-from fakebroker.cluster.faults.error_catalog import Part, Place, TopicName, bare_part, is_identity, kind_of, part_of
+from fakebroker.cluster.faults.error_catalog import (
+    MESSAGES,
+    Part,
+    Place,
+    TopicName,
+    bare_part,
+    is_identity,
+    kind_of,
+    part_of,
+)
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import BYTES, Primitive
@@ -74,6 +83,8 @@ def error_struct(error: InjectedError, cls: Any, source: object) -> Any:
 def _value(field: Field, source: object, error: InjectedError) -> object:
     if field.name == "error_code":
         return error.code
+    if field.name == "error_message" and error.place.has_messages:
+        return MESSAGES[error.code]
     if is_identity(field.name):
         known = _identity(field, source)
         if known is not None:
@@ -155,3 +166,31 @@ def merge(error: InjectedError, response: Any, more: Any, path: tuple[str, ...])
             entries.append(entry)
         else:
             merge(error, twin, entry, path[1:])
+
+
+def restore_order(error: InjectedError, request: Any, response: Any) -> None:
+    """Put the entries of a merged response in the order of the request. Entries that it does not name are last."""
+    _restore_order(error, request, error.place.request_path, response, error.place.response_path)
+
+
+def _restore_order(
+    error: InjectedError, source: Any, request_path: tuple[str, ...], response: Any, path: tuple[str, ...]
+) -> None:
+    if not path or not request_path:
+        return
+    left = list(getattr(response, path[0]))
+    ordered = []
+    for entry in getattr(source, request_path[0]) or ():
+        part = error.part_of(entry, {}) if isinstance(entry, Struct) else bare_part(request_path[0], entry)
+        answer = next((each for each in left if _is_about(error.part_of(each, {}), part)), None)
+        if answer is not None:
+            left = [each for each in left if each is not answer]
+            _restore_order(error, entry, request_path[1:], answer, path[1:])
+            ordered.append(answer)
+    setattr(response, path[0], ordered + left)
+
+
+def _is_about(answer: Part, requested: Part) -> bool:
+    """Return whether an entry of a response has the names of an entry of the request."""
+    common = answer.keys() & requested.keys()
+    return bool(common) and all(answer[kind] == requested[kind] for kind in common)

@@ -13,7 +13,15 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Boundaries, Call
 from fakebroker.cluster.faults.actions import BoundAction, PendingActions
 from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, TopicName, kinds_of, requested_parts
-from fakebroker.cluster.faults.error_responses import InjectedError, error_struct, merge, put_error, refusal, split
+from fakebroker.cluster.faults.error_responses import (
+    InjectedError,
+    error_struct,
+    merge,
+    put_error,
+    refusal,
+    restore_order,
+    split,
+)
 from fakebroker.cluster.faults.rule import Action, Delay, Fault, actions_of, checked, delay_range
 from fakebroker.cluster.faults.stale_metadata import StaleMetadata
 from fakebroker.cluster.topics import Topics
@@ -315,6 +323,7 @@ class FaultInjector:
             response = refused
         else:
             merge(error, response, refused, error.place.response_path)
+            restore_order(error, call.request, response)
         self._finish(call, response, now_ms)
 
     def _with_error(self, call: Call, response: Message) -> Message:

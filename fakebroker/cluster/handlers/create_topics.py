@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import topic_config
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, topic_configs_error
+from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
     QUOTA_EXCEEDED,
@@ -82,7 +82,7 @@ def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
 
 def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
     """Return the assignment for a new topic, or the error if the topic cannot be created."""
-    error = _new_name_error(cluster, topic.name) or _config_error(topic)
+    error = _new_name_error(cluster, topic.name) or _config_error(cluster, topic)
     if error is not None:
         return error
     return _checked_assignment(cluster, topic) if topic.assignments else _new_assignment(cluster, topic)
@@ -107,8 +107,9 @@ def _new_name_error(cluster: "Cluster", name: str) -> TopicError | None:
     return None if message is None else TopicError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
-def _config_error(topic: CreatableTopic) -> TopicError | None:
-    message = topic_configs_error({config.name: config.value for config in topic.configs})
+def _config_error(cluster: "Cluster", topic: CreatableTopic) -> TopicError | None:
+    release = cluster.brokers[cluster.controller_id].release
+    message = topic_configs_error({config.name: config.value for config in topic.configs}, release)
     return None if message is None else TopicError(ErrorCode.INVALID_CONFIG, message)
 
 
@@ -181,7 +182,7 @@ def _result(
 def _effective_configs(cluster: "Cluster", configs: dict[str, str]) -> list[CreatableTopicConfigs]:
     """Return all configs of the new topic. Configs that were not given have the values of the controller's broker."""
     controller = cluster.brokers[cluster.controller_id]
-    resolved = {name: topic_config(cluster, controller, configs, name) for name in TOPIC_CONFIGS}
+    resolved = {name: topic_config(cluster, controller, configs, name) for name in topic_configs(controller.release)}
     return [
         CreatableTopicConfigs(
             name=name, value=each.value, read_only=False, config_source=each.source, is_sensitive=False

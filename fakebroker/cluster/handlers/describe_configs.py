@@ -21,7 +21,7 @@ from fakebroker.cluster.configs.resolution import (
     default_broker_config,
     topic_config,
 )
-from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.configs.topic_configs import topic_configs
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -103,9 +103,10 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
     topic = cluster.topics.get(name)
     if topic is None:
         raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    keys = topic_configs(call.broker.release)
     return [
-        _entry(call, each, TOPIC_CONFIGS[each], topic_config(cluster, call.broker, topic.configs, each))
-        for each in _requested_names(resource, TOPIC_CONFIGS)
+        _entry(call, each, keys[each], topic_config(cluster, call.broker, topic.configs, each))
+        for each in _requested_names(resource, keys)
     ]
 
 

@@ -7,6 +7,7 @@ an old coordinator while the failover option `stale_ms` applies.
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -25,7 +26,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
     one = _find(cluster, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=ErrorCode(one.error_code).name,
+        error_message=one.error_message or MESSAGES[ErrorCode(one.error_code)],
         node_id=one.node_id,
         host=one.host,
         port=one.port,

@@ -8,7 +8,7 @@ UnifiedLog.append.
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs.log_config import LogConfig, log_config
+from fakebroker.cluster.configs.log_config import FOREVER_MS, LogConfig, log_config
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.logs.producer_state import RefusedBatchError
@@ -53,9 +53,6 @@ KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
 _FIRST_VERSION_OF_BATCHES = 3
 _RECORD_BATCH_MAGIC = 2
 _ALL_REPLICAS = -1
-
-FOREVER_MS = 2**63 - 1
-"""The value of limits of timestamps that allows all."""
 
 
 class Prepared(NamedTuple):

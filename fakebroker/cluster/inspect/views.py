@@ -11,10 +11,12 @@ from fakebroker.coordinator.group.batch_join.batch_join_extension import expecte
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import and_more, cut_lines
+from fakebroker.errors import ProtocolError, and_more, cut_lines
+from fakebroker.protocol.consumer_protocol import Subscription, decode_assignment, decode_subscription
+from fakebroker.topic_partition import TopicPartition
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
@@ -42,6 +44,10 @@ class MemberView:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
         assignment: The bytes that the leader assigned to it, in the format of the group's protocol type.
+        metadata: The bytes of its subscription, in the same format: for the group's protocol, or while none is
+            selected, for the first protocol of the member.
+        protocol_type: The protocol type of the group; "consumer" for consumers.
+        protocol_name: The protocol of `metadata`; None for a registered instance.
         is_expected: Whether it is a registered instance that has not become a member yet (KAFKA-8397).
     """
 
@@ -52,10 +58,43 @@ class MemberView:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     assignment: bytes
+    metadata: bytes = b""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
     is_expected: bool = False
 
+    @property
+    def assigned_partitions(self) -> tuple[TopicPartition, ...] | None:
+        """The assigned partitions; None if the member is not a consumer, or the bytes are malformed."""
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        try:
+            return decode_assignment(self.assignment) if self.assignment else ()
+        except ProtocolError:
+            return None
+
+    @property
+    def subscribed_topics(self) -> tuple[str, ...] | None:
+        """The topics that it subscribes to; None if the member is not a consumer, or the bytes are malformed."""
+        return None if self._subscription is None else self._subscription.topics
+
+    @property
+    def owned_partitions(self) -> tuple[TopicPartition, ...] | None:
+        """The partitions that it owned when it joined; None if it is not a consumer, or the bytes are malformed."""
+        return None if self._subscription is None else self._subscription.owned_partitions
+
+    @property
+    def _subscription(self) -> Subscription | None:
+        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        try:
+            return decode_subscription(self.metadata, self.protocol_name or "", self.member_id, self.instance_id)
+        except ProtocolError:
+            return None
+
     @classmethod
-    def of(cls, member: Member) -> "MemberView":
+    def of(cls, member: Member, group: Group) -> "MemberView":
+        protocol = group.protocol_name or next((name for name, _ in member.protocols), None)
         return cls(
             member.member_id,
             member.client_id,
@@ -64,6 +103,9 @@ class MemberView:
             member.session_timeout_ms,
             member.rebalance_timeout_ms,
             member.assignment,
+            b"" if protocol is None else member.metadata_for(protocol),
+            group.protocol_type,
+            protocol,
         )
 
     @classmethod
@@ -74,7 +116,7 @@ class MemberView:
         session_ms = arrival.request.session_timeout_ms if arrival else 0
         rebalance_ms = arrival.request.rebalance_timeout_ms if arrival else expected.rebalance_timeout_ms
         ids = expected.member_id, client_id, client_host, expected.instance_id
-        return cls(*ids, session_ms, rebalance_ms, b"", is_expected=True)
+        return cls(*ids, session_ms, rebalance_ms, b"", protocol_type=group.protocol_type, is_expected=True)
 
     @classmethod
     def of_former(cls, member_id: str) -> "MemberView":
@@ -109,7 +151,7 @@ class GroupView:
         history = history or Timeline(group_id, (), 0.0)
         if group is None:
             return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
-        members = tuple(MemberView.of(member) for member in group.members.values())
+        members = tuple(MemberView.of(member, group) for member in group.members.values())
         members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
         state, generation = group.state.value, group.generation_id
         kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id

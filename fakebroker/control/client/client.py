@@ -17,6 +17,7 @@ import msgspec
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Hold, check_type
 from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
@@ -488,7 +489,13 @@ class Client(JournalExport):
     # Topics
 
     @_command
-    def create_topic(self, name: str, partitions: int = 1, replication_factor: int | None = None) -> None: ...
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, TopicConfigValue] | None = None,
+    ) -> None: ...
 
     @_command
     def create_partitions(self, name: str, total: int) -> None: ...

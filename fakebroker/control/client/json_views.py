@@ -2,6 +2,7 @@
 
 from base64 import b64decode
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 from urllib.parse import quote
 
@@ -37,11 +38,15 @@ def broker_view(row: Mapping[str, Any]) -> BrokerView:
 
 def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     """Convert a `GroupDetail` or a `FullGroup`."""
-    members = tuple(
-        MemberView(**{**member, "assignment": b64decode(member["assignment"])}) for member in detail["members"]
-    )
+    members = tuple(map(_member_view, detail["members"]))
     names = ("group_id", "state", "generation_id", "protocol_type", "protocol_name", "leader_id")
     return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
+
+
+def _member_view(row: Mapping[str, Any]) -> MemberView:
+    values = {field.name: row[field.name] for field in fields(MemberView)}
+    decoded = {name: b64decode(values[name]) for name in ("assignment", "metadata")}
+    return MemberView(**values | decoded)
 
 
 def moments_of(timeline: Mapping[str, Any]) -> tuple[Moment, ...]:

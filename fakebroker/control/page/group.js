@@ -1,7 +1,6 @@
 // The view of one group: explanation of its state, timeline, members, changes and offsets, and its commands.
 
 import { get, groupPath, post } from "./api.js";
-import { partitionsOf } from "./assignment.js";
 import { moveCoordinator, targetOptions } from "./brokers.js";
 import {
   chip, count, div, find, h, number, option, REBALANCING, row, setText, shortNames, table, timeOfDay, updateList,
@@ -103,9 +102,9 @@ function showMembers(body, { members, leader_id, state }, moments, path) {
 }
 
 /** Return the assigned partitions, or the size of an assignment that is not a consumer's. */
-function assigned({ assignment }) {
+function assigned({ assignment, assigned_partitions }) {
   if (!assignment) return "";
-  return partitionsOf(assignment)?.join(", ") ?? `${Math.floor((assignment.length * 3) / 4)} bytes`;
+  return assigned_partitions?.join(", ") ?? `${Math.floor((assignment.length * 3) / 4)} bytes`;
 }
 
 function memberRow({ member_id, instance_id }, name, path) {

@@ -13,6 +13,7 @@ from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import DEAD, Moment
+from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _MAX_NAMES = 3
 
@@ -42,8 +43,27 @@ class OffsetRow(TypedDict):
     commit_timestamp_ms: int
 
 
+class MemberRow(TypedDict):
+    """One member of a group; `assignment` and `metadata` are in base64, and decoded if it is a consumer, else null."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignment: bytes
+    metadata: bytes
+    protocol_type: str | None
+    protocol_name: str | None
+    is_expected: bool
+    assigned_partitions: list[str] | None
+    subscribed_topics: list[str] | None
+    owned_partitions: list[str] | None
+
+
 class GroupDetail(TypedDict):
-    """One group; assignments of members are in base64."""
+    """One group with its members and offsets."""
 
     group_id: str
     state: str
@@ -51,7 +71,7 @@ class GroupDetail(TypedDict):
     protocol_type: str | None
     protocol_name: str | None
     leader_id: str | None
-    members: list[MemberView]
+    members: list[MemberRow]
     since_ms: float | None
     rebalances: int
     why: str
@@ -71,7 +91,7 @@ class TimelineView(TypedDict):
 
 
 class FullGroup(TypedDict):
-    """One group with its history; assignments of members are in base64."""
+    """One group with its members and history."""
 
     group_id: str
     state: str
@@ -79,7 +99,7 @@ class FullGroup(TypedDict):
     protocol_type: str | None
     protocol_name: str | None
     leader_id: str | None
-    members: list[MemberView]
+    members: list[MemberRow]
     moments: list[Moment]
 
 
@@ -156,6 +176,30 @@ def all_rows_of(served: ServedCluster, groups: Sequence[Group]) -> Steps[list[Gr
     return rows
 
 
+def _member_row(member: MemberView) -> MemberRow:
+    topics = member.subscribed_topics
+    return {
+        "member_id": member.member_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "instance_id": member.instance_id,
+        "session_timeout_ms": member.session_timeout_ms,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "assignment": member.assignment,
+        "metadata": member.metadata,
+        "protocol_type": member.protocol_type,
+        "protocol_name": member.protocol_name,
+        "is_expected": member.is_expected,
+        "assigned_partitions": _names(member.assigned_partitions),
+        "subscribed_topics": None if topics is None else list(topics),
+        "owned_partitions": _names(member.owned_partitions),
+    }
+
+
+def _names(partitions: Sequence[TopicPartition] | None) -> list[str] | None:
+    return None if partitions is None else [format_partitions([each]) for each in partitions]
+
+
 def full_group(served: ServedCluster, group: Group) -> FullGroup:
     """Return an existing group with the fields of `GroupView`."""
     view = GroupView.of(group.group_id, group)
@@ -166,7 +210,7 @@ def full_group(served: ServedCluster, group: Group) -> FullGroup:
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": list(view.members),
+        "members": list(map(_member_row, view.members)),
         "moments": list(served.cluster.cluster.history.of(group.group_id)),
     }
 
@@ -183,7 +227,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": list(view.members),
+        "members": list(map(_member_row, view.members)),
         "since_ms": row["since_ms"],
         "rebalances": row["rebalances"],
         "why": row["why"],

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.protocol.consumer_protocol import decode_assignment
 from tests.support.kafka_clients.aiokafka_client import AIO
 from tests.support.kafka_clients.client import GroupConsumer, Record
 from tests.support.kafka_clients.confluent_client import CONFLUENT
@@ -54,7 +53,7 @@ def partitions_per_member(cluster: FakeCluster, group_id: str) -> list[int] | No
     group = cluster.group(group_id)
     if group.state != "Stable":
         return None
-    assignments = [decode_assignment(member.assignment) for member in group.members]
+    assignments = [member.assigned_partitions or () for member in group.members]
     places = Counter(place for assignment in assignments for place in assignment)
     return sorted(map(len, assignments)) if set(places.values()) <= {1} else None
 

@@ -1,0 +1,90 @@
+"""Subscriptions and assignments in views of members: decoded for consumers, bytes for others and if malformed."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from fakebroker import FakeCluster
+from fakebroker.cluster.inspect.views import MemberView
+from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
+from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, OLD_SYNC, sync_request
+from tests.support.wire_client import WireClient
+
+pytestmark = pytest.mark.fake_cluster(topics={"orders": 3, "news": 1}, clock="manual", seed=1)
+
+OWNED = [("orders", 0), ("orders", 2)]
+
+
+def join(wire: WireClient, protocol_type: str, protocol: str, metadata: bytes) -> JoinGroupResponse:
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id="",
+        protocol_type=protocol_type,
+        protocols=[JoinGroupRequestProtocol(name=protocol, metadata=metadata)],
+    )
+    return wire.ask(request, JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID)
+
+
+def stable_member(
+    cluster: FakeCluster, protocol_type: str, protocol: str, metadata: bytes, assignment: bytes
+) -> MemberView:
+    """Return the only member of a stable group."""
+    with WireClient(cluster.coordinator_of("g")) as wire:
+        joined = join(wire, protocol_type, protocol, metadata)
+        sync = sync_request(joined.member_id, "g", joined.generation_id, {joined.member_id: assignment})
+        wire.ask(sync, SyncGroupResponse, OLD_SYNC)
+    (member,) = cluster.group("g").members
+    return member
+
+
+def test_consumers_have_topics_and_partitions(fake_cluster: FakeCluster) -> None:
+    metadata = encode_subscription(["orders", "news"], OWNED, 4)
+    member = stable_member(fake_cluster, "consumer", "range", metadata, encode_assignment(OWNED))
+    assert (member.assigned_partitions, member.subscribed_topics) == (tuple(OWNED), ("news", "orders"))
+    assert member.owned_partitions == tuple(OWNED)
+    assert (member.protocol_type, member.protocol_name) == ("consumer", "range")
+    assert (member.metadata, member.assignment) == (metadata, encode_assignment(OWNED))
+
+
+def test_owned_partitions_of_the_sticky_assignor_are_in_its_user_data(fake_cluster: FakeCluster) -> None:
+    metadata = encode_subscription(["orders"], previous=(tuple(OWNED), 4))
+    member = stable_member(fake_cluster, "consumer", "sticky", metadata, encode_assignment([]))
+    assert (member.owned_partitions, member.assigned_partitions) == (tuple(OWNED), ())
+
+
+def test_a_member_without_an_assignment_has_no_partitions(fake_cluster: FakeCluster) -> None:
+    with WireClient(fake_cluster.coordinator_of("g")) as wire:
+        join(wire, "consumer", "range", encode_subscription(["orders"]))
+        (member,) = fake_cluster.group("g").members
+    assert fake_cluster.group("g").state == "CompletingRebalance"
+    assert (member.assigned_partitions, member.subscribed_topics) == ((), ("orders",))
+
+
+def test_members_have_subscriptions_while_no_protocol_is_selected(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", members=2, topics=["orders"], state="PreparingRebalance")
+    assert [each.subscribed_topics for each in fake_cluster.group("g").members] == [("orders",)] * 2
+
+
+def test_members_of_other_types_have_bytes(fake_cluster: FakeCluster) -> None:
+    metadata, assignment = encode_subscription(["orders"]), encode_assignment(OWNED)
+    member = stable_member(fake_cluster, "connect", "sessioned", metadata, assignment)
+    assert (member.metadata, member.assignment) == (metadata, assignment)
+    assert [member.assigned_partitions, member.subscribed_topics, member.owned_partitions] == [None] * 3
+
+
+def test_malformed_bytes_of_a_consumer_stay_bytes(fake_cluster: FakeCluster) -> None:
+    member = stable_member(fake_cluster, "consumer", "range", b"\xff", b"all")
+    assert (member.metadata, member.assignment) == (b"\xff", b"all")
+    assert [member.assigned_partitions, member.subscribed_topics, member.owned_partitions] == [None] * 3
+
+
+@given(st.binary(max_size=60), st.integers(0, 3), st.sampled_from(["range", "sticky"]))
+def test_no_bytes_raise(data: bytes, version: int, protocol: str) -> None:
+    for each in (data, version.to_bytes(2, "big") + data):
+        member = MemberView("m", "c", "/127.0.0.1", None, 1, 1, each, each, "consumer", protocol)
+        assert isinstance(member.assigned_partitions, tuple | None)
+        assert isinstance(member.subscribed_topics, tuple | None)
+        assert isinstance(member.owned_partitions, tuple | None)
