@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import Broker, ConfigError, FakeCluster, ListenError
+from fakebroker import Broker, ConfigError, FakeCluster, ListenError, read_journal
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.documents.markdown import entries
 from tests.support.groups_over_tcp import stable_group
@@ -235,6 +235,15 @@ def test_invalid_arguments_are_rejected(subtests: pytest.Subtests) -> None:
 def test_ids_of_groups_are_strings(fake_cluster: FakeCluster, method: str) -> None:
     with pytest.raises(ConfigError, match=r"^group_id=4: expected a string$"):
         getattr(fake_cluster, method)(4)
+
+
+@pytest.mark.fake_cluster(brokers=1)
+def test_numbers_are_not_paths(fake_cluster: FakeCluster) -> None:
+    for function in (fake_cluster.export_journal, read_journal):
+        with pytest.raises(ConfigError, match=r"^path=1000: expected the path of a file$"):
+            function(1000)  # type: ignore[arg-type]  # a common mistake
+    with pytest.raises(ConfigError, match=r"^api=5: expected one of Produce, "):
+        fake_cluster.wait_for_request(5)  # type: ignore[call-overload]  # The type is wrong on purpose.
 
 
 def test_filters_of_faults_have_the_right_types(fake_cluster: FakeCluster) -> None:
