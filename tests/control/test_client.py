@@ -28,7 +28,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
-from tests.support.groups_over_tcp import commit_request
+from tests.support.group_requests import commit_request
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 

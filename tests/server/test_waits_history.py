@@ -13,13 +13,8 @@ from fakebroker import ClusterStopped, ConfigError, FakeCluster, WaitTimeout
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from tests.support.groups_over_tcp import (
-    JOIN_WITHOUT_MEMBER_ID,
-    commit_request,
-    heartbeat_request,
-    join_request,
-    stable_group,
-)
+from tests.support.group_requests import commit_request, heartbeat_request, join_request
+from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 Start = Callable[..., "Future[Any]"]
