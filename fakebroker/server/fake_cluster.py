@@ -1338,11 +1338,12 @@ class FakeCluster(JournalExport):
         Args:
             api: API by Kafka's name, such as "JoinGroup"; None for any.
             client_id: The client; None for any.
-            count: Number of requests; to wait for one more, pass `cluster.count(...) + 1`.
+            count: Number of requests; to wait for one more, pass `len(cluster.requests(...)) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
             filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
-                `connection`, `error`, `since` (which excludes older requests).
+                `connection`, `error`, `instance_id`, `topic`, `partition`, `version`, `fault`, `since` (which excludes
+                older requests).
 
         Returns:
             All matching requests, oldest first, also those that the journal has dropped since the call; the response to

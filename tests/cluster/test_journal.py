@@ -240,6 +240,16 @@ def test_headers_releases_dropped_calls() -> None:
     assert [number for number, reference in enumerate(watched) if reference() is not None] == [98, 99]
 
 
+def test_headers_updates_the_copy_of_a_dropped_call_that_is_answered() -> None:
+    journal = new_journal("headers", 1, 1_000_000)
+    call = call_of(heartbeat_request(), HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    journal.add(call)
+    (kept,) = journal
+    journal.add(call_of(heartbeat_request()))
+    answer(journal, call)
+    assert (kept.answered_ms, kept.errors) == (0.0, (ErrorCode.NOT_COORDINATOR,))
+
+
 def test_headers_counts_the_bytes_of_names() -> None:
     journal = new_journal("headers", 1000, HELD_BYTES * 20)
     for _ in range(1000):
