@@ -94,9 +94,10 @@ class JournalExport(JournalQueries):
             path: The file; it is overwritten if it exists.
 
         Raises:
-            ConfigError: No journal is kept.
+            ConfigError: No journal is kept, or the path is not one.
             OSError: The file cannot be written.
         """
+        _check_path(path)
         view = self.journal_view()
         view.check_kept()
         with open(path, "w", encoding="utf-8") as file:
@@ -131,8 +132,15 @@ def read_journal(path: str | PathLike[str]) -> RecordedJournal:
         ConfigError: The file is not a journal; the error contains the number of the line.
         OSError: The file cannot be read.
     """
+    _check_path(path)
     with open(path, "rb") as file:
         return parse_journal(file, str(path))
+
+
+def _check_path(path: object) -> None:
+    """Check that an argument is a path; an integer would be a file descriptor, which `open` closes."""
+    if not isinstance(path, str | PathLike):
+        raise ConfigError.of("path", path, "the path of a file")
 
 
 def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:

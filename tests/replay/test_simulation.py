@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from pyspark.sql import SparkSession
 
+from fakebroker.cluster.inspect.record_views import batches_of
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.event_recorder import EventRecorder
@@ -137,6 +138,15 @@ def test_an_action_that_fails_is_the_outcome_of_its_event() -> None:
     error = simulation.outcomes[0] or ""
     assert error.startswith("an action of the fault failed: start_broker(node_id=1) at <OffsetCommit v")
     assert "node_id=1: expected a broker that is down" in error
+
+
+def test_an_event_produces_records() -> None:
+    event = {"at_s": 10, "do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}], "key": "k"}
+    simulation, _ = play_in_memory(PAIR, two_broker_settings(events=(event,)))
+    assert simulation.outcomes[0] is None
+    cluster = simulation.virtual_cluster.cluster
+    records = [record for batch in batches_of(cluster, "orders") for record in batch.records()]
+    assert [(each.key, each.value) for each in records] == [(b"k", b"a"), (b"k", b"\xff")]
 
 
 def test_faults_drop_and_throttle_connections() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import Broker, ConfigError, FakeCluster, ListenError
+from fakebroker import Broker, ConfigError, FakeCluster, ListenError, read_journal
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.documents.markdown import entries
 from tests.support.groups_over_tcp import stable_group
@@ -110,6 +110,21 @@ def test_the_journal_drops_old_requests_above_its_limits() -> None:
         for number in range(25):
             wire.ask(HeartbeatRequest(group_id="g" * 300, generation_id=number, member_id=""), HeartbeatResponse)
         assert [call.request.generation_id for call in cluster.requests()] == [22, 23, 24]
+
+
+@pytest.mark.parametrize("journal", ["full", "headers"])
+def test_a_request_that_exceeds_the_journal_alone_is_kept_without_messages(journal: Any) -> None:
+    with (
+        FakeCluster(brokers=1, journal=journal, journal_bytes=20_000) as cluster,
+        WireClient(cluster.brokers[0]) as wire,
+    ):
+        for group_id in ("first", "g" * 5_000, "last"):
+            wire.ask(HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m"), HeartbeatResponse)
+        first, large, last = cluster.requests()
+        assert (cluster.journal_dropped, large.request, large.response) == (0, None, None)
+        assert (large.group_ids, large.member_ids, large.errors) == (("g" * 5_000,), ("m",), first.errors)
+        assert cluster.count(group="g" * 5_000) == 1
+        assert (first.group_ids, last.group_ids) == (("first",), ("last",))
 
 
 def test_equal_seeds_give_equal_ids() -> None:
@@ -235,6 +250,15 @@ def test_invalid_arguments_are_rejected(subtests: pytest.Subtests) -> None:
 def test_ids_of_groups_are_strings(fake_cluster: FakeCluster, method: str) -> None:
     with pytest.raises(ConfigError, match=r"^group_id=4: expected a string$"):
         getattr(fake_cluster, method)(4)
+
+
+@pytest.mark.fake_cluster(brokers=1)
+def test_numbers_are_not_paths(fake_cluster: FakeCluster) -> None:
+    for function in (fake_cluster.export_journal, read_journal):
+        with pytest.raises(ConfigError, match=r"^path=1000: expected the path of a file$"):
+            function(1000)  # type: ignore[arg-type]  # a common mistake
+    with pytest.raises(ConfigError, match=r"^api=5: expected one of Produce, "):
+        fake_cluster.wait_for_request(5)  # type: ignore[call-overload]  # The type is wrong on purpose.
 
 
 def test_filters_of_faults_have_the_right_types(fake_cluster: FakeCluster) -> None:

@@ -16,8 +16,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.registry import APIS
-from tests.support.cluster.cluster_harness import batch
-from tests.support.groups_over_tcp import heartbeat_request, join_request
+from tests.support.group_requests import heartbeat_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 Factory = Callable[..., FakeCluster]
@@ -151,9 +150,7 @@ def test_an_incomplete_request_closes_the_connection_after_a_timeout(
 def test_a_client_that_does_not_read_its_responses_is_closed(
     fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = fake_cluster.cluster.topics.get("orders")
-    assert topic is not None
-    topic.partitions[0].log.append(batch(b"x" * 900_000), 0)
+    fake_cluster.produce("orders", ["x" * 900_000])
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
     fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="orders", partitions=[partition])])
     broker = fake_cluster.brokers[0]

@@ -136,6 +136,23 @@ def test_records_removed_by_retention_are_not_read(fake_cluster: FakeCluster) ->
     assert [each.offset for each in fake_cluster.records("news")] == [8, 9]
 
 
+@pytest.mark.fake_cluster(topics={"news": 1}, clock="manual", config={"log.cleanup.policy": "compact"})
+def test_records_removed_by_compaction_are_not_read(fake_cluster: FakeCluster) -> None:
+    for key, value in [("a", "1"), ("b", "2"), ("a", "3"), ("b", None), ("c", "4")]:
+        fake_cluster.produce("news", [value], key=key)
+    fake_cluster.advance(3_600)
+    assert [(each.offset, each.key) for each in fake_cluster.records("news")] == [(2, b"a"), (3, b"b"), (4, b"c")]
+    with pytest.raises(ConfigError, match=r"^values: expected records that the leader of news-0 accepts, not INVALID_"):
+        fake_cluster.produce("news", ["without a key"])
+
+
+@pytest.mark.fake_cluster(topics={"news": 1}, clock="manual", config={"log.message.timestamp.type": "LogAppendTime"})
+def test_the_timestamp_may_be_that_of_the_brokers(fake_cluster: FakeCluster) -> None:
+    fake_cluster.produce("news", ["a"], timestamp=1_000)
+    (record,) = fake_cluster.records("news")
+    assert record.timestamp == int(fake_cluster.clock.now_ms())
+
+
 def test_internal_topics_can_be_read_but_not_written(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", members=1)
     (record,) = fake_cluster.records("__consumer_offsets")

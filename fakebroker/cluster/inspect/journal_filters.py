@@ -192,7 +192,7 @@ def pair(step: Step) -> tuple[str, StepFilters]:
 def described(api: str | None, filters: Mapping[str, object]) -> str:
     """Describe filters for an error message, such as "Heartbeat with client_id='a'"."""
     named = ", ".join(f"{name}={shown(value)}" for name, value in filters.items() if value is not None)
-    return (api or "request") + (f" with {named}" if named else "")
+    return str(api or "request") + (f" with {named}" if named else "")
 
 
 def _check_known(field: str, name: object, known: Iterable[object]) -> None:
