@@ -94,7 +94,9 @@ class MemberView:
 
     @classmethod
     def of(cls, member: Member, group: Group) -> "MemberView":
-        protocol = group.protocol_name or next((name for name, _ in member.protocols), None)
+        names = [name for name, _ in member.protocols]
+        # During a rebalance a member may lack the protocol of the last generation.
+        protocol = group.protocol_name if group.protocol_name in names else next(iter(names), None)
         return cls(
             member.member_id,
             member.client_id,
