@@ -94,8 +94,8 @@ class MemberView:
 
     @classmethod
     def of(cls, member: Member, group: Group) -> "MemberView":
+        # A member that has joined during a rebalance may lack the protocol of the last generation.
         names = [name for name, _ in member.protocols]
-        # During a rebalance a member may lack the protocol of the last generation.
         protocol = group.protocol_name if group.protocol_name in names else next(iter(names), None)
         return cls(
             member.member_id,
