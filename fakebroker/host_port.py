@@ -18,6 +18,17 @@ def parse_host_port(text: str) -> tuple[str, int] | None:
     return found["v6"] or found["host"], int(found["port"])
 
 
+def expected_host_port(text: str, usual: str) -> str:
+    """Return what was expected instead of a malformed text.
+
+    Args:
+        text: The text.
+        usual: What to expect unless the text looks like an IPv6 address without brackets.
+    """
+    is_v6 = text.count(":") > 1 and "[" not in text and "/" not in text
+    return "HOST:PORT with an IPv6 address in brackets, such as [::1]:9092" if is_v6 else usual
+
+
 def bracketed(host: str) -> str:
     """Return a host with brackets if it is an IPv6 address, as in URLs."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -16,6 +16,7 @@ from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
+V6 = "HOST:PORT with an IPv6 address in brackets, such as [::1]:9092"
 Run = Callable[..., tuple[object, str, str]]
 
 
@@ -201,6 +202,7 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
             "--config='group.max.size=2': expected group.max.size once: --config='group.max.size=1' is given, too",
         ),
         (["--control", f"h:{digits}"], f"--control='h:{digits[:194]}...: expected HOST:PORT, such as 127.0.0.1:9644"),
+        (["--control", "::1:9644"], f"--control='::1:9644': expected {V6}"),
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),
         (["--clock", "manual", "--speed", "2"], "--speed=2.0: expected 1 with --clock manual"),

@@ -48,8 +48,6 @@ from tests.support.trio_runner import in_trio_with_sockets
 
 MAY_BE_NEGATIVE = {
     "seed": "any integer is a seed",
-    "above": "a generation before the first",
-    "at_least": "any committed offset",
 }
 """Arguments that may be negative, with the reasons."""
 

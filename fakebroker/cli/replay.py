@@ -15,7 +15,7 @@ from fakebroker.replay.options import Record, ReplayOptions, Transport
     "--bootstrap",
     metavar="HOST:PORT",
     show_default="an embedded fake cluster",
-    help="Kafka cluster to replay against; several addresses are separated by commas.",
+    help="Kafka cluster to replay against; several addresses are separated by commas, IPv6 addresses are in brackets.",
 )
 @click.option(
     "--transport",

@@ -17,7 +17,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError, check_number
-from fakebroker.host_port import parse_host_port
+from fakebroker.host_port import expected_host_port, parse_host_port
 from fakebroker.open_files import allow_all
 from fakebroker.server.clock import Scaled
 from fakebroker.server.fake_cluster import FakeCluster
@@ -63,7 +63,13 @@ _YOUNG_COLLECTIONS = 1_000
     multiple=True,
     help="Set a broker config by Kafka's name, such as group.max.size=100; repeatable.",
 )
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on, such as 0.0.0.0 or ::1.",
+)
 @click.option(
     "--advertised-host", metavar="HOST", show_default="same as --host", help="Host that brokers report to clients."
 )
@@ -112,7 +118,8 @@ _YOUNG_COLLECTIONS = 1_000
 @click.option(
     "--control",
     metavar="HOST:PORT",
-    help="Serve the HTTP control API and its web page at this address; port 0 selects a free port.",
+    help="Serve the HTTP control API and its web page at this address, such as 127.0.0.1:9644 or [::1]:9644; port 0 "
+    "selects a free port.",
 )
 @click.option(
     "--control-token",
@@ -211,7 +218,7 @@ def _address(text: str) -> tuple[str, int]:
     check_installed()
     address = parse_host_port(text)
     if address is None:
-        raise ConfigError.of("--control", text, "HOST:PORT, such as 127.0.0.1:9644")
+        raise ConfigError.of("--control", text, expected_host_port(text, "HOST:PORT, such as 127.0.0.1:9644"))
     return address
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import ConfigError
-from fakebroker.host_port import parse_host_port
+from fakebroker.host_port import expected_host_port, parse_host_port
 from fakebroker.protocol.schema import Message
 
 Address = tuple[str, int]
@@ -35,7 +35,8 @@ def addresses(bootstrap_servers: str | Sequence[str], setting: str = "bootstrap_
     for part in ",".join(parts).split(","):
         address = parse_host_port(part.strip())
         if address is None or address[1] == 0:
-            raise ConfigError.of(setting, ",".join(parts), "HOST:PORT, or several with commas")
+            expected = expected_host_port(part, "HOST:PORT, or several with commas")
+            raise ConfigError.of(setting, ",".join(parts), expected)
         found[address] = None
     return list(found)
 

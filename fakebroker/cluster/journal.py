@@ -155,16 +155,20 @@ class HeadersJournal(Journal):
         if size_bytes > self.max_bytes:
             self._append_copy(call)
             return
-        kept = _copy(call)
+        kept = call.kept = _copy(call)
         call.number = self.added + 1
         self._pending[call.number] = (call, kept)
         self._append(kept, size_bytes)
 
     def add_response(self, call: Call, wire_bytes: int) -> None:
-        known, kept = self._pending.get(call.number, (call, call.kept))
-        if known is call and kept is not None and self.dropped < call.number <= self.added:
+        kept = call.kept
+        if kept is None:
+            return
+        if kept is super().at(call.number):
             self._pending.pop(call.number, None)
             self._summarize(call, kept)
+        else:  # It was dropped, but a wait may still refer to the copy.
+            _update(call, kept)
 
     def _drop(self) -> None:
         pending = self._pending.pop(self.dropped + 1, None)

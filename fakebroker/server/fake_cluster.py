@@ -73,13 +73,14 @@ class FakeCluster(JournalExport):
     methods wait in a task of trio or asyncio instead. Timeouts are wall-clock seconds, also with a manual clock. A
     `WaitTimeout` contains the state of the cluster at that time. If the cluster stops, waits raise `ClusterStopped`.
 
-    With `polling=[one, two]`, a wait polls these consumers in turn, so that a test needs no threads and no loops, and
-    returns a `Polled`: its `value` is what the wait returns otherwise, its `records` are what the consumers returned.
-    Consumers are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)` (kafka-python), in `..._async`
-    methods also with coroutines (`getmany` of aiokafka, `poll` of `fakebroker.Consumer`); or functions without
-    arguments that poll in another way. `..._async` methods poll other consumers in a worker thread. If a consumer
-    fails, the wait raises `PollError`. `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far;
-    a wait that is canceled drops them.
+    With `polling=[one, two]`, a wait polls these consumers, so that a test needs no threads and no loops, and returns
+    a `Polled`: its `value` is what the wait returns otherwise, its `records` are what the consumers returned. Consumers
+    are objects with `poll(seconds)` (confluent-kafka), `poll(timeout_ms=...)` (kafka-python), in `..._async` methods
+    also with coroutines (`getmany` of aiokafka, `poll` of `fakebroker.Consumer`); or functions without arguments that
+    poll in another way. They are polled in turn in the calling thread, but those of kafka-python, and in `..._async`
+    methods all without coroutines, in a thread for each, which ends with the wait. If a consumer fails, the wait raises
+    `PollError`. `PollError`, `WaitTimeout` and `ClusterStopped` have the `records` read so far; a wait that is canceled
+    drops them.
 
     Methods that change the cluster raise `ConfigError` if an argument has the wrong type or is out of range, and then
     change nothing.
@@ -1340,11 +1341,12 @@ class FakeCluster(JournalExport):
         Args:
             api: API by Kafka's name, such as "JoinGroup"; None for any.
             client_id: The client; None for any.
-            count: Number of requests; to wait for one more, pass `cluster.count(...) + 1`.
+            count: Number of requests; to wait for one more, pass `len(cluster.requests(...)) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
             filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
-                `connection`, `error`, `since` (which excludes older requests).
+                `connection`, `error`, `instance_id`, `topic`, `partition`, `version`, `fault`, `since` (which excludes
+                older requests).
 
         Returns:
             All matching requests, oldest first, also those that the journal has dropped since the call; the response to

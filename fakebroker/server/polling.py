@@ -13,8 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.errors import ClusterStopped, ConfigError, PollError, ProtocolError, WaitTimeout
-from fakebroker.protocol.consumer_protocol import decode_assignment
+from fakebroker.errors import ClusterStopped, ConfigError, PollError, WaitTimeout
 from fakebroker.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -272,10 +271,10 @@ def have_received(group: GroupView, assignments: Assignments, *, has_topics: boo
         return True
     if group.state != STABLE:
         return False
-    try:
-        members = Assignments(frozenset(decode_assignment(each.assignment)) for each in group.members)
-    except ProtocolError:  # Not a group of consumers.
+    assigned = [each.assigned_partitions for each in group.members if not each.is_expected]
+    if None in assigned:  # Not a group of consumers.
         return True
+    members = Assignments(frozenset(partitions or ()) for partitions in assigned)
     if has_topics and not any(members):
         return False  # The leader did not know the topics yet, as with kafka-python. It is about to rejoin.
     return members <= assignments or assignments <= members

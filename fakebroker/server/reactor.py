@@ -338,8 +338,9 @@ class Reactor:
             self.close(connection, "internal error (see the traceback above)")
         if self.cluster.answered:
             self._deliver()
-        for observer in self.observers:
-            observer()
+        if self.observers:
+            for observer in self.observers:
+                observer()
 
     def _handle_later(self, connection: Connection) -> None:
         if not connection.is_resumable and not connection.is_closed:

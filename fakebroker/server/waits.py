@@ -145,9 +145,9 @@ class Waits:
             seen_changes: See `GroupCondition`.
 
         Raises:
-            ConfigError: The id is not a string, or a number is not an integer.
+            ConfigError: The id is not a string, or a number is not an integer, or out of range.
         """
-        check_integer("above", generation)
+        check_integer("above", generation, least=-1)
         return self._group(
             group_id,
             f"in a generation above {generation}",
@@ -181,10 +181,10 @@ class Waits:
         """Return the condition that the committed offset of a partition is at least a number.
 
         Raises:
-            ConfigError: The id is not a string, the partition is malformed, or the offset is not an integer.
+            ConfigError: The id is not a string, the partition is malformed, or the offset is not an integer >= 0.
         """
         check_type("group_id", group_id, str, "a string")
-        check_integer("at_least", at_least)
+        check_integer("at_least", at_least, least=0)
         return CommitCondition(self._cluster, self._server.now_ms, group_id, parse_partition(partition), at_least)
 
     def requested(self, api: str | None, filters: Mapping[str, object], count: int) -> Condition[list[Call]]:

@@ -17,7 +17,8 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.support.client.scripted_broker import ScriptedBroker, connect, heartbeat, version_ranges
+from tests.support.client.scripted_broker import ScriptedBroker, connect, version_ranges
+from tests.support.group_requests import heartbeat_request
 from tests.support.trio_runner import in_trio
 
 
@@ -43,11 +44,11 @@ async def test_a_request_returns_its_response() -> None:
 
         async def serve() -> None:
             header, request = await broker.receive()
-            assert (header.api_version, request) == (4, heartbeat())
+            assert (header.api_version, request) == (4, heartbeat_request())
             await broker.respond(header, HeartbeatResponse(error_code=27))
 
         nursery.start_soon(serve)
-        assert (await connection.request(heartbeat())).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await connection.request(heartbeat_request())).error_code == ErrorCode.REBALANCE_IN_PROGRESS
         assert broker.client_ids == ["client-1", "client-1"]
 
 
@@ -57,7 +58,9 @@ async def test_several_requests_are_in_flight() -> None:
     async with connected() as (connection, broker, _):
 
         async def send_request(generation_id: int) -> None:
-            throttle_times_ms[generation_id] = (await connection.request(heartbeat(generation_id))).throttle_time_ms
+            throttle_times_ms[generation_id] = (
+                await connection.request(heartbeat_request(generation_id=generation_id))
+            ).throttle_time_ms
 
         async with trio.open_nursery() as requesting:
             for generation_id in range(5):
@@ -73,7 +76,7 @@ async def test_several_requests_are_in_flight() -> None:
 async def test_the_number_of_requests_in_flight_is_limited() -> None:
     async with connected(max_in_flight=2) as (connection, broker, nursery):
         for _ in range(3):
-            nursery.start_soon(connection.request, heartbeat())
+            nursery.start_soon(connection.request, heartbeat_request())
         await trio.testing.wait_all_tasks_blocked()
         (first, _), (second, _) = await broker.receive(), await broker.receive()
         with trio.move_on_after(1) as waited:
@@ -108,7 +111,7 @@ async def test_a_request_without_a_common_version_is_not_sent(subtests: pytest.S
                 connection = await connect(ours, nursery)
                 message = f"Heartbeat: broker memory:1 {broker_versions}, this client 0-4"
                 with pytest.raises(UnsupportedVersion, match=message):
-                    await connection.request(heartbeat())
+                    await connection.request(heartbeat_request())
                 await connection.aclose()
 
 
@@ -118,13 +121,13 @@ async def test_requests_sent_together_keep_their_order_and_the_limit() -> None:
         answers: list[int] = []
 
         async def send_request() -> None:
-            all_sent = await connection.send([heartbeat(generation_id) for generation_id in range(5)])
+            all_sent = await connection.send([heartbeat_request(generation_id=each) for each in range(5)])
             answers.extend([(await sent.answer()).throttle_time_ms for sent in all_sent])
 
         nursery.start_soon(send_request)
         for generation_id in range(5):
             header, request = await broker.receive()
-            assert request == heartbeat(generation_id)
+            assert request == heartbeat_request(generation_id=generation_id)
             await broker.respond(header, HeartbeatResponse(throttle_time_ms=generation_id))
         await trio.testing.wait_all_tasks_blocked()
         assert answers == [0, 1, 2, 3, 4]
@@ -134,10 +137,10 @@ async def test_requests_sent_together_keep_their_order_and_the_limit() -> None:
 async def test_no_request_is_sent_if_one_of_several_cannot_be() -> None:
     async with connected() as (connection, broker, nursery):
         with pytest.raises(UnsupportedVersion, match="LeaveGroup"):
-            await connection.send([heartbeat(1), LeaveGroupRequest(group_id="g", members=[])])
-        nursery.start_soon(connection.request, heartbeat(2))
+            await connection.send([heartbeat_request(generation_id=1), LeaveGroupRequest(group_id="g", members=[])])
+        nursery.start_soon(connection.request, heartbeat_request(generation_id=2))
         header, request = await broker.receive()
-        assert request == heartbeat(2)
+        assert request == heartbeat_request(generation_id=2)
         await broker.respond(header, HeartbeatResponse())
         await trio.testing.wait_all_tasks_blocked()
 
@@ -221,7 +224,7 @@ async def test_a_connection_in_a_closed_nursery_is_not_opened() -> None:
 async def test_the_response_to_a_cancelled_request_is_ignored() -> None:
     async with connected() as (connection, broker, nursery):
         with trio.move_on_after(1):
-            await connection.request(heartbeat())
+            await connection.request(heartbeat_request())
         header, _ = await broker.receive()
         await broker.respond(header, HeartbeatResponse(error_code=25))
 
@@ -230,7 +233,7 @@ async def test_the_response_to_a_cancelled_request_is_ignored() -> None:
             await broker.respond(header, HeartbeatResponse(error_code=27))
 
         nursery.start_soon(serve)
-        assert (await connection.request(heartbeat())).error_code == 27
+        assert (await connection.request(heartbeat_request())).error_code == 27
 
 
 @in_trio
@@ -249,18 +252,18 @@ async def test_a_request_that_is_cancelled_while_it_is_written_is_written_comple
 
         ours.send_stream.send_all_hook = deliver_later
         with trio.move_on_after(1) as waited:
-            await connection.request(heartbeat(1))
+            await connection.request(heartbeat_request(generation_id=1))
         assert waited.cancelled_caught
         may_continue.set()
 
         async def serve() -> None:
             for generation_id in (1, 2):
                 header, request = await broker.receive()
-                assert request == heartbeat(generation_id)
+                assert request == heartbeat_request(generation_id=generation_id)
                 await broker.respond(header, HeartbeatResponse(error_code=generation_id))
 
         nursery.start_soon(serve)
-        assert (await connection.request(heartbeat(2))).error_code == 2
+        assert (await connection.request(heartbeat_request(generation_id=2))).error_code == 2
         await connection.aclose()
 
 
@@ -271,7 +274,7 @@ async def test_the_end_of_the_stream_fails_pending_and_later_requests() -> None:
 
         async def send_request() -> None:
             with pytest.raises(ConnectionLost) as caught:
-                await connection.request(heartbeat())
+                await connection.request(heartbeat_request())
             messages.append(str(caught.value))
 
         async with trio.open_nursery() as requesting:
@@ -302,7 +305,7 @@ async def test_an_invalid_response_closes_the_connection(subtests: pytest.Subtes
                 nursery.start_soon(serve)
                 for _ in range(2):
                     with pytest.raises(ConnectionLost, match=message):
-                        await connection.request(heartbeat())
+                        await connection.request(heartbeat_request())
                 with pytest.raises(trio.BrokenResourceError):
                     await broker.stream.send_all(b"more")
 
@@ -313,7 +316,7 @@ async def test_an_unexpected_response_closes_the_connection() -> None:
         await broker.stream.send_all(b"\0\0\0\x06\0\0\0\x01\0\0")
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(ConnectionLost, match="response with correlation id 1, expected none"):
-            await connection.request(heartbeat())
+            await connection.request(heartbeat_request())
 
 
 @in_trio
@@ -341,7 +344,7 @@ async def test_a_request_that_its_version_cannot_encode_leaves_the_connection_op
             await broker.respond(header, HeartbeatResponse())
 
         nursery.start_soon(serve)
-        assert (await connection.request(heartbeat())).error_code == 0
+        assert (await connection.request(heartbeat_request())).error_code == 0
 
 
 @in_trio
@@ -354,7 +357,7 @@ async def test_a_cancelled_nursery_closes_the_connection() -> None:
             connection = await connect(ours, nursery)
             nursery.cancel_scope.cancel()
         with pytest.raises(ConnectionLost):
-            await connection.request(heartbeat())
+            await connection.request(heartbeat_request())
         assert await theirs.receive_some() == b""
 
 
@@ -364,7 +367,7 @@ async def test_closing_fails_pending_requests() -> None:
 
         async def send_request() -> None:
             with pytest.raises(ConnectionLost, match="closed by this client"):
-                await connection.request(heartbeat())
+                await connection.request(heartbeat_request())
 
         requesting.start_soon(send_request)
         await broker.receive()

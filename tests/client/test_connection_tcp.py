@@ -8,7 +8,8 @@ from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
-from tests.support.client.scripted_broker import ScriptedBroker, heartbeat
+from tests.support.client.scripted_broker import ScriptedBroker
+from tests.support.group_requests import heartbeat_request
 from tests.support.trio_runner import in_trio_with_sockets
 
 
@@ -24,7 +25,7 @@ async def test_open_connects_over_tcp() -> None:
         listeners = await nursery.start(trio.serve_tcp, serve, 0)
         port = listeners[0].socket.getsockname()[1]
         async with await Connection.open("localhost", port, "c", nursery) as connection:
-            assert (await connection.request(heartbeat())).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            assert (await connection.request(heartbeat_request())).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         nursery.cancel_scope.cancel()
 
 

@@ -34,6 +34,14 @@ def test_invalid_addresses_are_rejected(subtests: pytest.Subtests) -> None:
             addresses(servers)
 
 
+def test_an_ipv6_address_needs_brackets() -> None:
+    message = (
+        r"^bootstrap_servers='::1:9092': expected HOST:PORT with an IPv6 address in brackets, such as \[::1\]:9092$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        addresses("::1:9092")
+
+
 @in_trio_with_sockets
 async def test_there_is_one_connection_for_each_broker_and_lane() -> None:
     async with FakeCluster(brokers=2) as cluster, trio.open_nursery() as nursery:

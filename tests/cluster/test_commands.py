@@ -20,7 +20,7 @@ from fakebroker.errors import ConfigError, ErrorCode, shown
 from fakebroker.server import seed_tables
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
-from tests.support.cluster.group_requests import commit_request, offset_to_commit
+from tests.support.group_requests import commit_of, offset_to_commit
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_structs_are_validated_like_plain_data(commands: ClusterCommands) -> Non
 
 def test_appends_of_one_partition_fail(commands: ClusterCommands, harness: ClusterHarness) -> None:
     def commit(group_id: str) -> str:
-        request = commit_request(offset_to_commit(0), group_id=group_id, topic="orders")
+        request = commit_of(offset_to_commit(0), group_id=group_id, topic="orders")
         return ErrorCode(harness.ask(request, 9).topics[0].partitions[0].error_code).name
 
     other = next(name for name in "abcdef" if partition_for(name, 2) != partition_for("g", 2))

@@ -19,7 +19,7 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.types import ZERO_UUID
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
-from tests.support.cluster.group_requests import commit_request, offset_to_commit
+from tests.support.group_requests import commit_of, offset_to_commit
 
 UNKNOWN_ID = b"\x09" * 16
 
@@ -187,7 +187,7 @@ def test_each_of_many_groups_has_its_own_result() -> None:
     groups = [f"group-{number}" for number in range(10)]
     for number, group_id in enumerate(groups):
         coordinator = partition_for(group_id, 2) % 2 + 1
-        harness.ask(commit_request(offset_to_commit(0, number), group_id=group_id), 9, broker=coordinator)
+        harness.ask(commit_of(offset_to_commit(0, number), group_id=group_id), 9, broker=coordinator)
     request = OffsetFetchRequest(
         groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in groups], require_stable=True
     )

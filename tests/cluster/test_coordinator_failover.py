@@ -10,7 +10,8 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster.cluster_harness import response
 from tests.support.cluster.failover_harness import FailoverHarness
-from tests.support.cluster.group_requests import join_request, sync_request
+from tests.support.cluster.harness_groups import sync_after
+from tests.support.group_requests import join_request
 
 LOADING = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 NOT_AVAILABLE = -ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -117,16 +118,16 @@ def test_parked_joins_and_syncs_get_not_coordinator() -> None:
     joining = FailoverHarness()
     harness = joining.cluster_harness
     second = harness.ask(join_request(), 9).member_id
-    parked_join = harness.send(join_request(second), 9)
+    parked_join = harness.send(join_request(member_id=second), 9)
     joining.move_coordinator(2)
     assert response(parked_join).error_code == NOT_COORDINATOR
 
     syncing = FailoverHarness(synced=False)
     harness = syncing.cluster_harness
     follower = harness.ask(join_request(), 9).member_id
-    join = harness.send(join_request(follower), 9)
-    harness.ask(join_request(syncing.member_id), 9)
-    parked_sync = harness.send(sync_request(response(join), 5), 5)
+    join = harness.send(join_request(member_id=follower), 9)
+    harness.ask(join_request(member_id=syncing.member_id), 9)
+    parked_sync = harness.send(sync_after(response(join), 5), 5)
     assert parked_sync.response is None
     syncing.move_coordinator(2)
     assert response(parked_sync).error_code == NOT_COORDINATOR

@@ -9,8 +9,8 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.support.cluster.cluster_harness import ClusterHarness, response, versions
 from tests.support.cluster.failover_harness import FailoverHarness
-from tests.support.cluster.group_requests import join_request
 from tests.support.cluster.replicas import TWO_REPLICAS, leaders, start_broker, stop_brokers
+from tests.support.group_requests import join_request
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -135,7 +135,7 @@ def test_an_election_moves_a_coordinator_and_answers_its_parked_joins() -> None:
     harness = group.cluster_harness
     group.move_coordinator(2)
     second = harness.ask(join_request(), 9, broker=2).member_id
-    parked = harness.send(join_request(second), 9, broker=2)
+    parked = harness.send(join_request(member_id=second), 9, broker=2)
     assert parked.response is None
     assert errors(elect(harness, {"__consumer_offsets": [0]}, broker=3)) == {"__consumer_offsets-0": ErrorCode.NONE}
     assert response(parked).error_code == ErrorCode.NOT_COORDINATOR

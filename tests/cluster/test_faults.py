@@ -17,7 +17,6 @@ from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from fakebroker.protocol.messages.offset_commit import (
@@ -35,6 +34,7 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from fakebroker.protocol.registry import APIS, Api
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried, response
 from tests.support.cluster.fetching_client import FetchingClient
+from tests.support.group_requests import join_request
 from tests.support.message_versions import filled
 
 TOPICS = {"orders": 2, "news": 2}
@@ -424,23 +424,11 @@ def test_an_error_of_the_fetch_session(h: ClusterHarness) -> None:
     assert (result.error_code, result.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
 
 
-def join(member_id: str) -> JoinGroupRequest:
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
-    return JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=protocols,
-    )
-
-
 def test_with_handles_a_parked_join_takes_effect_in_spite_of_the_error() -> None:
     h = ClusterHarness()
-    member_id = h.ask(join(""), 9).member_id
+    member_id = h.ask(join_request("g", ""), 9).member_id
     fail(h, "JoinGroup", error="COORDINATOR_NOT_AVAILABLE", handles=True)
-    call = h.send(join(member_id), 9)
+    call = h.send(join_request("g", member_id), 9)
     assert call.response is None
     h.advance(10_000)
     result = response(call)

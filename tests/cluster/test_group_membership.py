@@ -19,14 +19,8 @@ from fakebroker.protocol.messages.offset_fetch import (
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.schema import Message
 from tests.support.cluster.cluster_harness import ClusterHarness, response, versions
-from tests.support.cluster.group_requests import (
-    NO_INITIAL_DELAY,
-    commit_request,
-    join,
-    join_request,
-    offset_to_commit,
-    sync_request,
-)
+from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, join, sync_after
+from tests.support.group_requests import commit_of, join_request, offset_to_commit
 
 
 def new_harness(**config: object) -> ClusterHarness:
@@ -51,7 +45,7 @@ def test_join_in_each_version(subtests: pytest.Subtests) -> None:
                     [],
                 )
                 assert joined.protocol_name == (None if version >= 7 else "")
-                joined = harness.ask(join_request(joined.member_id, version=version), version)
+                joined = harness.ask(join_request(member_id=joined.member_id, version=version), version)
             assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
             assert joined.member_id.startswith("client-")
             assert joined.protocol_name == "range"
@@ -60,14 +54,14 @@ def test_join_in_each_version(subtests: pytest.Subtests) -> None:
             group = harness.cluster.brokers[1].coordinator.group("g")
             assert group is not None
             member = group.members[joined.member_id]
-            assert member.rebalance_timeout_ms == (60_000 if version else 10_000)
+            assert member.rebalance_timeout_ms == (60_000 if version else 30_000)
             assert member.client_id == "client"
 
 
 def test_an_error_of_a_join_has_an_empty_protocol_name_before_version_7(subtests: pytest.Subtests) -> None:
     for version in versions("JoinGroup"):
         with subtests.test(version=version):
-            failed = new_harness().ask(join_request("unknown", version=version), version)
+            failed = new_harness().ask(join_request(member_id="unknown", version=version), version)
             assert failed.error_code == ErrorCode.UNKNOWN_MEMBER_ID
             assert failed.protocol_name == (None if version >= 7 else "")
             assert (failed.generation_id, failed.leader, failed.member_id) == (-1, "", "unknown")
@@ -79,7 +73,7 @@ def test_a_static_member_rejoins_with_a_new_member_id(subtests: pytest.Subtests)
             harness = new_harness()
             joined = join(harness, version, group_instance_id="one")
             assert joined.members[0].group_instance_id == "one"
-            harness.ask(sync_request(joined, 5), 5)
+            harness.ask(sync_after(joined, 5), 5)
             rejoined = harness.ask(join_request(group_instance_id="one"), version)
             assert (rejoined.error_code, rejoined.generation_id) == (0, 1)
             assert rejoined.member_id != joined.member_id
@@ -99,7 +93,7 @@ def test_a_static_member_rejoins_with_a_new_member_id(subtests: pytest.Subtests)
 def test_a_parked_join_is_answered_after_the_initial_delay() -> None:
     harness = new_harness(group_initial_rebalance_delay_ms=3000)
     member_id = harness.ask(join_request(), 9).member_id
-    call = harness.send(join_request(member_id), 9)
+    call = harness.send(join_request(member_id=member_id), 9)
     assert (call.response, call.answered_ms) == (None, None)
     assert harness.cluster.next_deadline() == harness.now_ms + 3000
     harness.advance(2999)
@@ -125,7 +119,7 @@ def test_sync_in_each_version(subtests: pytest.Subtests) -> None:
     for version in versions("SyncGroup"):
         with subtests.test(version=version):
             harness = new_harness()
-            synced = harness.ask(sync_request(join(harness), version), version)
+            synced = harness.ask(sync_after(join(harness), version), version)
             assert (synced.error_code, synced.assignment) == (0, b"mine")
             protocol = ("consumer", "range") if version >= 5 else (None, None)
             assert (synced.protocol_type, synced.protocol_name) == protocol
@@ -136,7 +130,7 @@ def test_sync_requires_protocol_type_and_name_from_version_5_on() -> None:
     joined = join(harness)
     for missing in ("protocol_type", "protocol_name"):
         fields: dict[str, Any] = {missing: None}
-        synced = harness.ask(sync_request(joined, 5, **fields), 5)
+        synced = harness.ask(sync_after(joined, 5, **fields), 5)
         assert synced.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL, missing
 
 
@@ -208,7 +202,7 @@ def test_other_brokers_answer_not_coordinator() -> None:
         (SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=[]), 4, lambda got: got.error_code),
         (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 4, lambda got: got.error_code),
         (LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="m")]), 5, lambda got: got.error_code),
-        (commit_request(offset_to_commit(0)), 9, lambda got: got.topics[0].partitions[0].error_code),
+        (commit_of(offset_to_commit(0)), 9, lambda got: got.topics[0].partitions[0].error_code),
         (
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)]),
             9,

@@ -17,7 +17,7 @@ from fakebroker.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -28,24 +28,10 @@ from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, Offset
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
 from tests.support.cluster.cluster_harness import ClusterHarness
+from tests.support.group_requests import heartbeat_request, join_request
 
 BODY_BYTES = 100
 HELD_BYTES = OBJECT_FACTOR * BODY_BYTES
-
-
-def heartbeat(generation_id: int = 1) -> HeartbeatRequest:
-    return HeartbeatRequest(group_id="g", generation_id=generation_id, member_id="m")
-
-
-def join(member_id: str = "") -> JoinGroupRequest:
-    return JoinGroupRequest(
-        group_id="g",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=60_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"x")],
-    )
 
 
 def call_of(request: Message, response: Message | None = None, version: int | None = None) -> Call:
@@ -89,7 +75,7 @@ def fetch(response: FetchResponse | None = None) -> Call:
 
 def test_the_oldest_requests_are_dropped_first_and_counted() -> None:
     journal = Journal(max_calls=3)
-    calls = [call_of(heartbeat(number)) for number in range(5)]
+    calls = [call_of(heartbeat_request("g", generation_id=number)) for number in range(5)]
     for call in calls:
         journal.add(call)
     assert (list(journal), journal.dropped, journal.added, journal.bytes) == (calls[2:], 2, 5, 3 * HELD_BYTES)
@@ -97,7 +83,7 @@ def test_the_oldest_requests_are_dropped_first_and_counted() -> None:
 
 def test_bytes_are_limited() -> None:
     journal = Journal(max_bytes=2 * HELD_BYTES)
-    calls = [call_of(heartbeat(number)) for number in range(5)]
+    calls = [call_of(heartbeat_request("g", generation_id=number)) for number in range(5)]
     for call in calls:
         journal.add(call)
     assert (list(journal), journal.dropped, journal.bytes) == (calls[3:], 3, 2 * HELD_BYTES)
@@ -105,7 +91,7 @@ def test_bytes_are_limited() -> None:
 
 def test_a_journal_of_size_0_drops_every_request() -> None:
     journal = Journal(max_calls=0)
-    journal.add(call_of(heartbeat()))
+    journal.add(call_of(heartbeat_request("g")))
     assert (len(journal), journal.dropped, journal.bytes) == (0, 1, 0)
 
 
@@ -114,7 +100,7 @@ def test_responses_count_when_they_are_known(subtests: pytest.Subtests) -> None:
     for data in (log, memoryview(log)[:500_000], memoryview(log)):  # Shared with a log: kept in memory by the response.
         with subtests.test(size=len(data), kind=type(data).__name__):
             journal = Journal()
-            parked, other = fetch(), call_of(heartbeat())
+            parked, other = fetch(), call_of(heartbeat_request("g"))
             journal.add(parked)
             journal.add(other)
             assert journal.bytes == 2 * HELD_BYTES
@@ -135,7 +121,7 @@ def test_a_response_drops_the_oldest_calls() -> None:
 
 def test_the_response_to_a_dropped_call_does_not_count() -> None:
     journal = Journal(max_calls=1)
-    early, late = fetch(fetched(bytes(5000))), call_of(heartbeat())
+    early, late = fetch(fetched(bytes(5000))), call_of(heartbeat_request("g"))
     journal.add(early)
     journal.add(late)
     answer(journal, early, 5000)
@@ -145,7 +131,7 @@ def test_the_response_to_a_dropped_call_does_not_count() -> None:
 @pytest.mark.parametrize("mode", ["full", "headers"])
 def test_a_call_that_exceeds_the_limit_alone_is_kept_without_messages(mode: str) -> None:
     journal = new_journal(mode, 100, 20_000)
-    small, large, last = call_of(heartbeat()), fetch(), call_of(heartbeat())
+    small, large, last = call_of(heartbeat_request("g")), fetch(), call_of(heartbeat_request("g"))
     for call in (small, large, last):
         journal.add(call)
     large.response = fetched(bytes(50_000))
@@ -161,9 +147,9 @@ def test_a_request_that_exceeds_the_limit_alone_is_kept_without_messages(subtest
     for mode in ("full", "headers"):
         with subtests.test(mode=mode):
             journal = new_journal(mode, 100, HELD_BYTES + 100)
-            large = call_of(heartbeat())
+            large = call_of(heartbeat_request("g"))
             large.size = 10_000
-            journal.add(call_of(heartbeat()))
+            journal.add(call_of(heartbeat_request("g")))
             journal.add(large)
             _, kept = journal
             assert (kept.request, kept.group_ids, kept.has_response) == (None, ("g",), False)
@@ -191,14 +177,14 @@ def test_invalid_arguments(arguments: tuple[str, int, int], error: str) -> None:
 
 def test_off_keeps_nothing() -> None:
     cluster = harness("off")
-    cluster.ask(heartbeat(), 4)
+    cluster.ask(heartbeat_request("g"), 4)
     assert (list(cluster.cluster.journal), cluster.cluster.journal.dropped) == ([], 0)
 
 
 def test_headers_keeps_everything_except_messages() -> None:
     cluster = harness("headers")
-    joined = cluster.ask(join(), 9)
-    cluster.ask(heartbeat(), 3)
+    joined = cluster.ask(join_request(), 9)
+    cluster.ask(heartbeat_request("g"), 3)
     first, second = cluster.cluster.journal
     assert (first.request, first.response, first.has_response) == (None, None, True)
     assert (first.api.name, first.api_version, first.client_id) == ("JoinGroup", 9, "client")
@@ -209,7 +195,7 @@ def test_headers_keeps_everything_except_messages() -> None:
 
 def test_headers_of_a_parked_call_are_completed_by_its_response() -> None:
     cluster = harness("headers", **{"group.initial.rebalance.delay.ms": 3000})
-    call = cluster.send(join(), 3)
+    call = cluster.send(join_request(), 3)
     (kept,) = cluster.cluster.journal
     assert (kept.answered_ms, kept.latency_ms, kept.has_response, kept.member_ids) == (None, None, False, ())
     cluster.advance(3000)
@@ -228,7 +214,7 @@ def test_headers_releases_messages_without_a_query() -> None:
     watched = []
     for number in range(300):
         request = _Heartbeat(group_id="g", generation_id=number, member_id="m")
-        call = call_of(heartbeat())
+        call = call_of(heartbeat_request("g"))
         call.request = request
         watched.append(weakref.ref(request))
         journal.add(call)
@@ -244,7 +230,7 @@ def test_headers_releases_dropped_calls() -> None:
     journal = new_journal("headers", 2, 1_000_000)
     watched = []
     for number in range(100):
-        call = call_of(heartbeat())
+        call = call_of(heartbeat_request("g"))
         call.request = _Heartbeat(group_id="g", generation_id=number, member_id="m")
         watched.append(weakref.ref(call.request))
         journal.add(call)
@@ -254,10 +240,20 @@ def test_headers_releases_dropped_calls() -> None:
     assert [number for number, reference in enumerate(watched) if reference() is not None] == [98, 99]
 
 
+def test_headers_updates_the_copy_of_a_dropped_call_that_is_answered() -> None:
+    journal = new_journal("headers", 1, 1_000_000)
+    call = call_of(heartbeat(), HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    journal.add(call)
+    (kept,) = journal
+    journal.add(call_of(heartbeat()))
+    answer(journal, call)
+    assert (kept.answered_ms, kept.errors) == (0.0, (ErrorCode.NOT_COORDINATOR,))
+
+
 def test_headers_counts_the_bytes_of_names() -> None:
     journal = new_journal("headers", 1000, HELD_BYTES * 20)
     for _ in range(1000):
-        call = call_of(heartbeat())
+        call = call_of(heartbeat_request("g"))
         journal.add(call)
         answer(journal, call)
     kept = list(journal)
@@ -268,7 +264,7 @@ def test_headers_counts_the_bytes_of_names() -> None:
 def test_messages_of_pending_calls_count_in_full() -> None:
     journal = new_journal("headers", 1000, HELD_BYTES * 20)
     for _ in range(100):
-        journal.add(call_of(heartbeat()))
+        journal.add(call_of(heartbeat_request("g")))
     assert (len(list(journal)), journal.bytes, journal.dropped) == (20, HELD_BYTES * 20, 80)
 
 
@@ -277,8 +273,8 @@ def test_messages_of_pending_calls_count_in_full() -> None:
 
 def test_a_delayed_response_has_the_number_of_requests_before_it() -> None:
     cluster = harness("full", **{"group.initial.rebalance.delay.ms": 3000})
-    delayed = cluster.send(join(), 3)
-    immediate = cluster.send(heartbeat(), 4)
+    delayed = cluster.send(join_request(), 3)
+    immediate = cluster.send(heartbeat_request("g"), 4)
     cluster.advance(3000)
     assert (delayed.answered_after, immediate.answered_after) == (2, 0)
 
@@ -289,9 +285,9 @@ def test_a_delayed_response_has_the_number_of_requests_before_it() -> None:
 @pytest.mark.parametrize(
     ("request_message", "group_ids", "member_ids"),
     [
-        (heartbeat(), ("g",), ("m",)),
-        (join(), ("g",), ()),
-        (join("m"), ("g",), ("m",)),
+        (heartbeat_request("g"), ("g",), ("m",)),
+        (join_request(), ("g",), ()),
+        (join_request("g", "m"), ("g",), ("m",)),
         (FindCoordinatorRequest(key="a"), ("a",), ()),
         (FindCoordinatorRequest(coordinator_keys=["a", "b"]), ("a", "b"), ()),
         (FindCoordinatorRequest(key="a", key_type=1), (), ()),
@@ -328,8 +324,8 @@ def test_a_join_without_member_id_has_the_assigned_member_id() -> None:
         member_id="assigned",
         members=[],
     )
-    assert call_of(join(), response).member_ids == ("assigned",)
-    assert call_of(join("known"), response).member_ids == ("known",)
+    assert call_of(join_request(), response).member_ids == ("assigned",)
+    assert call_of(join_request("g", "known"), response).member_ids == ("known",)
 
 
 def test_errors_of_the_response_and_of_its_parts() -> None:

@@ -15,15 +15,9 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response, versions
-from tests.support.cluster.group_requests import (
-    NO_INITIAL_DELAY,
-    commit_request,
-    join,
-    join_request,
-    offset_to_commit,
-    sync_request,
-)
+from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, join, sync_after
 from tests.support.cluster.replicas import assigned_topic, create_topics, new_topic, stop_brokers
+from tests.support.group_requests import commit_of, join_request, offset_to_commit
 
 NAME = "__consumer_offsets"
 
@@ -120,7 +114,7 @@ def test_commands_that_do_not_use_it_do_not_create_it() -> None:
 def test_a_group_that_joins_without_a_lookup_creates_it() -> None:
     harness = ClusterHarness(config=NO_INITIAL_DELAY)
     joined = join(harness)
-    harness.ask(sync_request(joined), 5)
+    harness.ask(sync_after(joined), 5)
     assert topics(harness) == {"news": 1, NAME: 2}
 
 
@@ -151,9 +145,9 @@ def test_its_groups_survive_a_failover_and_are_found_by_new_brokers() -> None:
     create_topics(harness, assigned_topic(NAME, p0=[2, 1]))
     assert find(harness, "g") == [2]
     member_id = harness.ask(join_request(), 9, broker=2).member_id
-    joined = harness.ask(join_request(member_id), 9, broker=2)
-    assert harness.ask(sync_request(joined), 5, broker=2).error_code == 0
-    commit = commit_request(offset_to_commit(0), generation_id_or_member_epoch=1, member_id=member_id)
+    joined = harness.ask(join_request(member_id=member_id), 9, broker=2)
+    assert harness.ask(sync_after(joined), 5, broker=2).error_code == 0
+    commit = commit_of(offset_to_commit(0), generation_id_or_member_epoch=1, member_id=member_id)
     assert harness.ask(commit, 8, broker=2).topics[0].partitions[0].error_code == 0
     node_id = commands.add_broker().node_id
     for broker in (1, node_id):
@@ -186,7 +180,7 @@ def test_a_member_that_joined_before_gets_not_coordinator() -> None:
     # Before 4.0, a new group is not written to the log, which would create the topic.
     harness = ClusterHarness(config={"group.initial.rebalance.delay.ms": 3000}, as_version="3.9")
     member_id = harness.ask(join_request(), 9).member_id
-    parked = harness.send(join_request(member_id), 9)
+    parked = harness.send(join_request(member_id=member_id), 9)
     assert parked.response is None
     create_topics(harness, new_topic(NAME, partitions=1))
     assert response(parked).error_code == ErrorCode.NOT_COORDINATOR

@@ -21,7 +21,7 @@ from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRe
 from fakebroker.protocol.records import Record, TimestampType, decode_records, encode_batch, split_batches
 from tests.support.cluster.cluster_harness import START_MS, ClusterHarness
 from tests.support.cluster.group_admin_harness import GroupAdminHarness
-from tests.support.cluster.group_requests import commit_request, offset_to_commit
+from tests.support.group_requests import commit_of, offset_to_commit
 
 NOW_MS = int(START_MS)
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -386,7 +386,7 @@ def test_acks_all_needs_enough_in_sync_replicas(subtests: pytest.Subtests) -> No
 def test_groups_need_enough_in_sync_replicas_of_their_log() -> None:
     groups = GroupAdminHarness(min_insync_replicas=2)
     harness = groups.cluster_harness
-    commit = commit_request(offset_to_commit(0))
+    commit = commit_of(offset_to_commit(0))
     stop(harness, 2)
     assert error(harness.ask(commit, 8).topics[0].partitions[0]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     start(harness, 2)

@@ -8,6 +8,7 @@ import pytest
 
 from fakebroker import (
     Broker,
+    ClusterStopped,
     ConfigError,
     FakebrokerError,
     FakeCluster,
@@ -28,7 +29,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
-from tests.support.groups_over_tcp import commit_request
+from tests.support.group_requests import commit_request
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 
@@ -385,10 +386,21 @@ def test_waits_poll(control: ControlHarness, client: Client) -> None:
     assert failed.value.records == [1]
 
 
-def test_a_wait_for_a_cluster_that_is_deleted_is_an_error(client: Client) -> None:
+def test_a_wait_ends_when_the_cluster_is_deleted(client: Client) -> None:
     other = client.create_cluster("other", brokers=1)
+    polls: list[int] = []
+
+    def delete() -> int:
+        other.delete_cluster()
+        polls.append(1)
+        return len(polls)
+
+    with pytest.raises(ClusterStopped, match=r"^the cluster stopped during a wait: no cluster 'other'") as caught:
+        other.wait_for_state("g", "Stable", polling=[delete])
+    assert caught.value.records == [1]
     with pytest.raises(ConfigError, match=r"^no cluster 'other'"):
-        other.wait_for_state("g", "Stable", polling=[other.delete_cluster])
+        other.wait_for_state("g", "Stable", polling=[delete])
+    assert polls == [1]
 
 
 def test_a_group_id_must_be_a_string(client: Client, subtests: pytest.Subtests) -> None:

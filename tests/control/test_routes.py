@@ -21,7 +21,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.groups_over_tcp import commit_request
+from tests.support.group_requests import commit_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 

@@ -61,7 +61,7 @@ class CoordinatorPair:
         return min((at for one in self.both if (at := one.next_deadline()) is not None), default=None)
 
 
-class RandomFailovers:
+class RandomHistory:
     """A history of requests and failovers, drawn by a seed."""
 
     def __init__(self, seed: int) -> None:
@@ -142,7 +142,7 @@ class RandomFailovers:
 @soak
 @pytest.mark.parametrize("seed", cases(1, soak=60))
 def test_groups_survive_repeated_failovers(seed: int) -> None:
-    history = RandomFailovers(seed)
+    history = RandomHistory(seed)
     failovers = examples(300, soak=1_000)
     for _ in range(failovers):
         for _ in range(history.random.choice([0, 1, 4, 12])):

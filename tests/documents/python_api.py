@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from fakebroker import FakeCluster, pytest_plugin
 from fakebroker.cli.main import app
 from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.inspect.journal_filters import Filters
 from tests.documents.markdown import description, entries, section, table
 
 _HELP_COLUMNS = 100
@@ -27,7 +28,8 @@ def fake_cluster() -> str:
     for title, members in _sections(FakeCluster):
         parts += [f"## {title}", *map(_member, members)]
     journal = [function for base in reversed(FakeCluster.__mro__[1:-1]) for function in _public_functions(base)]
-    return "\n\n".join([*parts, "## Journal", *map(_member, journal)])
+    filters = ["## Filters of requests", *description(Filters).split("\n\n")[:1], _entries(Filters, "Attributes")]
+    return "\n\n".join([*parts, "## Journal", *map(_member, journal), *filters])
 
 
 def _sections(cls: type) -> Iterator[tuple[str, list[Any]]]:

@@ -21,13 +21,8 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.server.clock import ManualClock, RealClock, ScaledClock
-from tests.support.groups_over_tcp import (
-    JOIN_WITHOUT_MEMBER_ID,
-    heartbeat_to,
-    join_and_sync,
-    join_request,
-    sync_request,
-)
+from tests.support.group_requests import join_request, sync_request
+from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, heartbeat_to, join_and_sync
 from tests.support.wire_client import WireClient, until
 
 SESSION_S = 45.0

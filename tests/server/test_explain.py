@@ -19,7 +19,7 @@ from fakebroker.protocol.messages.offset_commit import (
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.cluster.cluster_harness import ClusterHarness
-from tests.support.groups_over_tcp import join_request
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient
 
 

@@ -12,7 +12,8 @@ from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, Fet
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.support.groups_over_tcp import heartbeat_to, join_request, stable_group
+from tests.support.group_requests import join_request
+from tests.support.groups_over_tcp import heartbeat_to, stable_group
 from tests.support.wire_client import WireClient, broker_of, find_coordinator, until
 
 

@@ -112,6 +112,21 @@ def test_the_journal_drops_old_requests_above_its_limits() -> None:
         assert [call.request.generation_id for call in cluster.requests()] == [22, 23, 24]
 
 
+@pytest.mark.parametrize("journal", ["full", "headers"])
+def test_a_request_that_exceeds_the_journal_alone_is_kept_without_messages(journal: Any) -> None:
+    with (
+        FakeCluster(brokers=1, journal=journal, journal_bytes=20_000) as cluster,
+        WireClient(cluster.brokers[0]) as wire,
+    ):
+        for group_id in ("first", "g" * 5_000, "last"):
+            wire.ask(HeartbeatRequest(group_id=group_id, generation_id=1, member_id="m"), HeartbeatResponse)
+        first, large, last = cluster.requests()
+        assert (cluster.journal_dropped, large.request, large.response) == (0, None, None)
+        assert (large.group_ids, large.member_ids, large.errors) == (("g" * 5_000,), ("m",), first.errors)
+        assert cluster.count(group="g" * 5_000) == 1
+        assert (first.group_ids, last.group_ids) == (("first",), ("last",))
+
+
 def test_equal_seeds_give_equal_ids() -> None:
     def ids(seed: int | None) -> tuple[str, str]:
         with FakeCluster(topics={"orders": 6}, seed=seed) as cluster:

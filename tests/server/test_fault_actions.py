@@ -12,7 +12,8 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import read_journal
-from tests.support.groups_over_tcp import commit_request, heartbeat, heartbeat_request, stable_group
+from tests.support.group_requests import commit_request, heartbeat_request
+from tests.support.groups_over_tcp import heartbeat, stable_group
 from tests.support.wire_client import WireClient, until
 
 two_brokers = pytest.mark.fake_cluster(brokers=2, topics={"orders": 1}, seed=1)

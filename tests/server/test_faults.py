@@ -14,7 +14,8 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
-from tests.support.groups_over_tcp import commit_request, heartbeat, heartbeat_request
+from tests.support.group_requests import commit_request, heartbeat_request
+from tests.support.groups_over_tcp import heartbeat
 from tests.support.wire_client import WireClient, until
 
 HEARTBEAT = heartbeat_request("g")

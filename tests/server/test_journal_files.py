@@ -104,7 +104,7 @@ def test_lines_are_json_with_names_of_fields_and_errors(tmp_path: Path) -> None:
     assert (last["api"], last["version"], last["errors"]) == ("Heartbeat", 4, ["UNKNOWN_MEMBER_ID"])
     assert last["request"] == {"group_id": "other", "generation_id": 1, "member_id": "m", "group_instance_id": None}
     assert last["response"] == {"throttle_time_ms": 0, "error_code": "UNKNOWN_MEMBER_ID"}
-    assert joined["request"]["protocols"] == [{"name": "range", "metadata": ""}]
+    assert joined["request"]["protocols"] == [{"name": "range", "metadata": "cg=="}]
     assert plain(SyncGroupRequestAssignment(member_id="m", assignment=b"x"), 0) == {
         "member_id": "m",
         "assignment": "eA==",

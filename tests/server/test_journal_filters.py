@@ -15,7 +15,8 @@ from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGro
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.cluster.cluster_harness import batch
-from tests.support.groups_over_tcp import commit_request, heartbeat, join_and_sync
+from tests.support.group_requests import commit_request
+from tests.support.groups_over_tcp import heartbeat, join_and_sync
 from tests.support.wire_client import WireClient
 
 BY_NAME, BY_ID = 12, 13

@@ -9,7 +9,8 @@ import pytest
 from fakebroker import ConfigError, ErrorCode, FakeCluster
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, heartbeat, join_and_sync, join_request
+from tests.support.group_requests import join_request
+from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, heartbeat, join_and_sync
 from tests.support.wire_client import WireClient, until
 
 

@@ -14,7 +14,8 @@ from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.schema import Struct
 from fakebroker.protocol.types import STRING
 from tests.support.cluster.cluster_harness import ClusterHarness
-from tests.support.groups_over_tcp import heartbeat, join_request
+from tests.support.group_requests import join_request
+from tests.support.groups_over_tcp import heartbeat
 from tests.support.message_versions import filled
 from tests.support.wire_client import WireClient
 

@@ -9,7 +9,7 @@ import pytest
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from tests.support.groups_over_tcp import join_request
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient
 
 OF_MEMBERS = sorted(name for name, each in COMMANDS.items() if "member" in inspect.signature(each.method).parameters)

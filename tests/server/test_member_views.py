@@ -8,7 +8,8 @@ from fakebroker.cluster.inspect.views import MemberView
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
-from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, OLD_SYNC, sync_request
+from tests.support.group_requests import sync_request
+from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, OLD_SYNC
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 3, "news": 1}, clock="manual", seed=1)

@@ -24,7 +24,8 @@ from fakebroker.errors import ErrorCode, shown
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from tests.support.groups_over_tcp import commit_request, heartbeat, join_and_sync
+from tests.support.group_requests import commit_request
+from tests.support.groups_over_tcp import heartbeat, join_and_sync
 from tests.support.soak import cases, soak
 from tests.support.wire_client import WireClient
 
@@ -190,7 +191,7 @@ class Expected:
         return cls(list(state.leaders), [False for _ in GROUP_IDS], [{None} for _ in GROUP_IDS])
 
 
-class RandomFailovers:
+class RandomCommands:
     """Makes random calls to a cluster, sends requests between them, and checks the cluster after each."""
 
     def __init__(self, cluster: FakeCluster, seed: int) -> None:
@@ -401,7 +402,7 @@ def consume(cluster: FakeCluster, group_id: str) -> None:
 
 
 @contextmanager
-def described(failovers: RandomFailovers, seed: int) -> Iterator[None]:
+def described(failovers: RandomCommands, seed: int) -> Iterator[None]:
     """Add the seed and the last calls to an error."""
     try:
         yield
@@ -421,7 +422,7 @@ def cluster() -> Iterator[FakeCluster]:
 @soak
 @pytest.mark.parametrize("seed", cases(2, soak=200))
 def test_random_failovers_keep_acknowledged_commits(cluster: FakeCluster, seed: int) -> None:
-    failovers = RandomFailovers(cluster, seed)
+    failovers = RandomCommands(cluster, seed)
     with described(failovers, seed):
         for number in range(CALLS_PER_SEED):
             failovers.call()
@@ -442,4 +443,4 @@ def test_invalid_calls_change_nothing(cluster: FakeCluster, down: list[int]) -> 
     cluster.move_coordinator("a", to=3, zombie=True, load_ms=500)
     for node_id in down:
         cluster.stop_broker(node_id, elect=False)
-    RandomFailovers(cluster, 0).make_invalid_calls()
+    RandomCommands(cluster, 0).make_invalid_calls()

@@ -16,7 +16,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.registry import APIS
-from tests.support.groups_over_tcp import heartbeat_request, join_request
+from tests.support.group_requests import heartbeat_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 Factory = Callable[..., FakeCluster]

@@ -10,7 +10,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from tests.support.groups_over_tcp import join_request
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient, until
 
 

@@ -14,7 +14,8 @@ from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest,
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.coordinator.coordinator_harness import result_of
-from tests.support.groups_over_tcp import join_request, stable_group
+from tests.support.group_requests import join_request
+from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import WireClient, broker_of, until
 
 pytestmark = pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual", seed=1)

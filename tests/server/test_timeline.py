@@ -12,7 +12,8 @@ from fakebroker.coordinator.group.history import Moment
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from tests.support.groups_over_tcp import join_request, stable_group
+from tests.support.group_requests import join_request
+from tests.support.groups_over_tcp import stable_group
 from tests.support.wire_client import WireClient, until
 
 SVG = "{http://www.w3.org/2000/svg}"

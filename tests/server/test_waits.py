@@ -13,7 +13,8 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
-from tests.support.groups_over_tcp import heartbeat, heartbeat_request, join_request, stable_group
+from tests.support.group_requests import heartbeat_request, join_request
+from tests.support.groups_over_tcp import heartbeat, stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 Start = Callable[..., "Future[Any]"]

@@ -13,13 +13,8 @@ from fakebroker import ClusterStopped, ConfigError, FakeCluster, WaitTimeout
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from tests.support.groups_over_tcp import (
-    JOIN_WITHOUT_MEMBER_ID,
-    commit_request,
-    heartbeat_request,
-    join_request,
-    stable_group,
-)
+from tests.support.group_requests import commit_request, heartbeat_request, join_request
+from tests.support.groups_over_tcp import JOIN_WITHOUT_MEMBER_ID, stable_group
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 Start = Callable[..., "Future[Any]"]
@@ -43,11 +38,14 @@ def start(fake_cluster: FakeCluster) -> Iterator[Start]:
     assert fake_cluster.cluster.history.listeners == []
 
 
-def leave(cluster: FakeCluster, member_id: str, group_id: str = "g") -> None:
+def leave_request(member_id: str) -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
+
+
+def leave(cluster: FakeCluster, member_id: str) -> None:
     """Leave a group as its only member."""
-    with WireClient(cluster.coordinator_of(group_id)) as wire:
-        leaving = LeaveGroupRequest(group_id=group_id, members=[MemberIdentity(member_id=member_id)])
-        wire.ask(leaving, LeaveGroupResponse)
+    with WireClient(cluster.coordinator_of("g")) as wire:
+        wire.ask(leave_request(member_id), LeaveGroupResponse)
 
 
 @pytest.mark.fake_cluster(brokers=1, config={"group.initial.rebalance.delay.ms": 0})
@@ -66,22 +64,29 @@ def test_a_state_that_a_single_request_passes_through(fake_cluster: FakeCluster,
     assert fake_cluster.group("g").state == "CompletingRebalance"
 
 
-@pytest.mark.fake_cluster(brokers=1, topics={"orders": 3})
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 3}, config={"group.initial.rebalance.delay.ms": 0})
 def test_a_state_that_came_and_went_between_two_looks(fake_cluster: FakeCluster, start: Start) -> None:
-    """Waits are evaluated after the function, in which the group passes through several states."""
-    first = start(fake_cluster.wait_for_state, "g", "Stable", members=2)
-    generation = start(fake_cluster.wait_for_generation, "g", above=4)
+    """Of two requests that the cluster reads together, the first empties the group, and the second fills it again."""
+    member_id = stable_group(fake_cluster)
+    empty = start(fake_cluster.wait_for_state, "g", "Empty", members=0)
+    stable = start(fake_cluster.wait_for_state, "g", "Stable", members=3)
+    generation = start(fake_cluster.wait_for_generation, "g", above=2)
+    with WireClient(fake_cluster.brokers[0]) as wire:
 
-    def pass_through() -> None:
-        fake_cluster.seed_group("g", 2, topics=["orders"], generation=5)
-        for member in fake_cluster.group("g").members:
-            fake_cluster.evict("g", member.member_id)
+        def send() -> None:
+            wire.send(leave_request(member_id))
+            wire.send(join_request("g"), JOIN_WITHOUT_MEMBER_ID)
 
-    fake_cluster.call(pass_through)
-    assert fake_cluster.group("g").state == "Empty"
-    group = first.result()
-    assert (group.state, group.generation_id, len(group.members)) == ("Stable", 5, 2)
-    assert generation.result().state == "Stable"
+        fake_cluster.call(send)
+        wire.receive()
+        wire.receive()
+    group = empty.result()
+    assert (group.state, group.generation_id, group.leader_id, group.members) == ("Empty", 2, None, ())
+    assert generation.result().state == "CompletingRebalance"
+    assert not stable.done()
+    fake_cluster.reset()
+    fake_cluster.seed_group("g", 3, topics=["orders"])
+    assert len(stable.result().members) == 3
 
 
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 3})
@@ -127,8 +132,7 @@ def test_states_at_a_zombie_coordinator_do_not_count(fake_cluster: FakeCluster, 
     fake_cluster.move_coordinator("g", 3 - old.node_id, zombie=True)
     waiting = start(fake_cluster.wait_for_state, "g", "Empty")
     with WireClient(old) as wire:
-        leaving = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
-        wire.ask(leaving, LeaveGroupResponse)
+        wire.ask(leave_request(member_id), LeaveGroupResponse)
     assert "LeaveGroup" in str(fake_cluster.timeline("g"))
     assert not waiting.done()
     leave(fake_cluster, member_id)

@@ -1,76 +1,18 @@
-"""Groups of members that use `WireClient`, and the requests of such members."""
+"""Groups of members that use `WireClient`."""
 
 from fakebroker import ErrorCode, FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from fakebroker.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from tests.support.group_requests import commit_request, heartbeat_request, join_request, sync_request
 from tests.support.wire_client import WireClient
 
 JOIN_WITHOUT_MEMBER_ID = 3
 """The last version of JoinGroup in which a new member joins with one request (KIP-394)."""
 OLD_SYNC = 2
 """A version of SyncGroup that brokers of all emulated releases since 2.0 support."""
-
-
-def join_request(group_id: str = "g", member_id: str = "", *, session_timeout_ms: int = 30_000) -> JoinGroupRequest:
-    """Return the JoinGroup of a consumer with the protocol "range"."""
-    return JoinGroupRequest(
-        group_id=group_id,
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=30_000,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
-    )
-
-
-def sync_request(
-    member_id: str, group_id: str = "g", generation_id: int = 1, assignments: dict[str, bytes] | None = None
-) -> SyncGroupRequest:
-    """Return the SyncGroup of a member; a leader also sends assignments, by member id."""
-    return SyncGroupRequest(
-        group_id=group_id,
-        generation_id=generation_id,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignments=[
-            SyncGroupRequestAssignment(member_id=each, assignment=assignment)
-            for each, assignment in (assignments or {}).items()
-        ],
-    )
-
-
-def heartbeat_request(group_id: str = "nobody", member_id: str = "m", generation_id: int = 1) -> HeartbeatRequest:
-    """Return a heartbeat; by default of a group that does not exist."""
-    return HeartbeatRequest(group_id=group_id, generation_id=generation_id, member_id=member_id)
-
-
-def commit_request(
-    offset: int,
-    partition: int = 0,
-    group_id: str = "g",
-    member_id: str = "",
-    generation_id: int = -1,
-    metadata: str = "",
-) -> OffsetCommitRequest:
-    """Return a commit for a partition of the topic "orders"; by default without a member."""
-    committed = OffsetCommitRequestPartition(
-        partition_index=partition, committed_offset=offset, committed_metadata=metadata
-    )
-    return OffsetCommitRequest(
-        group_id=group_id,
-        member_id=member_id,
-        generation_id_or_member_epoch=generation_id,
-        topics=[OffsetCommitRequestTopic(name="orders", partitions=[committed])],
-    )
 
 
 def heartbeat(

@@ -31,7 +31,7 @@ from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.producer import Headers, ProducedRecord
 from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
-from fakebroker.control.client.http import Http, NotFound
+from fakebroker.control.client.http import Http, NotFound, Unreachable
 from fakebroker.control.client.json_views import (
     broker_view,
     deadline,
@@ -43,7 +43,7 @@ from fakebroker.control.client.json_views import (
     record_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout, check_number
+from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.server.polling import SETTLE_S, STABLE, Polled, Poller, collecting, have_received
@@ -329,11 +329,16 @@ class Client(JournalExport):
         given = {name: value for name, value in arguments.items() if value is not None}
         until_s = time.monotonic() + timeout_s
         step_s = 0.0 if poller else min(timeout_s, MAX_WAIT_S)
-        has_polled = poller is None
+        has_polled, has_begun = poller is None, False
         while True:
             try:
                 return self.post(f"wait/{kind}", {**given, "timeout_s": step_s}, timeout_s=step_s + _WAIT_GRACE_S)
+            except (Unreachable, NotFound) as error:
+                if not has_begun:
+                    raise
+                raise ClusterStopped(f"the cluster stopped during a wait: {error}") from None
             except WaitTimeout as error:
+                has_begun = True
                 left_s = until_s - time.monotonic()
                 if left_s <= 0 and has_polled:
                     raise WaitTimeout.of(error.condition, timeout_s, error.state) from None

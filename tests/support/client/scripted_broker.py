@@ -16,7 +16,6 @@ from fakebroker.protocol.frames import (
     response_frame,
 )
 from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.registry import API_BY_KEY
 from fakebroker.protocol.schema import Message
 
@@ -68,10 +67,6 @@ class ScriptedBroker:
 
 def version_ranges(versions: VersionsByKey) -> list[ApiVersion]:
     return [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in versions.items()]
-
-
-def heartbeat(generation_id: int = 1) -> HeartbeatRequest:
-    return HeartbeatRequest(group_id="g", generation_id=generation_id, member_id="m")
 
 
 async def connect(stream: trio.abc.Stream, nursery: trio.Nursery, client_id: str = "c", **options: Any) -> Connection:

@@ -10,13 +10,8 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.cluster.cluster_harness import ClusterHarness
-from tests.support.cluster.group_requests import (
-    NO_INITIAL_DELAY,
-    commit_request,
-    join_request,
-    offset_to_commit,
-    sync_request,
-)
+from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, SESSION_MS, sync_after
+from tests.support.group_requests import commit_of, join_request, offset_to_commit
 
 
 class FailoverHarness:
@@ -38,10 +33,10 @@ class FailoverHarness:
         settings = {**NO_INITIAL_DELAY, "offsets.topic.num.partitions": 1, **(config or {})}
         self.cluster_harness = ClusterHarness(brokers=3, config=settings)
         self.cluster = self.cluster_harness.cluster
-        self.member_id = self.cluster_harness.ask(join_request(), 9).member_id
-        joined = self.cluster_harness.ask(join_request(self.member_id), 9)
+        self.member_id = self.cluster_harness.ask(join_request(session_timeout_ms=SESSION_MS), 9).member_id
+        joined = self.cluster_harness.ask(join_request(member_id=self.member_id, session_timeout_ms=SESSION_MS), 9)
         if synced:
-            assert self.cluster_harness.ask(sync_request(joined), 5).error_code == 0
+            assert self.cluster_harness.ask(sync_after(joined), 5).error_code == 0
             if offset is not None:
                 assert self.commit(offset, 1) == 0
 
@@ -68,7 +63,7 @@ class FailoverHarness:
 
     def commit(self, offset: int, broker: int) -> int:
         """Commit an offset for news-0; returns the error code."""
-        request = commit_request(offset_to_commit(0, offset), generation_id_or_member_epoch=1, member_id=self.member_id)
+        request = commit_of(offset_to_commit(0, offset), generation_id_or_member_epoch=1, member_id=self.member_id)
         code: int = self.cluster_harness.ask(request, 9, broker=broker).topics[0].partitions[0].error_code
         return code
 

@@ -20,7 +20,8 @@ from fakebroker.protocol.messages.offset_delete import (
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fakebroker.protocol.releases import NEWEST, Release
 from tests.support.cluster.cluster_harness import ClusterHarness
-from tests.support.cluster.group_requests import NO_INITIAL_DELAY, join_request, offset_to_commit
+from tests.support.cluster.harness_groups import NO_INITIAL_DELAY, SESSION_MS
+from tests.support.group_requests import join_request, offset_to_commit
 
 BEFORE_4_0 = Release(3, 9)
 NONE = ErrorCode.NONE
@@ -56,7 +57,8 @@ class GroupAdminHarness:
     def join(self, group_id: str = "g", member_id: str = "", version: int = 3, **fields: Any) -> str | None:
         """Send a JoinGroup. Returns the member id of the response, or None if the request is parked."""
         subscription = JoinGroupRequestProtocol(name="range", metadata=encode_subscription(["news"]))
-        request = join_request(member_id, group_id=group_id, **{"protocols": [subscription]} | fields)
+        values: dict[str, Any] = {"protocols": [subscription], "session_timeout_ms": SESSION_MS}
+        request = join_request(group_id, member_id, **values | fields)
         response = self.cluster_harness.send(request, version).response
         return response.member_id if response else None
 
