@@ -60,6 +60,8 @@ TRANSACTIONS_TOPIC_REPLICATION_FACTOR = 3
 
 _HANDLERS = handlers.BY_NAME
 
+CLEANER_BACKOFF = "log.cleaner.backoff.ms"
+
 
 class Cluster:
     """Brokers, topics and groups; the services that change them; and the journal.
@@ -133,7 +135,7 @@ class Cluster:
             self._leader_config,
             now_ms,
             config.number("log.retention.check.interval.ms"),
-            config.number("log.cleaner.backoff.ms"),
+            lambda: int(self.broker_configs.get(CLEANER_BACKOFF) or config.number(CLEANER_BACKOFF)),
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
@@ -290,8 +292,9 @@ class Cluster:
 
     def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool:
         """Return whether an append with acks=all is accepted, by `min.insync.replicas` (Partition.scala)."""
-        needed = config.needed_in_sync(len(partition.replicas))
-        return needed <= 1 or len(self.in_sync(partition)) >= needed
+        if config.min_insync_replicas == 1:
+            return True
+        return len(self.in_sync(partition)) >= config.needed_in_sync(len(partition.replicas))
 
     def _leader_config(self, partition: Partition) -> LogConfig | None:
         """Return the configs of a partition at its leader or last leader; None if that broker was removed."""

@@ -22,7 +22,7 @@ class LogManager:
         config_of: Returns the configs of a partition at its leader or last leader; None if that was removed.
         start_ms: The brokers' time at the start of the cluster, in milliseconds.
         retention_interval_ms: The time between two checks for expired records.
-        cleaner_interval_ms: The time between two checks for records to compact.
+        cleaner_interval_ms: Returns the time between two checks for records to compact, which is a dynamic config.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class LogManager:
         config_of: Callable[[Partition], LogConfig | None],
         start_ms: float,
         retention_interval_ms: int,
-        cleaner_interval_ms: int,
+        cleaner_interval_ms: Callable[[], int],
     ) -> None:
         self._topics = topics
         self._config_of = config_of
@@ -42,17 +42,17 @@ class LogManager:
 
     def appended(self, config: LogConfig, now_ms: float) -> None:
         """Schedule the next checks after an append to a topic with these configs."""
-        if config.retention_ms >= 0:
-            self._retention_ms = min(self._retention_ms, self._after(now_ms, self._retention_interval_ms))
+        if config.retention_ms >= 0 and self._retention_ms - now_ms > self._retention_interval_ms:
+            self._retention_ms = self._after(now_ms, self._retention_interval_ms)
         if config.is_compacted:
-            self._cleaning_ms = min(self._cleaning_ms, self._after(now_ms, self._cleaner_interval_ms))
+            self._cleaning_ms = min(self._cleaning_ms, self._after(now_ms, self._cleaner_interval()))
 
     def schedule(self, now_ms: float) -> None:
         """Schedule the next checks after a check, or after configs, topics or logs were changed otherwise."""
         expires_ms = min((_expires_ms(*led) for led in self._led()), default=inf)
         self._retention_ms = self._at_or_after(max(expires_ms, now_ms + 1), self._retention_interval_ms)
         compacts_ms = min((_compacts_ms(*led) for led in self._led()), default=inf)
-        self._cleaning_ms = self._at_or_after(max(compacts_ms, now_ms + 1), self._cleaner_interval_ms)
+        self._cleaning_ms = self._at_or_after(max(compacts_ms, now_ms + 1), self._cleaner_interval())
 
     def next_deadline(self) -> float | None:
         """Return the time of the next check, in milliseconds of the brokers' time; None if none is needed."""
@@ -70,6 +70,9 @@ class LogManager:
             if compacts and config.is_compacted:
                 partition.log.compact(now_ms, config.min_compaction_lag_ms, config.delete_retention_ms)
         self.schedule(now_ms)
+
+    def _cleaner_interval(self) -> int:
+        return max(1, self._cleaner_interval_ms())
 
     def _led(self) -> Iterator[tuple[Partition, LogConfig]]:
         """Yield the partitions with their configs, except those of internal topics."""

@@ -34,6 +34,7 @@ _LENGTH_END = 12  # The batch length counts the bytes from here.
 _SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is corrupt: the next batch cannot be found.
 _MAGIC = 2
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
+_COMPRESSIONS = tuple(Compression)  # By number: calling an enumeration takes longer.
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -123,11 +124,12 @@ class RecordBatch:
         number = self.attributes & _COMPRESSION_BITS
         if number > Compression.ZSTD:
             raise InvalidBatchError(f"{self.label}: compression {number} in the attributes at byte 21, expected 0 to 4")
-        return Compression(number)
+        return _COMPRESSIONS[number]
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType(bool(self.attributes & _TIMESTAMP_TYPE_BIT))
+        is_append_time = self.attributes & _TIMESTAMP_TYPE_BIT
+        return TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
@@ -164,8 +166,6 @@ class RecordRules:
             RefusedRecordsError: Records lack a key.
             RefusedTimestampsError: Records have a timestamp that is not allowed.
         """
-        if not self._may_break(batch):
-            return
         faults: list[tuple[int, str]] = []
         error: type[RefusedRecordsError] = RefusedRecordsError
         for index, record in enumerate(iterate_records(batch, limit_bytes)):
@@ -176,10 +176,6 @@ class RecordRules:
                 faults.append((index, f"timestamp {record.timestamp_ms}: expected {self._allowed()}"))
         if faults:
             raise error(f"{batch.label}: {len(faults)} records refused, the first: {faults[0][1]}", faults)
-
-    def _may_break(self, batch: RecordBatch) -> bool:
-        """Return whether the records must be read. `validate_batch` has checked the largest timestamp."""
-        return self.needs_key or self.first_ms is not None or not self._allows(batch.max_timestamp_ms)
 
     def _allows(self, timestamp_ms: int) -> bool:
         if timestamp_ms == NO_TIMESTAMP:
@@ -229,7 +225,11 @@ def _complete_batch_bytes(data: bytes, position: int) -> int:
     return size_bytes
 
 
-def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
+def validate_produced(
+    data: bytes,
+    limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES,
+    batches: Sequence[RecordBatch] | None = None,
+) -> RecordBatch:
     """Decode and validate the batch that a producer sent for a partition, as a broker does before it appends the batch.
 
     Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`. As in
@@ -238,11 +238,12 @@ def validate_produced(data: bytes, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT
     Args:
         data: The records of one partition in a Produce request of version 3 or newer.
         limit_bytes: The largest size of the decompressed records.
+        batches: The result of `split_batches`, if it is known.
 
     Raises:
         InvalidBatchError: The batch is invalid; `error_code` is that of the response.
     """
-    batches = split_batches(data)
+    batches = split_batches(data) if batches is None else batches
     if len(batches) != 1:
         raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
     batch = batches[0]
@@ -279,7 +280,8 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
     for offset, record in enumerate(iterate_records(batch, limit_bytes), batch.base_offset):
         if record.offset != offset:
             raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
-        newest_ms = max(newest_ms, record.timestamp_ms)
+        if record.timestamp_ms > newest_ms:
+            newest_ms = record.timestamp_ms
     return newest_ms
 
 

@@ -242,10 +242,10 @@ def test_headers_releases_dropped_calls() -> None:
 
 def test_headers_updates_the_copy_of_a_dropped_call_that_is_answered() -> None:
     journal = new_journal("headers", 1, 1_000_000)
-    call = call_of(heartbeat(), HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
+    call = call_of(heartbeat_request(), HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR))
     journal.add(call)
     (kept,) = journal
-    journal.add(call_of(heartbeat()))
+    journal.add(call_of(heartbeat_request()))
     answer(journal, call)
     assert (kept.answered_ms, kept.errors) == (0.0, (ErrorCode.NOT_COORDINATOR,))
 

@@ -50,13 +50,10 @@ class TopicHarness(ClusterHarness):
         (result,) = self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=1000, validate_only=False), 4).topics
         assert result.error_code == ErrorCode.NONE, result.error_message
 
-    def alter(self, **configs: Any) -> None:
-        """Set configs of the topic, named with underscores."""
-        entries = [
-            AlterableConfig(name=name.replace("_", "."), config_operation=0, value=str(value))
-            for name, value in configs.items()
-        ]
-        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=entries)
+    def alter(self, name: str, value: object, resource_type: int = 2, resource_name: str = "t") -> None:
+        """Set a config, by default of the topic."""
+        entries = [AlterableConfig(name=name, config_operation=0, value=str(value))]
+        resource = AlterConfigsResource(resource_type=resource_type, resource_name=resource_name, configs=entries)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
         (result,) = self.ask(request, 1).responses
         assert result.error_code == ErrorCode.NONE, result.error_message
@@ -169,7 +166,7 @@ def test_a_new_retention_applies_at_the_next_check() -> None:
     harness = TopicHarness(config={"log.retention.check.interval.ms": 1000})
     harness.produce((None, b"a"))
     harness.advance(10_000)
-    harness.alter(retention_ms=5000)
+    harness.alter("retention.ms", 5000)
     assert harness.values() == [b"a"]
     harness.advance(1000)
     assert harness.values() == []
@@ -216,7 +213,8 @@ def test_an_infinite_retention_needs_no_checks(retention_ms: int) -> None:
 
 def test_altered_configs_without_records_need_no_checks() -> None:
     harness = TopicHarness()
-    harness.alter(retention_ms=1000, cleanup_policy="compact,delete")
+    harness.alter("retention.ms", 1000)
+    harness.alter("cleanup.policy", "compact,delete")
     assert harness.cluster.next_deadline() is None
 
 
@@ -277,6 +275,16 @@ def test_compaction_keeps_the_last_record_of_each_key() -> None:
     assert harness.fetch(2).records == harness.fetch(3).records, "a consumer continues after the gap"
 
 
+@pytest.mark.parametrize("backoff_ms", [1000, 0])
+def test_the_interval_of_compaction_is_a_dynamic_config(backoff_ms: int) -> None:
+    harness = TopicHarness({"cleanup.policy": "compact"})
+    harness.alter("log.cleaner.backoff.ms", str(backoff_ms), resource_type=4, resource_name="")
+    harness.produce((b"a", b"1"))
+    harness.produce((b"a", b"2"))
+    harness.advance(1000)
+    assert harness.values() == [b"2"]
+
+
 def test_a_tombstone_is_dropped_after_delete_retention_ms() -> None:
     harness = TopicHarness({"cleanup.policy": "compact", "delete.retention.ms": HOUR_MS})
     harness.produce((b"a", b"1"))
@@ -326,7 +334,7 @@ def test_a_topic_that_becomes_compacted_loses_records_without_a_key() -> None:
     harness = TopicHarness()
     harness.produce((None, b"1"), (b"a", b"1"))
     harness.produce((None, b"2"))
-    harness.alter(cleanup_policy="compact")
+    harness.alter("cleanup.policy", "compact")
     harness.advance(CLEANER_MS)
     assert harness.records() == [(1, b"a", b"1"), (2, None, b"2")]
     harness.produce((b"b", b"1"))

@@ -94,6 +94,16 @@ def test_producers_with_acks_all_get_not_enough_replicas(fake_cluster: FakeClust
         python.close()
 
 
+@pytest.mark.fake_cluster(topics={"t": 1})
+def test_not_enough_replicas_after_the_append(fake_cluster: FakeCluster) -> None:
+    """A producer without idempotence retries, and the records are there twice."""
+    fake_cluster.fail("Produce", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", handles=True, times=1)
+    producer = Producer({"bootstrap.servers": fake_cluster.bootstrap_servers, "enable.idempotence": False})
+    producer.produce("t", b"v")
+    assert producer.flush(20) == 0
+    assert [record.value for record in fake_cluster.records("t")] == [b"v", b"v"]
+
+
 @pytest.mark.fake_cluster(topics={"t": 1}, config={"min.insync.replicas": 2})
 def test_a_producer_retries_until_a_replica_is_back(fake_cluster: FakeCluster) -> None:
     fake_cluster.stop_broker(2)

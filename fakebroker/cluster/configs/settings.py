@@ -47,7 +47,7 @@ SETTINGS: dict[str, ConfigKey] = {
     "leader.imbalance.per.broker.percentage": ConfigKey(
         _INT, 10, 0, about="Share of a broker's lost leaderships above which it is elected, in releases before 4.0."
     ),
-    "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 1, about="How often topics are compacted."),
+    "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 0, about="How often topics are compacted."),
     "log.retention.check.interval.ms": ConfigKey(_LONG, 300_000, 1, about="How often expired records are looked for."),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
     "num.partitions": ConfigKey(_INT, 1, 1, about="Partitions of topics created without a number."),

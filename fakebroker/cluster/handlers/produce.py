@@ -230,7 +230,7 @@ def _checked_batch(
         return error
     if any(batch.size_bytes > config.max_message_bytes for batch in batches):
         return ErrorCode.MESSAGE_TOO_LARGE
-    return validate_produced(records)
+    return validate_produced(records, batches=batches)
 
 
 def _checked_messages(
@@ -261,19 +261,19 @@ def _stamped(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
     """
     is_create_time = batch.timestamp_type is TimestampType.CREATE_TIME
     if config.uses_append_time:
-        RecordRules(needs_key=config.is_compacted).check(batch)
+        if config.is_compacted:
+            RecordRules(needs_key=True).check(batch)
         if not is_create_time:
             fault = "timestamp type LogAppendTime, expected CreateTime from a producer"
             faults = [(index, fault) for index in range(batch.record_count)]
             raise RefusedTimestampsError(f"{batch.label}: {fault}", faults)
         return with_timestamps(batch, TimestampType.LOG_APPEND_TIME, now_ms)
     before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
-    rules = RecordRules(
-        needs_key=config.is_compacted,
-        first_ms=now_ms - before_ms if before_ms < FOREVER_MS else None,
-        last_ms=now_ms + after_ms if after_ms < FOREVER_MS else None,
-    )
-    rules.check(batch)
+    # Most batches need not be read again, because their header tells that all records are allowed.
+    if config.is_compacted or before_ms < FOREVER_MS or batch.max_timestamp_ms > now_ms + after_ms:
+        first_ms = now_ms - before_ms if before_ms < FOREVER_MS else None
+        last_ms = now_ms + after_ms if after_ms < FOREVER_MS else None
+        RecordRules(needs_key=config.is_compacted, first_ms=first_ms, last_ms=last_ms).check(batch)
     return batch if is_create_time else with_timestamps(batch, TimestampType.CREATE_TIME, batch.max_timestamp_ms)
 
 
