@@ -135,6 +135,10 @@ class BrokerConnection:
                 )
             if response.error_code:
                 raise ProtocolError(f"ApiVersions failed with {error_code(response.error_code).name}")
+            for api in response.api_keys:
+                if not 0 <= api.min_version <= api.max_version:
+                    given = f"versions {api.min_version} to {api.max_version} of API key {api.api_key}"
+                    raise ProtocolError(f"ApiVersions has {given}: expected a range of versions from 0")
             supported = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
             self.versions = NegotiatedVersions(supported, "broker {}:{}".format(*self.address))
         return b""

@@ -10,7 +10,7 @@ import trio.testing
 from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable, ConnectionLost, UnsupportedVersion
 from fakebroker.errors import ErrorCode, ProtocolError
-from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -206,6 +206,23 @@ async def test_a_broker_that_returns_another_error_to_api_versions_is_unreachabl
         nursery.start_soon(serve)
         with pytest.raises(BrokerUnreachable, match="ApiVersions failed with UNKNOWN_SERVER_ERROR"):
             await connect(ours, nursery)
+
+
+@in_trio
+async def test_a_broker_whose_versions_are_not_a_range_is_unreachable() -> None:
+    for first, last in ((6, 5), (-1, 5)):
+        ours, theirs = trio.testing.memory_stream_pair()
+        broker = ScriptedBroker(theirs)
+        api = ApiVersion(api_key=10, min_version=first, max_version=last)
+
+        async def serve(broker: ScriptedBroker = broker, api: ApiVersion = api) -> None:
+            header, _ = await broker.receive()
+            await broker.respond(header, ApiVersionsResponse(error_code=0, api_keys=[api]))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            with pytest.raises(BrokerUnreachable, match=f"ApiVersions has versions {first} to {last} of API key 10"):
+                await connect(ours, nursery)
 
 
 @in_trio
