@@ -94,7 +94,9 @@ class MemberView:
 
     @classmethod
     def of(cls, member: Member, group: Group) -> "MemberView":
-        protocol = group.protocol_name or next((name for name, _ in member.protocols), None)
+        # A member that has joined during a rebalance may lack the protocol of the last generation.
+        names = [name for name, _ in member.protocols]
+        protocol = group.protocol_name if group.protocol_name in names else next(iter(names), None)
         return cls(
             member.member_id,
             member.client_id,
