@@ -218,6 +218,10 @@ class Poller:
             result = source.poll()
         except Exception as error:
             raise self._error(source, error) from error
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise self._error(source, "it returned an awaitable: expected records, or an async function")
         self._add(source, result)
 
     def _add(self, source: _Source, result: Any) -> None:

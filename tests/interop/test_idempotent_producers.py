@@ -1,7 +1,5 @@
 """Idempotent producers lose and duplicate no records although their connections are closed again and again."""
 
-import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -11,9 +9,7 @@ from aiokafka import AIOKafkaProducer
 from kafka import KafkaProducer
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.call import Call
 from fakebroker.protocol.records import decode_records, split_batches
-from fakebroker.server.connection import Connection
 from tests.support.kafka_clients.aiokafka_client import LoopThread
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, Record
 from tests.support.soak import examples, soak
@@ -122,34 +118,25 @@ class WireCutter:
 
     Args:
         cluster: The cluster.
-        limit: Number of connections to close.
-        monkeypatch: Restores the cluster after the test.
-
-    Attributes:
-        cuts: Number of closed connections, by whether the request was handled.
+        limit: Number of connections to close, an even one.
     """
 
-    def __init__(self, cluster: FakeCluster, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.cuts: Counter[bool] = Counter()
-        self._cluster, self._limit = cluster, limit
-        self._handle = cluster.cluster.handle
-        self._chance = random.Random(SEED)
-        monkeypatch.setattr(cluster.cluster, "handle", self._handle_or_cut)
+    def __init__(self, cluster: FakeCluster, limit: int) -> None:
+        self._limit = limit
+        # The second fault sees the requests that the first one does not apply to: a quarter for each.
+        self._faults = {
+            handles: cluster.fail("Produce", drop=True, handles=handles, probability=probability, times=limit // 2)
+            for handles, probability in ((True, 1 / 4), (False, 1 / 3))
+        }
+
+    @property
+    def cuts(self) -> dict[bool, int]:
+        """Number of closed connections, by whether the request was handled."""
+        return {handles: fault.hits for handles, fault in self._faults.items()}
 
     @property
     def is_done(self) -> bool:
-        return self.cuts.total() == self._limit
-
-    def _handle_or_cut(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
-        if call.api.name != "Produce" or self.is_done or self._chance.random() < 0.5:
-            return self._handle(call, now_ms, wire_ms)
-        is_handled = self._chance.random() < 0.5
-        if is_handled:
-            self._handle(call, now_ms, wire_ms)
-        self.cuts[is_handled] += 1
-        assert isinstance(call.peer, Connection)
-        self._cluster._server.reactor.close(call.peer)
-        return False
+        return sum(self.cuts.values()) == self._limit
 
 
 def stored_values(cluster: FakeCluster) -> dict[int, list[bytes | None]]:
@@ -181,11 +168,9 @@ def duplicates(cluster: FakeCluster) -> int:
     [ConfluentProducer, PythonProducer, AioProducer],
     ids=["confluent-kafka", "kafka-python", "aiokafka"],
 )
-def test_no_record_is_lost_or_duplicated(
-    start: Callable[[str], Producer], fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_record_is_lost_or_duplicated(start: Callable[[str], Producer], fake_cluster: FakeCluster) -> None:
     connections = examples(60, soak=2000)
-    cutter = WireCutter(fake_cluster, connections, monkeypatch)
+    cutter = WireCutter(fake_cluster, connections)
     producer = start(fake_cluster.bootstrap_servers)
     sent: list[Record] = []
     try:

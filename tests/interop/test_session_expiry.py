@@ -100,3 +100,18 @@ def test_an_expired_member_rejoins(
     wait_for_partitions(fake_cluster, steady, 3, 3)
     errors = [call.response.error_code for call in fake_cluster.requests("Heartbeat", "frozen") if call.response]
     assert ErrorCode.UNKNOWN_MEMBER_ID in errors
+
+
+def test_a_member_whose_heartbeat_arrives_late_expires_and_rejoins(
+    fake_cluster: FakeCluster, steady: ConfluentConsumer
+) -> None:
+    wait_for_partitions(fake_cluster, steady, 6)
+    fault = fake_cluster.fail("Heartbeat", delay_before_s=SESSION_S + 15, times=1)
+    poll_until(fake_cluster, "the late heartbeat", lambda _: fault.hits == 1, steady)
+    fake_cluster.advance(SESSION_S)
+    assert fake_cluster.group("g").state == "Empty"
+    fake_cluster.advance(15)
+    wait_for_partitions(fake_cluster, steady, 6)
+    (late,) = [call for call in fake_cluster.requests("Heartbeat") if call.fault is not None]
+    assert late.errors == (ErrorCode.UNKNOWN_MEMBER_ID,)
+    assert late.handled_ms == late.received_ms + (SESSION_S + 15) * 1000

@@ -171,6 +171,29 @@ def test_what_cannot_be_polled_is_rejected(fake_cluster: FakeCluster) -> None:
         fake_cluster.wait_for_state("g", "Dead", polling=[WithCoroutines()])
 
 
+def test_a_function_must_not_return_an_awaitable(fake_cluster: FakeCluster) -> None:
+    async def poll() -> None: ...
+
+    with pytest.raises(PollError, match=r"failed: it returned an awaitable: expected records, or an async function$"):
+        fake_cluster.wait_for_state("g", "Stable", polling=[lambda: poll()])
+
+
+def test_a_poll_that_does_not_end_is_an_error(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fakebroker.server.polling._MAX_JOIN_S", 0.01)
+    has_ended = threading.Event()
+
+    class Endless(InSeconds):
+        def poll(self, timeout_ms: float) -> object:
+            self.polls += 1
+            has_ended.wait(TIMEOUT_S)
+            return None
+
+    consumer = Endless()
+    with pytest.raises(PollError, match=r"failed: its poll has not ended after 0\.01 s$"):
+        fake_cluster.wait_until("a poll", until(1, consumer), polling=[consumer])
+    has_ended.set()
+
+
 def run_in_each_loop(subtests: pytest.Subtests, main: Callable[[FakeCluster], Coroutine[Any, Any, None]]) -> None:
     """Run a function under asyncio, under trio with a cluster in a thread, and under trio with one in the loop."""
 

@@ -17,6 +17,9 @@ MAX_ACTIONS = 100
 MAX_ERRORS = 20
 """Maximum number of errors that are kept."""
 
+MAX_ERROR_LENGTH = 1_000
+"""Maximum length of an error, in characters."""
+
 
 class BoundAction(NamedTuple):
     """An action that can be run.
@@ -113,7 +116,7 @@ class PendingActions:
 
     def _failed(self, action: BoundAction, call: Call, fault: ErrorList, error: Exception) -> None:
         reason = str(error) if isinstance(error, FakebrokerError) else repr(error)
-        text = f"{action.name} at {call!r}: {reason}"
+        text = f"{action.name} at {call!r}: {reason}"[:MAX_ERROR_LENGTH]
         self.errors.append(text)
         if len(fault.errors) < MAX_ERRORS:
             fault.errors.append(text)
