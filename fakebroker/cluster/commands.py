@@ -155,11 +155,11 @@ class ClusterCommands:
 
         The records pass the same checks as those of a Produce request, and complete the Fetch requests that wait for
         them. All of them are appended, or none. Text stands for its bytes in UTF-8. In JSON and TOML, other bytes are
-        given in base64, as {"base64": "/w=="}.
+        given in base64, as {"base64": "/w=="}. Faults do not apply, and the journal has no request.
 
         Args:
             topic: Name of the topic, which must exist.
-            values: The values of the records. None: a tombstone.
+            values: The values of the records. None, which is null in JSON: a tombstone.
             key: The key of all records.
             partition: Number of the partition. None: with a key, the partition that Kafka's default partitioner chooses
                 (murmur2); without a key, the records go in turn to the partitions that have a leader.

@@ -151,10 +151,12 @@ class Quotas:
 
     Attributes:
         limits: The quotas of each entity that has some, in the order in which entities got their first one.
+        throttled: Maps (node id, client id) to the end of the throttling in ms, which may have passed.
     """
 
     def __init__(self) -> None:
         self.limits: Mapping[Entity, Mapping[str, float]] = {}
+        self.throttled: dict[tuple[int, str], float] = {}
         self._rates: dict[tuple[int, str, str, str], Rate] = {}
         self._buckets: dict[tuple[str, str], TokenBucket] = {}
 
@@ -167,6 +169,7 @@ class Quotas:
     def restore(self, limits: Mapping[Entity, Mapping[str, float]]) -> None:
         """Restore earlier limits, and forget what clients have used."""
         self.limits = limits
+        self.throttled.clear()
         self._rates.clear()
         self._buckets.clear()
 
@@ -242,6 +245,9 @@ class Quotas:
         if name != "Fetch" and response is not None:
             percent = REQUEST_MS * _PERCENT_PER_MS
             call.throttle_ms = max(call.throttle_ms, self._record(call, REQUEST, percent, now_ms, most_ms=WINDOW_MS))
+        if call.throttle_ms:
+            self.throttled = {client: until_ms for client, until_ms in self.throttled.items() if until_ms > now_ms}
+            self.throttled[call.node_id, call.client_id] = now_ms + call.throttle_ms
         if not call.throttle_ms or response is None or not hasattr(response, "throttle_time_ms"):
             return response
         changed: Any = copy.copy(response)  # Handlers may share responses.

@@ -170,12 +170,14 @@ class RecordRules:
         error: type[RefusedRecordsError] = RefusedRecordsError
         for index, record in enumerate(iterate_records(batch, limit_bytes)):
             if self.needs_key and record.key is None:
-                faults.append((index, "record without a key: expected one, because the topic is compacted"))
+                faults.append((index, "no key, expected one, because the topic is compacted"))
             elif not self._allows(record.timestamp_ms):
                 error = RefusedTimestampsError
-                faults.append((index, f"timestamp {record.timestamp_ms}: expected {self._allowed()}"))
+                faults.append((index, f"timestamp {record.timestamp_ms}, expected {self._allowed()}"))
         if faults:
-            raise error(f"{batch.label}: {len(faults)} records refused, the first: {faults[0][1]}", faults)
+            index, fault = faults[0]
+            count = f"{len(faults)} of {batch.record_count} records refused"
+            raise error(f"{batch.label}: {count}: record {index}: {fault}", faults)
 
     def _allows(self, timestamp_ms: int) -> bool:
         if timestamp_ms == NO_TIMESTAMP:

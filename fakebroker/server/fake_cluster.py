@@ -294,6 +294,9 @@ class FakeCluster(JournalExport):
     def group(self, group_id: str) -> GroupView:
         """Return the current state of a group.
 
+        Members of a consumer group have `assigned_partitions`, `owned_partitions` and `subscribed_topics`. For members
+        of other groups these are None, and only the bytes are known: `assignment` and `metadata`.
+
         Args:
             group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.
 
@@ -437,7 +440,7 @@ class FakeCluster(JournalExport):
         """Append records to a topic, without a client.
 
         They pass the checks of a Produce request with `acks=all`, and consumers that wait for records get them. If one
-        of them is not accepted, none is appended.
+        of them is not accepted, none is appended. Faults do not apply, and the journal has no request.
 
         Args:
             topic: The topic, which must exist.

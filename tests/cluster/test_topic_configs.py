@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 
 from fakebroker.cluster.controller import Failover
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import encode_message
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -538,3 +538,26 @@ def test_a_batch_that_is_too_large_after_conversion() -> None:
     response = harness.produce((None, bytes(10_000)), compression=Compression.GZIP)
     assert error(response) == ErrorCode.MESSAGE_TOO_LARGE
     assert harness.values() == []
+
+
+# The same as settings of brokers
+
+
+def test_invalid_settings_are_refused(subtests: pytest.Subtests) -> None:
+    for name, value, expected in [
+        ("log.cleanup.policy", "shred", "one or more of compact, delete"),
+        ("log.message.timestamp.type", "now", "one of CreateTime, LogAppendTime"),
+        ("log.retention.ms", -5, "an integer from -1 to 9223372036854775807"),
+        ("min.insync.replicas", 0, "an integer from 1 to 2147483647"),
+        ("fakebroker.partition.max.bytes", "many", "an integer"),
+    ]:
+        with subtests.test(name=name):
+            with pytest.raises(ConfigError) as caught:
+                TopicHarness(config={name: value})
+            assert str(caught.value) == f"{name}={value!r}: expected {expected}"
+
+
+def test_settings_of_brokers_are_the_defaults_of_topics() -> None:
+    harness = TopicHarness(config={"log.cleanup.policy": "compact", "log.message.timestamp.type": "LogAppendTime"})
+    assert error(harness.produce((None, b"a"))) == ErrorCode.INVALID_RECORD
+    assert harness.produce((b"k", b"a", 5)).log_append_time_ms == NOW_MS

@@ -147,7 +147,8 @@ def test_kafka_python_and_aiokafka_get_errors_for_invalid_configs(start_admin: S
         ("TOPIC", "orders", {"retention.bits": "1"}, "InvalidConfigurationError"),
         ("TOPIC", "orders", {"retention.ms": "-2"}, "InvalidConfigurationError"),
         ("BROKER", "2", {"node.id": "7"}, "InvalidRequestError"),
-        ("BROKER_LOGGER", "2", {"root": "INFO"}, "InvalidConfigurationError"),
+        ("BROKER_LOGGER", "2", {"root": "LOUD"}, "InvalidConfigurationError"),
+        ("BROKER_LOGGER", "2", {"no.such": "INFO"}, "InvalidConfigurationError"),
     ):
         altered = admin.alter_configs([ConfigResource(type_, name, configs)], raise_on_unknown=False)
         assert error in altered[type_.lower()][name]

@@ -17,16 +17,19 @@ pytestmark = pytest.mark.fake_cluster(topics={"orders": 3, "news": 1}, clock="ma
 OWNED = [("orders", 0), ("orders", 2)]
 
 
-def join(wire: WireClient, protocol_type: str, protocol: str, metadata: bytes) -> JoinGroupResponse:
-    request = JoinGroupRequest(
+def join_request(protocol_type: str, *protocols: tuple[str, bytes]) -> JoinGroupRequest:
+    return JoinGroupRequest(
         group_id="g",
         session_timeout_ms=30_000,
         rebalance_timeout_ms=30_000,
         member_id="",
         protocol_type=protocol_type,
-        protocols=[JoinGroupRequestProtocol(name=protocol, metadata=metadata)],
+        protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
     )
-    return wire.ask(request, JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID)
+
+
+def join(wire: WireClient, protocol_type: str, *protocols: tuple[str, bytes]) -> JoinGroupResponse:
+    return wire.ask(join_request(protocol_type, *protocols), JoinGroupResponse, JOIN_WITHOUT_MEMBER_ID)
 
 
 def stable_member(
@@ -34,7 +37,7 @@ def stable_member(
 ) -> MemberView:
     """Return the only member of a stable group."""
     with WireClient(cluster.coordinator_of("g")) as wire:
-        joined = join(wire, protocol_type, protocol, metadata)
+        joined = join(wire, protocol_type, (protocol, metadata))
         sync = sync_request(joined.member_id, "g", joined.generation_id, {joined.member_id: assignment})
         wire.ask(sync, SyncGroupResponse, OLD_SYNC)
     (member,) = cluster.group("g").members
@@ -58,7 +61,7 @@ def test_owned_partitions_of_the_sticky_assignor_are_in_its_user_data(fake_clust
 
 def test_a_member_without_an_assignment_has_no_partitions(fake_cluster: FakeCluster) -> None:
     with WireClient(fake_cluster.coordinator_of("g")) as wire:
-        join(wire, "consumer", "range", encode_subscription(["orders"]))
+        join(wire, "consumer", ("range", encode_subscription(["orders"])))
         (member,) = fake_cluster.group("g").members
     assert fake_cluster.group("g").state == "CompletingRebalance"
     assert (member.assigned_partitions, member.subscribed_topics) == ((), ("orders",))
@@ -89,3 +92,16 @@ def test_no_bytes_raise(data: bytes, version: int, protocol: str) -> None:
         assert isinstance(member.assigned_partitions, tuple | None)
         assert isinstance(member.subscribed_topics, tuple | None)
         assert isinstance(member.owned_partitions, tuple | None)
+
+
+def test_during_a_rebalance_a_member_may_lack_the_protocol_of_the_last_generation(fake_cluster: FakeCluster) -> None:
+    coordinator = fake_cluster.coordinator_of("g")
+    both = [(name, encode_subscription(["orders"])) for name in ("range", "roundrobin")]
+    with WireClient(coordinator) as first, WireClient(coordinator) as second:
+        join(first, "consumer", *both)
+        second.send(join_request("consumer", ("roundrobin", encode_subscription(["news"]))), JOIN_WITHOUT_MEMBER_ID)
+        group = fake_cluster.wait_for_state("g", "PreparingRebalance", members=2)
+    assert [(each.protocol_name, each.subscribed_topics) for each in group.members] == [
+        ("range", ("orders",)),
+        ("roundrobin", ("news",)),
+    ]

@@ -66,7 +66,8 @@ def test_a_throttled_connection_is_muted_until_the_brokers_clock_has_passed(fake
         fake_cluster.advance(throttled.throttle_time_ms / 1000 - 0.001)
         assert requests_of(fake_cluster, "slow") == 1
 
-        fake_cluster.advance(0.001)
+        reached = fake_cluster.advance_to_next_deadline() or []
+        assert [(each.kind, each.node_id, round(each.in_s, 3)) for each in reached] == [("throttle", 1, 0.001)]
         answer = slow.receive()
         assert isinstance(answer, MetadataResponse)
         assert answer.throttle_time_ms == 0

@@ -625,3 +625,41 @@ def test_no_group_is_left_if_a_topic_is_deleted_meanwhile(fake_cluster: FakeClus
     with pytest.raises(ConfigError, match="topic='news': expected one of orders"):
         fake_cluster.call(lambda: list(steps))
     assert created(fake_cluster) == []
+
+
+@pytest.mark.parametrize("produced", [[], ["a client's"]])
+def test_records_of_a_lag_are_removed_if_a_group_cannot_be_created(
+    fake_cluster: FakeCluster, produced: list[str]
+) -> None:
+    """Records after which a client has appended others stay, because offsets do not change."""
+    fill(fake_cluster, 1)
+    seeds = [GroupSeed(group_id=name, lag={"orders-0": 1_000, "orders-1": 10}) for name in "ab"]
+    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    while not fake_cluster.records("orders", 1):
+        fake_cluster.call(lambda: next(steps))
+    assert len(fake_cluster.records("orders", 0)) == 1_000
+    fake_cluster.produce("orders", produced, partition=0)
+    fake_cluster.seed_group("b")
+    with pytest.raises(ConfigError, match="group_id='b': expected a group that does not exist yet"):
+        fake_cluster.call(lambda: list(steps))
+    assert created(fake_cluster) == ["b"]
+    assert fake_cluster.records("orders", 1) == []
+    assert len(fake_cluster.records("orders", 0)) == (1_001 if produced else 1)
+
+
+@pytest.mark.parametrize("leaves", ["topic", "leader"])
+def test_a_partition_may_lose_its_leader_before_records_of_a_lag_are_produced(
+    fake_cluster: FakeCluster, leaves: str
+) -> None:
+    seeds = [GroupSeed(group_id="a", lag={"orders-0": 1_000, "news-0": 10})]
+    steps = seed_in_steps(fake_cluster.cluster, seeds, fake_cluster.clock.now_ms)
+    while not fake_cluster.records("orders", 0):
+        fake_cluster.call(lambda: next(steps))
+    if leaves == "topic":
+        fake_cluster.delete_topic("news")
+    else:
+        leader = fake_cluster.cluster.topics.get("news").partitions[0].leader_id  # type: ignore[union-attr]
+        fake_cluster.stop_broker(leader, elect=False)
+    with pytest.raises(ConfigError, match="partition='news-0': expected a partition that has a leader now"):
+        fake_cluster.call(lambda: list(steps))
+    assert (created(fake_cluster), fake_cluster.records("orders")) == ([], [])

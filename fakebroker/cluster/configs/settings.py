@@ -194,7 +194,9 @@ def _text(name: str, value: object, setting: ConfigKey) -> str:
     if isinstance(value, str) and setting.value_error(value) is None:
         return setting.normalized(value)
     expected = one_of(setting.choices, str(value))
-    raise ConfigError.of(name, value, f"a list of {expected}" if setting.type is ConfigType.LIST else expected)
+    if setting.type is ConfigType.LIST:
+        expected = expected.replace("one of", "one or more of", 1)
+    raise ConfigError.of(name, value, expected)
 
 
 def _number(name: str, value: object) -> int:

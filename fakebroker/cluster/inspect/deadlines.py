@@ -28,6 +28,7 @@ DeadlineKind = Literal[
     "expected",
     "offsets_expiry",
     "late_answer",
+    "throttle",
 ]
 
 
@@ -54,6 +55,7 @@ class Deadline:
                 (KAFKA-8397).
             offsets_expiry: A coordinator checks for expired offsets and groups.
             late_answer: A delayed response is sent: the next one to a SyncGroup, or the next one that a fault delays.
+            throttle: A connection of a client that exceeded a quota is read again.
         node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late
             answers and elections.
         group_id: The group, if it affects one group.
@@ -157,6 +159,12 @@ def _delayed_responses(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
             yield Deadline(at_ms=at_ms, kind="late_answer")
 
 
+def _throttles(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for (node_id, _), until_ms in cluster.quotas.throttled.items():
+        if now_ms < until_ms:
+            yield Deadline(at_ms=until_ms, kind="throttle", node_id=node_id)
+
+
 SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _loads,
     _stale_lookups,
@@ -165,5 +173,6 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _group_timers,
     _offsets_expiry_checks,
     _delayed_responses,
+    _throttles,
 )
 """One function for each part of a cluster that has deadlines."""
