@@ -1,9 +1,12 @@
 """Commands and functions that run before and after a request is handled, and requests that are handled late."""
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster
 from fakebroker.cluster.call import Call
@@ -84,6 +87,21 @@ def test_a_coordinator_moves_between_the_request_and_its_handling(fake_cluster: 
     assert not commit(fake_cluster, 1)
     assert fake_cluster.requests("OffsetCommit")[0].errors == (ErrorCode.NOT_COORDINATOR,)
     assert commit(fake_cluster, 2)
+
+
+def test_actions_of_a_cluster_in_a_loop(subtests: pytest.Subtests) -> None:
+    async def main(run_in_thread: Callable[..., Awaitable[bool]]) -> None:
+        async with FakeCluster(brokers=1, topics={"orders": 1}) as cluster:
+            in_thread: list[bool] = []
+            then: list[Any] = [lambda call: in_thread.append(cluster.is_cluster_thread), {"do": "clear_faults"}]
+            cluster.fail("OffsetCommit", before={"do": "create_topic", "name": "more"}, then=then)
+            assert await run_in_thread(commit, cluster, 1)
+            assert (in_thread, cluster.faults, committed(cluster)) == ([True], [], 1)
+
+    with subtests.test("trio"):
+        trio.run(main, trio.to_thread.run_sync)
+    with subtests.test("asyncio"):
+        asyncio.run(main(asyncio.to_thread))
 
 
 @pytest.mark.parametrize("where", ["before", "then"])
