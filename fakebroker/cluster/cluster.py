@@ -385,8 +385,9 @@ class Cluster:
         del self.brokers[broker.node_id]
 
     def forget(self, peer: Peer) -> None:
-        """Drop the delayed Fetch of a connection that was closed."""
+        """Drop the delayed Fetch, and the delayed response, of a connection that was closed."""
         self.purgatory.discard(peer)
+        self.faults.forget(peer)
 
     def auto_create_topic(self, name: str) -> Topic:
         """Create a topic that a request refers to, with the default number of partitions (AutoTopicCreationManager)."""

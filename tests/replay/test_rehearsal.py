@@ -53,6 +53,7 @@ VALID: list[Table] = [
     {"do": "rolling_restart", "load_ms": 300},
     {"do": "add_broker"},
     {"do": "produce", "topic": "orders", "values": ["a", {"base64": "/w=="}], "key": "k"},
+    {"do": "fail_append", "group_id": "g", "error": "KAFKA_STORAGE_ERROR"},
     {"do": "fail", "api": "OffsetCommit", "nth": 3, "then": {"do": "stop_broker", "node_id": 1}},
 ]
 

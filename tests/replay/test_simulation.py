@@ -106,6 +106,7 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
         ({"do": "fail", "api": "OffsetCommit", "nth": 3, "then": {"do": "stop_broker", "node_id": 1}}, {1, 2}),
         ({"do": "fail", "api": "Heartbeat", "times": 1, "before": {"do": "restart_broker", "node_id": 1}}, {1, 2}),
         ({"do": "fail", "api": "Heartbeat", "delay_before_s": 2.5, "times": 2}, {1}),
+        ({"do": "fail_append", "group_id": AT_BROKER_1[0], "times": 3}, {1}),
     ]
     for event, brokers in cases:
         with subtests.test(event=event):
@@ -129,6 +130,14 @@ def test_a_late_heartbeat_expires_a_session() -> None:
         row for row in rows_of(rows, "Heartbeat", "g-0") if row["sent_us"] > late["sent_us"] and row["error"]
     )
     assert 5_000_000 <= rebalance["sent_us"] - late["sent_us"] <= 6_000_000
+
+
+def test_the_log_refuses_commits() -> None:
+    event = {"at_s": 10, "do": "fail_append", "group_id": AT_BROKER_1[0], "times": 2}
+    members = [script(AT_BROKER_1[0], 0, Act(0.0, "start"), LEAVE), script(AT_BROKER_1[1], 0, Act(0.0, "start"), LEAVE)]
+    _, rows = play_in_memory(members, two_broker_settings(events=(event,)))
+    refused = [row for row in rows_of(rows, "OffsetCommit") if row["error"] == ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert len(refused) == 2, "of any groups in the partition"
 
 
 def test_an_action_that_fails_is_the_outcome_of_its_event() -> None:

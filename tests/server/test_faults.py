@@ -200,6 +200,18 @@ def test_latency_is_added_to_each_response(fake_cluster: FakeCluster) -> None:
     assert waits_ms(fake_cluster)[2] >= 60
 
 
+@one_broker_with_manual_clock
+def test_a_delayed_response_is_not_kept_for_a_closed_connection(fake_cluster: FakeCluster) -> None:
+    fake_cluster.fail("Metadata", delay_s=60)
+    with WireClient(fake_cluster.brokers[0]) as wire:
+        wire.send(MetadataRequest(topics=None))
+        fake_cluster.wait_for_request("Metadata")
+    until(lambda: not fake_cluster.connections, fake_cluster)
+    fake_cluster.advance(60)
+    (call,) = fake_cluster.requests("Metadata")
+    assert (call.latency_ms, call.has_response) == (60_000, False)
+
+
 @one_broker
 def test_delayed_responses_to_closed_connections_are_dropped(fake_cluster: FakeCluster) -> None:
     fake_cluster.set_broker(1, round_trip_s=0.02)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.call import Boundaries, Call
+from fakebroker.cluster.call import Boundaries, Call, Peer
 from fakebroker.cluster.faults.actions import BoundAction, PendingActions
 from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, TopicName, kinds_of, requested_parts
 from fakebroker.cluster.faults.error_responses import (
@@ -180,6 +180,10 @@ class DelayedRequest(NamedTuple):
     stops: int
 
 
+DelayedResponse = TimedValue[tuple[Call, Message | None]]
+"""A response that a fault delays, with its call; None if there is no response to send."""
+
+
 class FaultInjector:
     """The active faults of a cluster, and the requests and responses that they delay.
 
@@ -203,7 +207,8 @@ class FaultInjector:
         self._topics = topics
         self._random = random
         self._send = send
-        self._delayed: TimerQueue[TimedValue[tuple[Call, Message | None]]] = TimerQueue()
+        self._delayed: TimerQueue[DelayedResponse] = TimerQueue()
+        self._delayed_to: dict[Peer, DelayedResponse] = {}
         self._delayed_requests: TimerQueue[TimedValue[DelayedRequest]] = TimerQueue()
 
     def add(self, fault: Fault, now_ms: float, bind: Bind = bind_function) -> ActiveFault:
@@ -238,6 +243,7 @@ class FaultInjector:
         self.active.clear()
         self.actions.clear()
         self._delayed, self._delayed_requests = fresh._delayed, fresh._delayed_requests
+        self._delayed_to.clear()
         self._random = fresh._random
 
     def pick(self, call: Call) -> ActiveFault | None:
@@ -352,14 +358,23 @@ class FaultInjector:
             setattr(response, "throttle_time_ms", fault.throttle_time_ms)  # noqa: B010
         delay_ms = self._draw_ms(fault.delay_s)
         if delay_ms > 0:
-            self._delayed.schedule(TimedValue((call, response)), now_ms + delay_ms)
+            self._delayed_to[call.peer] = delayed = TimedValue((call, response))
+            self._delayed.schedule(delayed, now_ms + delay_ms)
         else:
             self._send(call, response, now_ms)
 
     def tick(self, now_ms: float) -> None:
         """Send the delayed responses that are due, earliest first; ties in the order in which they were scheduled."""
         for timer, _ in self._delayed.expired(now_ms):
-            self._send(*timer.value, now_ms)
+            call, response = timer.value
+            self._delayed_to.pop(call.peer, None)
+            self._send(call, response, now_ms)
+
+    def forget(self, peer: Peer) -> None:
+        """Drop the delayed response to a connection that was closed, so that it does not stay in memory."""
+        delayed = self._delayed_to.pop(peer, None)
+        if delayed is not None:
+            delayed.value = (delayed.value[0], None)
 
     def next_deadline(self) -> float | None:
         """Return when the next delayed request or response is due, in milliseconds; None if none is delayed."""
