@@ -74,10 +74,14 @@ class Command:
 def command(method: Callable[P, R]) -> Callable[P, R]:
     """Define a command by a method of a class. Its arguments are validated before it runs; see `commands_of`."""
     definition, signature = Command(method), inspect.signature(method)
+    shown_name = method.__qualname__.removesuffix(".__init__")
 
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        bound = signature.bind(*args, **kwargs).arguments
+        try:
+            bound = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"{shown_name}() {error}") from None  # Python's own message has the name, too.
         owner = bound.pop("self")
         for name, parameter in signature.parameters.items():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
