@@ -191,7 +191,8 @@ class SeedPlan:
         lowest = {GroupState.COMPLETING_REBALANCE: 2}.get(self.state, 1 if self._members else 0)
         generation = max(lowest, 1) if self._seed.generation is None else self._seed.generation
         if not lowest <= generation < 2**31:
-            raise self._error("generation", generation, f"{lowest} or more in state {self.state.value}")
+            expected = f"{lowest} to {2**31 - 1}" if generation >= lowest else f"{lowest} or more"
+            raise self._error("generation", generation, f"{expected} in state {self.state.value}")
         return generation
 
     def recheck(self) -> None:

@@ -38,7 +38,7 @@ from fakebroker.cluster.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, ErrorCode, cut_lines
-from fakebroker.host_port import format_host_port, unbracketed
+from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
@@ -153,6 +153,8 @@ class FakeCluster(JournalExport):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
+        if advertised_host and not is_host(advertised_host):
+            raise ConfigError.of("advertised_host", advertised_host, "a host name or an IP address, without a port")
         self.host = unbracketed(host)
         self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)

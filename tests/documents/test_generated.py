@@ -27,6 +27,30 @@ def test_a_part_must_appear_exactly_once(text: str) -> None:
         fill(text, {"a": "content"})
 
 
+def test_entries_of_several_lines_are_complete() -> None:
+    def one_entry() -> None:
+        """Do nothing.
+
+        Raises:
+            ConfigError: There is no such topic,
+                or it is internal.
+        """
+
+    def two_entries() -> None:
+        """Do nothing.
+
+        Raises:
+            ConfigError: There is no such topic,
+                or it is internal.
+            ListenError: No port
+                is available.
+        """
+
+    expected = {"ConfigError": "There is no such topic, or it is internal.", "ListenError": "No port is available."}
+    assert entries(one_entry, "Raises") == {"ConfigError": expected["ConfigError"]}
+    assert entries(two_entries, "Raises") == expected
+
+
 def test_every_public_name_of_fake_cluster_is_documented() -> None:
     text = (REFERENCE / "fake_cluster.md").read_text()
     names = [name for name in dir(FakeCluster) if not name.startswith("_")]

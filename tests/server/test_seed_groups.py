@@ -333,7 +333,7 @@ INVALID_SEEDS: list[tuple[dict[str, Any], str]] = [
     ({"members": [{"instance_id": "a b"}]}, r"^group 'g': instance_id='a b': expected a name of 1 to 249 characters"),
     ({"members": [{"session_timeout_ms": -5}]}, r"session_timeout_ms=-5: expected an integer from 1 to 2147483647"),
     ({"group_id": 3}, r"^group_id=3: expected a string$"),
-    ({"generation": 2**31}, r"^group 'g': generation=2147483648: expected "),
+    ({"generation": 2**31}, r"^group 'g': generation=2147483648: expected 0 to 2147483647 in state Empty$"),
     ({"members": 1, "assignment": {"consumer-g-1": "orders-0"}}, "expected a list$"),
     (
         {"members": 1, "assignment": {"x": []}},
