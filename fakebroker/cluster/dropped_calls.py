@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fakebroker.cluster.call import MAX_MEMO_BYTES, Call
 
 MAX_KINDS = 1_000
-"""Maximum number of kinds that are told apart. Calls of further kinds are told apart by their API only."""
+"""Maximum number of kinds. Further calls are counted by their API only."""
 
 
 class DroppedKind(NamedTuple):
