@@ -18,7 +18,6 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Hold, check_type
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
-from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.events import checked
@@ -29,8 +28,9 @@ from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
-from fakebroker.cluster.producer import Headers, ProducedRecord
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
+from fakebroker.cluster.replication.controller import FailoverOptions
+from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
+from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.control.client.http import Http, NotFound, Unreachable
 from fakebroker.control.client.json_views import (
     broker_view,

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Literal
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.dropped_calls import DroppedCalls
-from fakebroker.cluster.message_size import MIN_SEARCHED_BYTES, OBJECT_FACTOR, held_bytes
+from fakebroker.cluster.journal.dropped_calls import DroppedCalls
+from fakebroker.cluster.journal.message_size import MIN_SEARCHED_BYTES, OBJECT_FACTOR, held_bytes
 from fakebroker.errors import ConfigError, check_integer, one_of
 
 JournalMode = Literal["off", "headers", "full"]
