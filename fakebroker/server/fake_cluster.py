@@ -13,7 +13,6 @@ from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, c
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
-from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
@@ -32,9 +31,10 @@ from fakebroker.cluster.inspect.views import (
     view_group,
     view_groups,
 )
-from fakebroker.cluster.journal import JournalMode, new_journal
-from fakebroker.cluster.producer import Headers, ProducedRecord
-from fakebroker.cluster.seed import MemberSeed, SeedOptions
+from fakebroker.cluster.journal.journal import JournalMode, new_journal
+from fakebroker.cluster.replication.controller import FailoverOptions
+from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
+from fakebroker.cluster.seeding.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, ErrorCode, cut_lines

@@ -13,7 +13,7 @@ import pytest
 
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, seed_in_steps
+from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, seed_in_steps
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
@@ -391,7 +391,7 @@ def test_the_longest_names(fake_cluster: FakeCluster) -> None:
 def test_no_group_is_created_after_an_internal_error(
     fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fakebroker.cluster.seed._enter_state", lambda *_: 1 / 0)
+    monkeypatch.setattr("fakebroker.cluster.seeding.seed._enter_state", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fake_cluster.seed_groups([GroupSeed(group_id="a", members=1, topics=["orders"])])
     assert fake_cluster.groups() == []

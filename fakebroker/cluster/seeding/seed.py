@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
-from fakebroker.cluster.seed_lag import Commit, MissingRecords, resolved
+from fakebroker.cluster.seeding.seed_lag import Commit, MissingRecords, resolved
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.rebalance import reject_waiting
