@@ -716,7 +716,8 @@ class FakeCluster(JournalExport):
             options: Which requests of the API match, and what happens to them; see `fakebroker.Fault`.
 
         Returns:
-            A handle that counts the affected requests and removes the fault; also a context manager.
+            A handle with the number of affected requests, `hits`, and a method `remove`; also a context manager that
+            removes the fault on exit.
 
         Raises:
             ConfigError: The fault can never apply: an API, version, broker, error or filter is unknown, or options
@@ -766,7 +767,8 @@ class FakeCluster(JournalExport):
             times: Number of appends that fail; None for all until the failure is removed.
 
         Returns:
-            A handle that counts the failed appends and removes the failure; also a context manager.
+            A handle with the number of failed appends, `hits`, and a method `remove`; also a context manager that
+            removes the failure on exit.
 
         Raises:
             ConfigError: Appends do not fail with this error, or the number is below 1.
