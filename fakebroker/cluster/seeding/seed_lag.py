@@ -122,7 +122,10 @@ class MissingRecords:
                 offsets = range(start, min(start + _RECORDS_PER_STEP, commit.least_end))
                 texts = [b"%d" % offset for offset in offsets]
                 records = [Record(0, int(now_ms), text, text) for text in texts]
-                found = producer.prepare(self._cluster, partition, records, now_ms)
+                try:
+                    found = producer.prepare(self._cluster, partition, records, now_ms)
+                except ConfigError as error:
+                    raise commit.error("lag", commit.lag, error.expected or str(error)) from None
                 size_bytes += sum(each.prepared.batch.size_bytes for each in found)
                 batches += found
                 yield
