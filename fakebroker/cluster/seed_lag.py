@@ -122,7 +122,11 @@ class MissingRecords:
                 offsets = range(start, min(start + _RECORDS_PER_STEP, commit.least_end))
                 texts = [b"%d" % offset for offset in offsets]
                 records = [Record(0, int(now_ms), text, text) for text in texts]
-                found = producer.prepare(self._cluster, partition, records, now_ms)
+                try:
+                    found = producer.prepare(self._cluster, partition, records, now_ms)
+                except ConfigError as error:
+                    expected = f"a lag without missing records, because they cannot be produced: {error}"
+                    raise commit.error("lag", commit.lag, expected) from None
                 size_bytes += sum(each.prepared.batch.size_bytes for each in found)
                 batches += found
                 yield

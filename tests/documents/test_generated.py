@@ -27,6 +27,26 @@ def test_a_part_must_appear_exactly_once(text: str) -> None:
         fill(text, {"a": "content"})
 
 
+def test_an_entry_has_all_its_lines() -> None:
+    """Also the only entry of a section."""
+
+    def documented() -> None:
+        """Do something.
+
+        Args:
+            one: The first line
+                and the second.
+
+        Raises:
+            KeyError: One line.
+            ValueError: Two lines,
+                one and another.
+        """
+
+    assert entries(documented, "Args") == {"one": "The first line and the second."}
+    assert entries(documented, "Raises") == {"KeyError": "One line.", "ValueError": "Two lines, one and another."}
+
+
 def test_every_public_name_of_fake_cluster_is_documented() -> None:
     text = (REFERENCE / "fake_cluster.md").read_text()
     names = [name for name in dir(FakeCluster) if not name.startswith("_")]
