@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fakebroker.client.consumer.consumer import Consumer
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
-    from fakebroker.cluster.seed import GroupSeed, MemberSeed
+    from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
     from fakebroker.errors import (
         ClusterStopped,
         ConfigError,
@@ -46,8 +46,8 @@ _HOMES = {
     "Polled": "fakebroker.server.polling",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
-    "GroupSeed": "fakebroker.cluster.seed",
-    "MemberSeed": "fakebroker.cluster.seed",
+    "GroupSeed": "fakebroker.cluster.seeding.seed",
+    "MemberSeed": "fakebroker.cluster.seeding.seed",
     "Scaled": "fakebroker.server.clock",
     "read_journal": "fakebroker.server.journal_files",
 }

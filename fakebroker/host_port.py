@@ -1,6 +1,7 @@
 """Addresses as text, such as "127.0.0.1:9092" and "[::1]:9092". Does not depend on sockets."""
 
 import re
+from ipaddress import IPv6Address
 
 _HOST_PORT = re.compile(r"(?:\[(?P<v6>[^\[\]\s]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>[0-9]{1,5})")
 
@@ -27,6 +28,18 @@ def expected_host_port(text: str, usual: str) -> str:
     """
     is_v6 = text.count(":") > 1 and "[" not in text and "/" not in text
     return "HOST:PORT with an IPv6 address in brackets, such as [::1]:9092" if is_v6 else usual
+
+
+def is_host(text: str) -> bool:
+    """Whether a text can be a host in an address: a name or an IP address, IPv6 with or without brackets, no port."""
+    host = unbracketed(text)
+    if ":" not in host:
+        return re.fullmatch(r"[^\[\]\s/]+", host) is not None
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def bracketed(host: str) -> str:

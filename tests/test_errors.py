@@ -14,8 +14,8 @@ from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.transport import addresses
-from fakebroker.cluster.journal import new_journal
-from fakebroker.cluster.seed import GroupSeed
+from fakebroker.cluster.journal.journal import new_journal
+from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.errors import bounds, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.releases import RELEASES, release

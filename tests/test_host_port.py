@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.host_port import bracketed, format_host_port, parse_host_port, unbracketed
+from fakebroker.host_port import bracketed, format_host_port, is_host, parse_host_port, unbracketed
 
 VALID = [
     ("127.0.0.1:9092", "127.0.0.1", 9092),
@@ -29,3 +29,12 @@ def test_malformed_addresses_are_not_parsed(subtests: pytest.Subtests) -> None:
     for text in malformed:
         with subtests.test(text):
             assert parse_host_port(text) is None
+
+
+def test_hosts(subtests: pytest.Subtests) -> None:
+    for text in ["127.0.0.1", "broker-1.example.org", "::1", "[::1]", "fe80::1%eth0", "0.0.0.0"]:
+        with subtests.test(text):
+            assert is_host(text)
+    for text in ["", "localhost:9092", "127.0.0.1:9092", "[::1]:9092", "::1:x", "a b", "kafka://h", "[::1", "h/path"]:
+        with subtests.test(text):
+            assert not is_host(text)

@@ -2,6 +2,6 @@
 
 Pure: time, ids and random numbers are passed in, so that the same inputs give the same run. Depends on `coordinator`
 (group coordination) and `protocol` (messages). Start with `cluster.py`, which has the state and dispatches requests;
-then `call.py` (a request and its response), `handlers/` (one module for each API), `controller.py` (leaders), and
+then `call.py` (a request and its response), `handlers/` (one module for each API), `replication/` (leaders), and
 `broker.py`, `topics.py` and `logs/` (state). Commands are defined in `commands.py`.
 """

@@ -18,7 +18,8 @@ from fakebroker.protocol.registry import API_BY_KEY, Api
 from fakebroker.protocol.schema import Field, Message, Struct
 
 _START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
-_MAX_MEMO_BYTES = 1024  # Larger frames are not cached.
+MAX_MEMO_BYTES = 1024
+"""Larger frames are not cached."""
 _PARTITION_BYTES = 100
 """The size of the tuple of a topic and a partition, without the name of the topic."""
 _GROUP = 0
@@ -42,9 +43,20 @@ class Peer:
         software: The name and the version of the client, which ApiVersions requests have since version 3.
         memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
         memo_call: The call of the cached frame.
+        last_dropped: A summary of dropped calls, the last request that it has counted for this connection, and the
+            number and the last time of the calls of its kind; a cache of `DroppedCalls`.
     """
 
-    __slots__ = ("broker", "client_host", "connection_id", "memo_call", "memo_head", "memo_tail", "software")
+    __slots__ = (
+        "broker",
+        "client_host",
+        "connection_id",
+        "last_dropped",
+        "memo_call",
+        "memo_head",
+        "memo_tail",
+        "software",
+    )
 
     def __init__(self, broker: BrokerNode, client_host: str, connection_id: int) -> None:
         self.broker = broker
@@ -53,6 +65,7 @@ class Peer:
         self.software = UNKNOWN_SOFTWARE
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
+        self.last_dropped: tuple[object, object, list[float]] | None = None
 
     @classmethod
     def recorded(cls, client_host: str, connection_id: int) -> "Peer":
@@ -315,7 +328,7 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if len(frame) <= _MAX_MEMO_BYTES:
+    if len(frame) <= MAX_MEMO_BYTES:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
 

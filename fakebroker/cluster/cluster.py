@@ -16,7 +16,6 @@ from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue, checked_topic_configs
-from fakebroker.cluster.controller import Controller, Failover, LeaderBalance
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
@@ -24,13 +23,14 @@ from fakebroker.cluster.faults.injection import ActiveFault, FaultInjector
 from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
-from fakebroker.cluster.journal import Journal
-from fakebroker.cluster.log_manager import LogManager
+from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
+from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.quotas import Quotas
-from fakebroker.cluster.racks import spread_over_racks
-from fakebroker.cluster.replica_copies import ReplicaCopies
+from fakebroker.cluster.replication.controller import Controller, Failover, LeaderBalance
+from fakebroker.cluster.replication.racks import spread_over_racks
+from fakebroker.cluster.replication.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,

@@ -26,7 +26,6 @@ from fakebroker.cluster.command import (
     commands_of,
 )
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
-from fakebroker.cluster.controller import Failover, FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
 from fakebroker.cluster.faults.actions import BoundAction
@@ -35,8 +34,9 @@ from fakebroker.cluster.faults.injection import ActiveFault, bind_function, boun
 from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.cluster.producer import Headers, ProducedRecord, Timestamp, produce
-from fakebroker.cluster.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
+from fakebroker.cluster.replication.controller import Failover, FailoverOptions
+from fakebroker.cluster.seeding.producer import Headers, ProducedRecord, Timestamp, produce
+from fakebroker.cluster.seeding.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.group import controls

@@ -89,7 +89,7 @@ class FetchPurgatory:
 
         Returns:
             The requests that may have enough records now. They stay in the purgatory. The Fetch handler reads their
-            logs again, and either removes them or sets `missing_bytes` anew.
+            logs again, and either removes them or updates `missing_bytes`.
         """
         waiting = self._by_partition.get(_key(partition), {})
         for delayed in waiting:

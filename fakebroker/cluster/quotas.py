@@ -1,6 +1,6 @@
 """Quotas: limits by user, client id and IP address, what clients have used, and for how long to throttle them.
 
-A client that exceeds a quota is told the time to wait in `throttle_time_ms`, and its connection is not read meanwhile
+The response to a client that exceeds a quota has the time to wait in `throttle_time_ms`; requests wait meanwhile
 (KIP-13, KIP-124, KIP-219, KIP-599, KIP-612). Rates are measured over the last 10 to 11 seconds of the brokers' time, so
 a new client can use ten seconds' worth at once. Quotas of bytes, requests and connections apply to each broker, that of
 the controller to the cluster. Source: ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager,

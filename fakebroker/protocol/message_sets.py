@@ -133,7 +133,7 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 def to_record_batch(messages: Sequence[LegacyRecord], limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> bytes:
     """Convert the messages produced for a partition to one record batch, with the checks of Kafka's `LogValidator`.
 
-    The offsets of the records start at 0, whatever the messages' offsets are. The batch has the codec of the wrapper.
+    The offsets of the records start at 0, regardless of the messages' offsets. The batch has the codec of the wrapper.
 
     Args:
         messages: One wrapper, or one or more messages without compression.

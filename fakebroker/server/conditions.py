@@ -9,7 +9,7 @@ from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group, view_moment
-from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.journal.journal import Journal
 from fakebroker.coordinator.group.history import History, Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.server.polling import Assignments, have_received

@@ -67,7 +67,7 @@ class Connection(Peer):
 
     def release_memory(self) -> None:
         """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""
-        self.memo_call = None
+        self.memo_call = self.last_dropped = None
         self.memo_head = self.memo_tail = b""
         self.frames = FrameBuffer(self.frames.max_bytes)
         self.queued.clear()

@@ -13,7 +13,6 @@ from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, c
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
-from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, BrokerSettings, NodeId, ReleaseName, VersionCap, emulated_releases
 from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
@@ -32,13 +31,14 @@ from fakebroker.cluster.inspect.views import (
     view_group,
     view_groups,
 )
-from fakebroker.cluster.journal import JournalMode, new_journal
-from fakebroker.cluster.producer import Headers, ProducedRecord
-from fakebroker.cluster.seed import MemberSeed, SeedOptions
+from fakebroker.cluster.journal.journal import JournalMode, new_journal
+from fakebroker.cluster.replication.controller import FailoverOptions
+from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
+from fakebroker.cluster.seeding.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, ErrorCode, cut_lines
-from fakebroker.host_port import format_host_port, unbracketed
+from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
@@ -154,6 +154,8 @@ class FakeCluster(JournalExport):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
+        if advertised_host and not is_host(advertised_host):
+            raise ConfigError.of("advertised_host", advertised_host, "a host name or an IP address, without a port")
         self.host = unbracketed(host)
         self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
@@ -717,7 +719,8 @@ class FakeCluster(JournalExport):
             options: Which requests of the API match, and what happens to them; see `fakebroker.Fault`.
 
         Returns:
-            A handle that counts the affected requests and removes the fault; also a context manager.
+            A handle with the number of affected requests, `hits`, and a method `remove`; also a context manager that
+            removes the fault on exit.
 
         Raises:
             ConfigError: The fault can never apply: an API, version, broker, error or filter is unknown, or options
@@ -769,7 +772,8 @@ class FakeCluster(JournalExport):
             times: Number of appends that fail; None for all until the failure is removed.
 
         Returns:
-            A handle that counts the failed appends and removes the failure; also a context manager.
+            A handle with the number of failed appends, `hits`, and a method `remove`; also a context manager that
+            removes the failure on exit.
 
         Raises:
             ConfigError: Appends do not fail with this error, or the number is below 1.

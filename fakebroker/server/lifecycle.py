@@ -86,6 +86,7 @@ class ClusterServer:
         self._failure: BaseException | None = None
         self._stack: AsyncExitStack | None = None
         self._scope = trio.CancelScope()
+        self._starting = threading.Lock()  # Several threads may enter the cluster at once; all but one must fail.
         self._has_started = self._has_stopped = False
         self._reserved_ports: dict[int, socket.socket] = {}
         self._ports: dict[int, int] = {}  # By node id, also of removed brokers: `restore` may add them again.
@@ -96,7 +97,8 @@ class ClusterServer:
     # Start and stop
 
     def __enter__(self) -> Self:
-        self._listen()
+        with self._starting:
+            self._listen()
         self.reactor.linger_s = _LINGER_S
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_thread, args=(started,), name="fakebroker", daemon=True)
@@ -142,7 +144,8 @@ class ClusterServer:
     async def __aenter__(self) -> Self:
         if not trio.lowlevel.in_trio_run():
             return await self._enter_from_asyncio()
-        self._listen()
+        with self._starting:
+            self._listen()
         async with AsyncExitStack() as stack:
             nursery = await stack.enter_async_context(trio.open_nursery())
             await nursery.start(self._serve_in_nursery)

@@ -109,7 +109,7 @@ def _parameters(poll: Any) -> Iterable[str]:
         return ("timeout",)
 
 
-class Poller:
+class ConsumerPoller:
     """Polls consumers, and collects what they return. `close` ends its threads.
 
     Args:
@@ -240,7 +240,7 @@ class Poller:
 
 
 @contextmanager
-def collecting(poller: Poller | None) -> Iterator[None]:
+def collecting(poller: ConsumerPoller | None) -> Iterator[None]:
     """Close a poller at the end of a wait; an error of the wait gets the records.
 
     Raises:

@@ -19,7 +19,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import Any, Protocol, runtime_checkable
 
-from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.errors import ConfigError, one_of
 
 COLUMNS_OF_GROUPS = {"topics": list, "members": int, "generation": int, "state": str, "protocol": str}

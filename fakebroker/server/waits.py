@@ -32,7 +32,7 @@ from fakebroker.server.conditions import (
 )
 from fakebroker.server.event_loops import LoopEvent, checkpoint, run_in_thread
 from fakebroker.server.lifecycle import ClusterServer
-from fakebroker.server.polling import SETTLE_S, Assignments, Polled, Poller, collecting
+from fakebroker.server.polling import SETTLE_S, Assignments, ConsumerPoller, Polled, collecting
 from fakebroker.topic_partition import parse_partition
 
 T = TypeVar("T")
@@ -210,7 +210,7 @@ class Waits:
         Args:
             condition: The condition.
             timeout_s: Maximum wait in wall-clock seconds.
-            polling: Consumers to poll meanwhile, in the calling thread; see `Poller`.
+            polling: Consumers to poll meanwhile, in the calling thread; see `ConsumerPoller`.
 
         Returns:
             The first true value that `condition.evaluate` returned; with `polling` also what the consumers have read.
@@ -225,7 +225,7 @@ class Waits:
         check_number("timeout_s", timeout_s, least=0)
         if self._server.is_running and self._server.is_cluster_thread:
             raise ConfigError(f"waiting for {condition.description} in the cluster's thread: expected an _async method")
-        poller = None if polling is None else Poller(polling, is_async=False)
+        poller = None if polling is None else ConsumerPoller(polling, is_async=False)
         waiter = _Waiter(condition)
         with collecting(poller):
             self._server.run(lambda: self._begin(waiter))
@@ -242,7 +242,7 @@ class Waits:
             value = waiter.settled or waiter.result.result()
         return value if poller is None else Polled(value, poller.records)
 
-    def _poll(self, waiter: _Waiter[Any], poller: Poller, timeout_s: float) -> None:
+    def _poll(self, waiter: _Waiter[Any], poller: ConsumerPoller, timeout_s: float) -> None:
         """Poll consumers until the condition holds, and then until they have received their partitions."""
         is_over = waiter.result.done
         until_s = time.monotonic() + timeout_s
@@ -278,7 +278,7 @@ class Waits:
         Consumers with coroutines are polled in the calling task, others in a thread for each.
         """
         check_number("timeout_s", timeout_s, least=0)
-        poller = None if polling is None else Poller(polling, is_async=True)
+        poller = None if polling is None else ConsumerPoller(polling, is_async=True)
         waiter = _Waiter(condition)
         with collecting(poller):
             try:
@@ -299,7 +299,7 @@ class Waits:
             value = waiter.settled or waiter.result.result()
         return value if poller is None else Polled(value, poller.records)
 
-    async def _poll_async(self, waiter: _Waiter[Any], poller: Poller, timeout_s: float) -> None:
+    async def _poll_async(self, waiter: _Waiter[Any], poller: ConsumerPoller, timeout_s: float) -> None:
         """Poll like `_poll`."""
         is_over, event = waiter.result.done, _event_of(waiter)
         until_s = time.monotonic() + timeout_s

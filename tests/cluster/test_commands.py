@@ -14,7 +14,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, shown
 from fakebroker.server import seed_tables

@@ -394,6 +394,8 @@ INVALID_TOPIC_CONFIGS = {
     "message.timestamp.type": "createtime",
     "min.cleanable.dirty.ratio": "1.1",
     "remote.storage.enable": "true",
+    "leader.replication.throttled.replicas": "0:1,x",
+    "follower.replication.throttled.replicas": "*,0:1",
 }
 
 
@@ -405,6 +407,14 @@ def test_invalid_topic_configs(subtests: pytest.Subtests) -> None:
                 assert error == ErrorCode.INVALID_CONFIG
                 assert name in (message or "")
             assert harness.topic().configs == {}
+
+
+def test_lists_of_throttled_replicas(subtests: pytest.Subtests) -> None:
+    for text, stored in {"*": "*", "0:1, 1:2": "0:1,1:2", "": "", " 0:1,": "0:1,"}.items():
+        with subtests.test(text=text):
+            harness = ClusterHarness()
+            set_(harness, NEWS, "leader.replication.throttled.replicas", text)
+            assert value(harness, NEWS, "leader.replication.throttled.replicas")[0] == stored
 
 
 def test_contradicting_topic_configs() -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
+from fakebroker.cluster.replication.controller import Failover
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest

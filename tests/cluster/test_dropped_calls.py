@@ -8,7 +8,7 @@ import pytest
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.journal_queries import JournalView
-from fakebroker.cluster.journal import Journal, new_journal
+from fakebroker.cluster.journal.journal import Journal, new_journal
 from fakebroker.errors import IncompleteJournalError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.journal import Journal, new_journal
-from fakebroker.cluster.message_size import OBJECT_FACTOR
+from fakebroker.cluster.journal.journal import Journal, new_journal
+from fakebroker.cluster.journal.message_size import OBJECT_FACTOR
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from fakebroker.protocol.messages.find_coordinator import (

@@ -18,8 +18,8 @@ from fakebroker import (
     Scaled,
     WaitTimeout,
 )
-from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.replication.controller import Failover
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
 from fakebroker.control.client.http import Unreachable

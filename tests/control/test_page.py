@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.seed import GroupSeed
+from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.control.server import ControlServer
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.control.browser import (

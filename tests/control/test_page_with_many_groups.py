@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.seed import GroupSeed
+from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.support.control.browser import StallableConsumer, open_page, wait_until_live, wait_until_stable
 from tests.support.wire_client import WireClient

@@ -9,10 +9,10 @@ import msgspec
 
 from fakebroker.cluster.command import OPTIONS, Command
 from fakebroker.cluster.commands import COMMANDS
-from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.validation import expectation
 from tests.documents.markdown import description, entries, table
 

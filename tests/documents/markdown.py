@@ -2,8 +2,8 @@
 
 import inspect
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
+from textwrap import dedent
 
 
 def fill(text: str, parts: Mapping[str, str]) -> str:
@@ -39,7 +39,7 @@ def description(documented: object) -> str:
 def section(documented: object, name: str) -> str:
     """Return the text of a docstring's section, such as `Args`, without its indentation; "" if it has none."""
     found = re.search(rf"^{name}:\n((?: .*\n?|\n)*)", inspect.getdoc(documented) or "", re.MULTILINE)
-    return textwrap.dedent(found[1]).strip() if found else ""
+    return dedent(found[1]).strip() if found else ""
 
 
 def entries(documented: object, name: str) -> dict[str, str]:

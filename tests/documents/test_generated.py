@@ -27,24 +27,28 @@ def test_a_part_must_appear_exactly_once(text: str) -> None:
         fill(text, {"a": "content"})
 
 
-def test_an_entry_has_all_its_lines() -> None:
-    """Also the only entry of a section."""
-
-    def documented() -> None:
-        """Do something.
-
-        Args:
-            one: The first line
-                and the second.
+def test_entries_of_several_lines_are_complete() -> None:
+    def one_entry() -> None:
+        """Do nothing.
 
         Raises:
-            KeyError: One line.
-            ValueError: Two lines,
-                one and another.
+            ConfigError: There is no such topic,
+                or it is internal.
         """
 
-    assert entries(documented, "Args") == {"one": "The first line and the second."}
-    assert entries(documented, "Raises") == {"KeyError": "One line.", "ValueError": "Two lines, one and another."}
+    def two_entries() -> None:
+        """Do nothing.
+
+        Raises:
+            ConfigError: There is no such topic,
+                or it is internal.
+            ListenError: No port
+                is available.
+        """
+
+    expected = {"ConfigError": "There is no such topic, or it is internal.", "ListenError": "No port is available."}
+    assert entries(one_entry, "Raises") == {"ConfigError": expected["ConfigError"]}
+    assert entries(two_entries, "Raises") == expected
 
 
 def test_every_public_name_of_fake_cluster_is_documented() -> None:

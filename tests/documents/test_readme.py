@@ -64,7 +64,7 @@ def test_the_examples_run(document: str, fake_cluster_factory: Callable[..., Fak
     examples = re.findall("```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
     assert examples
     for example in examples:
-        namespace: dict[str, Any] = {}
+        namespace: dict[str, Any] = {"cluster": fake_cluster_factory(topics={"orders": 6})}
         exec(compile(example, document, "exec"), namespace)
         for name, test in namespace.items():
             if name.startswith("test_"):

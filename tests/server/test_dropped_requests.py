@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fakebroker import FakebrokerError, FakeCluster, IncompleteJournalError, read_journal
-from fakebroker.cluster import dropped_calls
 from fakebroker.cluster.inspect.journal_queries import JournalQueries
+from fakebroker.cluster.journal import dropped_calls
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from tests.support.groups_over_tcp import heartbeat
 from tests.support.wire_client import WireClient, find_coordinator

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.controller import Failover
 from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.replication.controller import Failover
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest

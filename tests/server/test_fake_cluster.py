@@ -307,6 +307,12 @@ def test_clients_get_the_advertised_host() -> None:
         assert [server.split(":")[0] for server in cluster.bootstrap_servers.split(",")] == ["localhost"] * 2
 
 
+def test_an_advertised_host_has_no_port() -> None:
+    expected = "^advertised_host='localhost:9092': expected a host name or an IP address, without a port$"
+    with pytest.raises(ConfigError, match=expected):
+        FakeCluster(advertised_host="localhost:9092")
+
+
 def test_state_can_be_read_after_the_cluster_stopped() -> None:
     with FakeCluster(topics={"orders": 6}) as cluster:
         stable_group(cluster, "g")

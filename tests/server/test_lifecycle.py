@@ -39,6 +39,27 @@ def test_a_running_cluster_cannot_be_entered_again() -> None:
         pass
 
 
+def test_one_of_several_threads_enters_a_cluster() -> None:
+    cluster, together, refused = FakeCluster(brokers=1), threading.Barrier(4), []
+
+    def enter() -> None:
+        together.wait(TIMEOUT_S)
+        try:
+            cluster.__enter__()
+        except FakebrokerError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=enter) for _ in range(together.parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    with ExitStack() as stack:
+        stack.push(cluster.__exit__)
+        assert refused == [f"the cluster runs already: {ENTERED}"] * 3
+        beat(cluster)
+
+
 def test_a_cluster_cannot_be_entered_again_in_a_loop(subtests: pytest.Subtests) -> None:
     async def main() -> None:
         async with FakeCluster(brokers=1) as cluster:

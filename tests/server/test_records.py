@@ -10,7 +10,7 @@ from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.events import event_of, perform
 from fakebroker.cluster.inspect.record_views import RecordView
-from fakebroker.cluster.producer import murmur2
+from fakebroker.cluster.seeding.producer import murmur2
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.validation import Base64
 from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, append, consumer

@@ -4,7 +4,7 @@ import pytest
 
 from fakebroker import ConfigError, FakeCluster
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.cluster.seed import GroupSeed
+from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.cluster.topics import Topic
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode

@@ -37,6 +37,8 @@ class ConfigKey:
         low: Lower bound of numbers; the range of the type also applies.
         high: Upper bound of numbers; the range of the type also applies.
         choices: The valid values, or the valid items of a list; empty if all are valid.
+        pattern: A regular expression that valid values match, without spaces; empty if all are valid.
+        expected: Describes `pattern` in error messages.
         about: Its documentation in one sentence; may be empty.
         broker_name: For a topic config, the broker config that is its default (ServerTopicConfigSynonyms); empty if
             there is none.
@@ -47,6 +49,8 @@ class ConfigKey:
     low: float = float("-inf")
     high: float = float("inf")
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    expected: str = ""
     about: str = ""
     broker_name: str = ""
 
@@ -62,6 +66,8 @@ class ConfigKey:
             return None if text.lower() in ("true", "false") else "expected true or false"
         if self.is_number:
             return self._number_error(text)
+        if self.pattern and not re.fullmatch(self.pattern, self.normalized(text)):
+            return f"expected {self.expected}"
         wrong = [item for item in items_of(text, self.type) if self.choices and item not in self.choices]
         return f"{wrong[0]!r} is none of {', '.join(self.choices)}" if wrong else None
 

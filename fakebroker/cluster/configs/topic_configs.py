@@ -15,6 +15,9 @@ from fakebroker.protocol.releases import Release
 _FOREVER = 2**63 - 1
 _WEEK_MS = 7 * 24 * 3600 * 1000
 
+_REPLICAS = r"\*|([0-9]+:[0-9]+)?(,([0-9]+:[0-9]+)?)*"  # As in ThrottledReplicaListValidator.
+_REPLICAS_EXPECTED = "* or a list of PARTITION:BROKER, such as 0:1,1:2"
+
 _BOOLEAN, _STRING, _LIST = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.LIST
 _INT, _LONG, _DOUBLE = ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE
 
@@ -50,11 +53,19 @@ TOPIC_CONFIGS: dict[str, ConfigKey] = {
     "flush.messages": ConfigKey(_LONG, _FOREVER, 1, broker_name="log.flush.interval.messages"),
     "flush.ms": ConfigKey(_LONG, _FOREVER, 0, broker_name="log.flush.interval.ms"),
     "follower.replication.throttled.replicas": ConfigKey(
-        _LIST, "", about="Replicas whose copies to their broker are throttled in a reassignment, or *."
+        _LIST,
+        "",
+        pattern=_REPLICAS,
+        expected=_REPLICAS_EXPECTED,
+        about="Replicas whose copies to their broker are throttled in a reassignment, or *.",
     ),
     "index.interval.bytes": ConfigKey(_INT, 4096, 0, broker_name="log.index.interval.bytes"),
     "leader.replication.throttled.replicas": ConfigKey(
-        _LIST, "", about="Replicas whose copies from their broker are throttled in a reassignment, or *."
+        _LIST,
+        "",
+        pattern=_REPLICAS,
+        expected=_REPLICAS_EXPECTED,
+        about="Replicas whose copies from their broker are throttled in a reassignment, or *.",
     ),
     "local.retention.bytes": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.bytes"),
     "local.retention.ms": ConfigKey(_LONG, -2, -2, broker_name="log.local.retention.ms"),

@@ -378,8 +378,10 @@ class FaultInjector:
 
     def next_deadline(self) -> float | None:
         """Return when the next delayed request or response is due, in milliseconds; None if none is delayed."""
-        deadlines = (self._delayed.next_deadline(), self._delayed_requests.next_deadline())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        request_ms, response_ms = self._delayed_requests.next_deadline(), self._delayed.next_deadline()
+        if request_ms is None or response_ms is None:
+            return response_ms if request_ms is None else request_ms
+        return min(request_ms, response_ms)
 
     def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
         """Garble, truncate or repeat the frame of a response, and return the bytes to send."""

@@ -36,7 +36,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         client_id: The client id of the request.
         group: A group in the request. If the API has an error per group, only that group gets the error; the same holds
             for members, topics and partitions.
-        member_id: A member in the request.
+        member_id: A member in the request, by its member id. Clients and static members have the filters `client_id`
+            and `instance_id`.
         instance_id: A static member in the request, by its `group.instance.id`.
         topic: A topic in the request.
         partition: A partition in the request, as Kafka writes it, such as "orders-0".

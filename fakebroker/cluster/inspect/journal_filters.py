@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
 from fakebroker.cluster.call import Call, TopicRef, names_members, names_topics
-from fakebroker.cluster.dropped_calls import DroppedKind
+from fakebroker.cluster.journal.dropped_calls import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.topic_partition import parse_partition

@@ -8,10 +8,10 @@ from typing import NoReturn, Unpack
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.dropped_calls import DroppedKind
 from fakebroker.cluster.inspect.journal_filters import Filters, Matcher, Step, StepFilters, TopicName, described, pair
 from fakebroker.cluster.inspect.journal_table import Numbered, table, tail
-from fakebroker.cluster.journal import JournalMode
+from fakebroker.cluster.journal.dropped_calls import DroppedKind
+from fakebroker.cluster.journal.journal import JournalMode
 from fakebroker.errors import ConfigError, IncompleteJournalError
 
 _SHOWN = 10

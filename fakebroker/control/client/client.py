@@ -18,7 +18,6 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Hold, check_type
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
-from fakebroker.cluster.controller import FailoverOptions
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.environment import Accept
 from fakebroker.cluster.events import checked
@@ -29,8 +28,9 @@ from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
-from fakebroker.cluster.producer import Headers, ProducedRecord
-from fakebroker.cluster.seed import GroupSeed, MemberSeed, SeedOptions
+from fakebroker.cluster.replication.controller import FailoverOptions
+from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
+from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.control.client.http import Http, NotFound, Unreachable
 from fakebroker.control.client.json_views import (
     broker_view,
@@ -46,7 +46,7 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
-from fakebroker.server.polling import SETTLE_S, STABLE, Polled, Poller, collecting, have_received
+from fakebroker.server.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.validation import Data, convert, plain
 
@@ -318,14 +318,16 @@ class Client(JournalExport):
             arguments: The body.
         """
         check_number("timeout_s", timeout_s, least=0)
-        poller = None if polling is None else Poller(polling, is_async=False)
+        poller = None if polling is None else ConsumerPoller(polling, is_async=False)
         with collecting(poller):
             value = result(self._wait_in_steps(kind, timeout_s, poller, arguments))
             if poller is not None and arguments.get("state") == STABLE:
                 value = self._wait_for_assignments(value, arguments["members"], poller)
         return value if poller is None else Polled(value, poller.records)
 
-    def _wait_in_steps(self, kind: str, timeout_s: float, poller: Poller | None, arguments: Mapping[str, Any]) -> Any:
+    def _wait_in_steps(
+        self, kind: str, timeout_s: float, poller: ConsumerPoller | None, arguments: Mapping[str, Any]
+    ) -> Any:
         given = {name: value for name, value in arguments.items() if value is not None}
         until_s = time.monotonic() + timeout_s
         step_s = 0.0 if poller else min(timeout_s, MAX_WAIT_S)
@@ -349,7 +351,7 @@ class Client(JournalExport):
                 poller.poll(lambda: False)
                 has_polled, step_s = True, min(step_s, _POLLING_STEP_S)
 
-    def _wait_for_assignments(self, reached: Any, members: int | None, poller: Poller) -> Any:
+    def _wait_for_assignments(self, reached: Any, members: int | None, poller: ConsumerPoller) -> Any:
         """Poll consumers until they have received their partitions, as the waits of `FakeCluster` do."""
         until_s = time.monotonic() + SETTLE_S
         while time.monotonic() < until_s:

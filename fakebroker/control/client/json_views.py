@@ -13,7 +13,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
-from fakebroker.cluster.seed import GroupSeed
+from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions, is_partition

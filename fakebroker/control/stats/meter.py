@@ -12,7 +12,7 @@ from itertools import islice
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.heartbeat import ALIVE
-from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.journal.journal import Journal
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import DEAD, History, Moment
 from fakebroker.server.connection import Connection

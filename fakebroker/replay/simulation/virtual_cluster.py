@@ -15,7 +15,7 @@ from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
 from fakebroker.cluster.environment import NetworkConditions, random_uuids
 from fakebroker.cluster.events import perform
-from fakebroker.cluster.journal import NoJournal
+from fakebroker.cluster.journal.journal import NoJournal
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for

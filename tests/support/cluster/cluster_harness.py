@@ -15,7 +15,7 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import emulated_releases
 from fakebroker.cluster.environment import NetworkConditions
-from fakebroker.cluster.journal import Journal
+from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.compression import Compression

@@ -16,7 +16,7 @@ from msgspec import Meta
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.logs.offsets_topic import read_records
-from fakebroker.cluster.replica_copies import Copy, ReplicaCopies
+from fakebroker.cluster.replication.replica_copies import Copy, ReplicaCopies
 from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
 from fakebroker.protocol.releases import Release
 from fakebroker.validation import Count

@@ -3,9 +3,9 @@
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 
-from fakebroker.cluster import producer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
+from fakebroker.cluster.seeding import producer
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ConfigError, shown
 from fakebroker.protocol.records import Record

@@ -96,7 +96,7 @@ class ReplicaCopies:
         self.next_end_ms = inf
 
     def reschedule(self, now_ms: float) -> None:
-        """Compute all ends anew: something that copies wait for, or a limit, may have changed."""
+        """Compute all ends again: something that copies wait for, or a limit, may have changed."""
         if self._copies:
             self._schedule(now_ms)
             self._find_next_end()

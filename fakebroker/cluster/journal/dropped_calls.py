@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fakebroker.cluster.call import Call
+from fakebroker.cluster.call import MAX_MEMO_BYTES, Call
 
 MAX_KINDS = 1_000
-"""Maximum number of kinds that are told apart. Calls of further kinds are told apart by their API only."""
+"""Maximum number of kinds. Further calls are counted by their API only."""
 
 
 class DroppedKind(NamedTuple):
@@ -46,6 +46,19 @@ class DroppedCalls:
 
     def add(self, call: Call) -> None:
         """Count a call that is dropped. Calls are dropped in the order in which they were received."""
+        is_plain = call.fault is None and call.answered_ms is not None
+        last = call.peer.last_dropped
+        if is_plain and last is not None and last[0] is self and last[1] is call.request:
+            known = last[2]  # Repeated requests of a connection share the decoded message; see `read_call`.
+        else:
+            known = self._known(call)
+            if is_plain and call.size <= MAX_MEMO_BYTES:
+                call.peer.last_dropped = self, call.request, known
+        known[0] += 1
+        known[1] = call.received_ms
+
+    def _known(self, call: Call) -> list[float]:
+        """Return the number and the last time of the dropped calls of the same kind."""
         key: tuple[object, ...] = (
             call.api.name,
             call.api_version,
@@ -56,14 +69,9 @@ class DroppedCalls:
             # A call that was dropped before its response may still get a fault.
             call.fault is not None or (None if call.answered_ms is None else False),
         )
-        try:
-            known = self._kinds[key]
-        except KeyError:
-            if len(self._kinds) >= MAX_KINDS:
-                key = (call.api.name, None, None, None, None, None, None)
-            known = self._kinds.setdefault(key, [0, 0.0])
-        known[0] += 1
-        known[1] = call.received_ms
+        if key not in self._kinds and len(self._kinds) >= MAX_KINDS:
+            key = (call.api.name, None, None, None, None, None, None)
+        return self._kinds.setdefault(key, [0, 0.0])
 
     def __iter__(self) -> Iterator[DroppedKind]:
         for key, (count, last_ms) in self._kinds.items():

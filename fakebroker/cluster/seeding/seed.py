@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
-from fakebroker.cluster.seed_lag import Commit, MissingRecords, resolved
+from fakebroker.cluster.seeding.seed_lag import Commit, MissingRecords, resolved
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.rebalance import reject_waiting
@@ -191,7 +191,8 @@ class SeedPlan:
         lowest = {GroupState.COMPLETING_REBALANCE: 2}.get(self.state, 1 if self._members else 0)
         generation = max(lowest, 1) if self._seed.generation is None else self._seed.generation
         if not lowest <= generation < 2**31:
-            raise self._error("generation", generation, f"{lowest} or more in state {self.state.value}")
+            expected = f"{lowest} to {2**31 - 1}" if generation >= lowest else f"{lowest} or more"
+            raise self._error("generation", generation, f"{expected} in state {self.state.value}")
         return generation
 
     def recheck(self) -> None:
