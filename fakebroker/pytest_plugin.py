@@ -166,6 +166,9 @@ def _run_shared(
 ) -> Iterator["FakeCluster"]:
     from fakebroker.server.fake_cluster import FakeCluster
 
+    if not callable(setup):
+        expected = "a fixture that returns a function of the cluster"
+        pytest.fail(f"{fixture}_setup={setup!r}: expected {expected}", pytrace=False)
     running = config.stash[_shared]
     with FakeCluster(**arguments) as cluster:
         setup(cluster)

@@ -321,6 +321,24 @@ def test_an_error_of_the_setup_is_an_error_of_each_test(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*KeyError: 'mine'*"])
 
 
+def test_a_setup_that_is_not_a_function_is_named(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def fake_cluster_module_setup():
+            pass
+
+        def test_one(fake_cluster_module):
+            pass
+        """,
+    )
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*fake_cluster_module_setup=None: expected a fixture that returns a function*"])
+
+
 def test_a_session_shares_a_cluster(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(
         """

@@ -542,6 +542,8 @@ class ClusterCommands:
         Instead of a fault, or in addition, commands can run before or after a request is handled:
         `fail("OffsetCommit", nth=3, then={"do": "stop_broker", "node_id": 1})`.
 
+        If several faults match a request, only the oldest of them applies.
+
         Args:
             api: Name of the API, as in Kafka. None: all APIs.
             options: Which requests of the API match, and what happens to them; see

@@ -86,7 +86,8 @@ class FakeCluster(JournalExport):
     change nothing.
 
     Args:
-        brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack.
+        brokers: Number of brokers; or one `Broker` per broker, which sets its release, API versions and rack, such as
+            `[Broker(rack="a"), Broker(rack="b")]`.
         topics: Topics that exist from the start: number of partitions by name. As in Kafka, `__consumer_offsets` is not
             among them: it is created with `offsets.topic.num.partitions` when a client first looks for the coordinator
             of a group. Kafka then returns COORDINATOR_NOT_AVAILABLE once, this cluster returns the coordinator. If the
@@ -711,6 +712,8 @@ class FakeCluster(JournalExport):
         A request can also be handled late: `cluster.fail("Heartbeat", client_id="a", nth=2, delay_before_s=60)` expires
         the session of a member, whose heartbeat then gets UNKNOWN_MEMBER_ID.
 
+        If several faults match a request, only the oldest of them applies.
+
         Args:
             api: The API by Kafka's name; None matches every API.
             options: Which requests of the API match, and what happens to them; see `fakebroker.Fault`.
@@ -759,7 +762,9 @@ class FakeCluster(JournalExport):
 
         The log is the group's partition of __consumer_offsets, and all groups of the partition are affected. Requests
         get the errors that Kafka returns. For NOT_ENOUGH_REPLICAS: OffsetCommit, and the JoinGroup that creates a
-        group, get COORDINATOR_NOT_AVAILABLE; so does SyncGroup, and then the members rejoin.
+        group, get COORDINATOR_NOT_AVAILABLE; so does SyncGroup, and then the members rejoin. If the JoinGroup that
+        creates a group gets MEMBER_ID_REQUIRED, as from most clients, its append fails after that response: the
+        group is removed, and the member's next JoinGroup gets UNKNOWN_MEMBER_ID.
 
         Args:
             group_id: The group, which need not exist.
@@ -1034,7 +1039,8 @@ class FakeCluster(JournalExport):
             what: Describes the condition in error messages.
             predicate: Evaluated in the cluster's thread after each change, or after several that arrived together, and
                 whenever consumers have been polled. It must be fast and change nothing, but may use consumers, such as
-                `lambda cluster: len(consumer.assignment()) == 6`.
+                `lambda _: len(consumer.assignment()) == 6`, and methods of the `FakeCluster`, such as
+                `lambda _: len(fake_cluster.records("orders")) == 5`. Its argument is the `Cluster` inside.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
 

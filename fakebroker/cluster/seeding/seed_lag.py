@@ -125,7 +125,8 @@ class MissingRecords:
                 try:
                     found = producer.prepare(self._cluster, partition, records, now_ms)
                 except ConfigError as error:
-                    raise commit.error("lag", commit.lag, error.expected or str(error)) from None
+                    expected = f"a lag without missing records, because they cannot be produced: {error}"
+                    raise commit.error("lag", commit.lag, expected) from None
                 size_bytes += sum(each.prepared.batch.size_bytes for each in found)
                 batches += found
                 yield
