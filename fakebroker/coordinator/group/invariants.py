@@ -70,12 +70,15 @@ def _awaited_ids_are_known(group: Group) -> bool:
 
 
 def _counts_match(group: Group) -> bool:
-    return group.protocol_counts == Counter(name for member in group.members.values() for name, _ in member.protocols)
+    members = group.members.values()
+    repeating = sum(len(member.protocols) > len(dict(member.protocols)) for member in members)
+    named = Counter(name for member in members for name, _ in member.protocols)
+    return group.protocol_counts == named and group.repeating_members == repeating
 
 
 def _names_protocol_twice(group: Group) -> bool:
     """Return whether a member has named a protocol twice. Then the group may never select one, as in Kafka."""
-    return any(len(member.protocols) > len(dict(member.protocols)) for member in group.members.values())
+    return group.repeating_members > 0
 
 
 def _can_expire_or_is_waiting(group: Group, member_id: str) -> bool:

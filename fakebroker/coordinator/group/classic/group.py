@@ -4,7 +4,7 @@ The procedures in `rebalance`, `join`, `sync` and `leave` decide what requests a
 groups, on the coordinator, or on the types of tokens.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
@@ -56,6 +56,7 @@ class Group:
         awaiting_sync: Member ids that have not sent a SyncGroup in this generation.
         protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
             Kafka, a member that names a protocol twice is counted twice.
+        repeating_members: The number of members that name a protocol twice.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
         new_member_added: Whether a member was added during an initial delay. As in Kafka, it is reset only when an
             initial delay expires and is extended.
@@ -108,6 +109,7 @@ class Group:
     held_sync: tuple[SyncGroup, object] | None = None
     change: Change = field(default_factory=Change)
     is_being_stored: bool = False
+    repeating_members: int = 0
 
     # State
 
@@ -313,6 +315,8 @@ class Group:
         return member
 
     def _count_protocols(self, member: Member, change: int) -> None:
+        if len(member.protocols) > 1 and len(dict(member.protocols)) < len(member.protocols):
+            self.repeating_members += change
         for name, _ in member.protocols:
             count = self.protocol_counts[name] = self.protocol_counts.get(name, 0) + change
             if not count:
@@ -326,12 +330,15 @@ class Group:
         None if there is none, which is possible only if a member has named a protocol twice (see `protocol_counts`).
         """
         candidates = [name for name, count in self.protocol_counts.items() if count == len(self.members)]
-        if not all(member.supports(candidates) for member in self.members.values()):
+        if self.repeating_members and not self._is_supported_by_all(candidates):
             return None
         if len(candidates) == 1:
             return candidates[0]
         elected = most_voted(member.vote(candidates) for member in self.members.values())
-        return elected if all(member.supports([elected]) for member in self.members.values()) else None
+        return None if self.repeating_members and not self._is_supported_by_all([elected]) else elected
+
+    def _is_supported_by_all(self, names: Sequence[str]) -> bool:
+        return all(member.supports(names) for member in self.members.values())
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
         """Return the topics of all members; `None` if they cannot be parsed or the group is not a consumer group."""
