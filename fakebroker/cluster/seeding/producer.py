@@ -118,11 +118,8 @@ def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], n
         if isinstance(prepared, PartitionProduceResponse):
             error = ErrorCode(prepared.error_code).name
             reason = f"{error}: {prepared.error_message}" if prepared.error_message else error
-            raise ConfigError(
-                f"values: expected records that the leader of {name} accepts, not {reason}",
-                field="values",
-                expected="records that the leader accepts",
-            )
+            expected = f"records that the leader of {name} accepts, not {reason}"
+            raise ConfigError(f"values: expected {expected}", field="values", expected=expected)
         found.append(PreparedBatch(call, prepared))
     return found
 
