@@ -31,7 +31,7 @@ from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
 from fakebroker.cluster.faults.actions import BoundAction
 from fakebroker.cluster.faults.append_failures import AppendFailure, checked_error
 from fakebroker.cluster.faults.injection import ActiveFault, bind_function, bound_actions
-from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions
+from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions, checked_in_advance
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.replication.controller import Failover, FailoverOptions
@@ -572,6 +572,8 @@ class ClusterCommands:
         if callable(action):
             return bind_function(action)
         name, arguments = checked_event(action, COMMANDS)
+        if name == "fail":
+            checked_in_advance(Fault(**arguments))
         for field in ("before", "then"):
             bound_actions(field, arguments.get(field), self._bind)
         text = ", ".join(f"{key}={value!r}" for key, value in arguments.items())

@@ -180,6 +180,9 @@ def test_invalid_actions_are_rejected(subtests: pytest.Subtests) -> None:
         ({"do": "stop"}, "^then.do='stop': expected one of add_broker, "),
         ([{"do": "reset"}, {"do": "stop_broker"}], r"^then\[1\].node_id is missing"),
         ({"do": "fail", "api": "Heartbeat", "then": {"do": "stop"}}, "^then.then.do='stop': expected one of"),
+        ({"do": "fail", "api": "Heartbeat"}, "^then: fault has no effect: set one of error"),
+        ({"do": "fail", "api": "Beat", "drop": True}, "^then: fault: api='Beat': expected one of"),
+        ({"do": "fail", "api": "Heartbeat", "delay_s": -1}, r"^then: fault: delay_s=-1\.0: expected seconds >= 0"),
     ]
     for then, error in cases:
         with subtests.test(error), pytest.raises(ConfigError, match=error):
@@ -187,6 +190,9 @@ def test_invalid_actions_are_rejected(subtests: pytest.Subtests) -> None:
     with pytest.raises(ConfigError, match=r"delay_before_s=-1\.0: expected seconds >= 0"):
         cluster.fail("Heartbeat", delay_before_s=-1)
     assert cluster.faults == []
+    with subtests.test("a broker that is added before"):
+        later = {"do": "fail", "api": "Heartbeat", "broker": 2, "drop": True}
+        cluster.fail("Heartbeat", then=[{"do": "add_broker"}, later])
 
 
 # Requests that are handled late

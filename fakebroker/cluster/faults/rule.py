@@ -205,6 +205,12 @@ def checked(fault: Fault, versions_by_broker: Mapping[int, Mapping[int, Versions
     return fault
 
 
+def checked_in_advance(fault: Fault) -> Fault:
+    """Validate a fault that is added later, when the brokers and their releases may be others; see `checked`."""
+    broker = fault.broker if isinstance(fault.broker, int) else 0
+    return checked(fault, {broker: {api.key: api.versions for api in API_BY_NAME.values()}})
+
+
 def _error(field: str, value: object, expected: str) -> ConfigError:
     return ConfigError.of(field, value, expected, where="fault")
 
