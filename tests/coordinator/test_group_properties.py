@@ -13,7 +13,7 @@ def run_histories(count: int, steps: int) -> None:
 
 
 def test_answers_and_log_are_consistent_in_short_histories() -> None:
-    run_histories(50, steps=40)
+    run_histories(20, steps=40)
 
 
 @soak
