@@ -7,6 +7,7 @@ are in `commands.py`.
 
 import inspect
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from types import TracebackType
@@ -172,7 +173,23 @@ def check_type(field: str, value: object, kind: type, expected: str) -> None:
         raise ConfigError.of(field, value, expected)
 
 
-class FaultHandle:
+class RemovedOnExit(ABC):
+    """A context manager that is removed on exit."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Remove it, if it has not been removed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class FaultHandle(RemovedOnExit):
     """A fault that was added to a cluster. As a context manager, it removes the fault on exit.
 
     Attributes:
@@ -202,19 +219,11 @@ class FaultHandle:
         """Remove the fault. Responses that it delays are still sent when they are due."""
         self._remove(self._active)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
     def __repr__(self) -> str:
         return f"<{self.fault!r}, {self.hits} hits>"
 
 
-class AppendFailureHandle:
+class AppendFailureHandle(RemovedOnExit):
     """Appends that fail. As a context manager, it lets no more appends fail on exit.
 
     Attributes:
@@ -234,14 +243,6 @@ class AppendFailureHandle:
     def remove(self) -> None:
         """Let no more appends fail."""
         self._remove(self._failure)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
 
 
 class Hold:

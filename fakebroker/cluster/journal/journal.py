@@ -10,7 +10,7 @@ from typing import Literal
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.journal.dropped_calls import DroppedCalls
-from fakebroker.cluster.journal.message_size import MIN_SEARCHED_BYTES, OBJECT_FACTOR, held_bytes
+from fakebroker.cluster.journal.message_size import held_bytes
 from fakebroker.errors import ConfigError, check_integer, one_of
 
 JournalMode = Literal["off", "headers", "full"]
@@ -44,8 +44,7 @@ class Journal:
 
     def add(self, call: Call) -> None:
         """Add a call, and drop the oldest ones if a limit is exceeded."""
-        size = call.size
-        size_bytes = OBJECT_FACTOR * size if size < MIN_SEARCHED_BYTES else held_bytes(call.request, size)
+        size_bytes = held_bytes(call.request, call.size)
         if size_bytes > self.max_bytes:
             self._append_copy(call)
         else:
@@ -61,8 +60,7 @@ class Journal:
         dropped = self.dropped
         if not dropped < call.number <= dropped + len(self._calls):
             return
-        is_small = wire_bytes < MIN_SEARCHED_BYTES
-        size_bytes = OBJECT_FACTOR * wire_bytes if is_small else held_bytes(call.response, wire_bytes)
+        size_bytes = held_bytes(call.response, wire_bytes)
         call_bytes = call.held_bytes + size_bytes
         if call.kept is not None:
             self._summarize(call, call.kept)

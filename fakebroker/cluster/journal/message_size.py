@@ -9,7 +9,7 @@ from fakebroker.protocol.types import BYTES, RECORDS
 OBJECT_FACTOR = 8
 """Bytes of Python objects per byte on the wire, for everything but binary data. Measured: 4 to 12."""
 
-MIN_SEARCHED_BYTES = 1024
+_MIN_SEARCHED_BYTES = 1024
 """Smaller messages are not searched for binary data; each of their bytes counts `OBJECT_FACTOR`."""
 
 
@@ -23,7 +23,7 @@ def held_bytes(message: Struct | None, wire_bytes: int) -> int:
         message: The message; None if only its bytes are known.
         wire_bytes: The size of its frame.
     """
-    if wire_bytes < MIN_SEARCHED_BYTES or message is None:
+    if wire_bytes < _MIN_SEARCHED_BYTES or message is None:
         return OBJECT_FACTOR * wire_bytes
     count = _counter(type(message))
     data_bytes = count(message) if count is not None else 0

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command import Hold, check_type
+from fakebroker.cluster.command import Hold, RemovedOnExit, check_type
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.emulation import Broker, VersionCap
@@ -90,7 +89,45 @@ class GroupOptions(TypedDict, total=False):
     offset: int
 
 
-class RemoteFault:
+class _RemoteHandle(RemovedOnExit):
+    """A fault or append failure in the cluster.
+
+    Args:
+        client: The client.
+        collection: The path of all of its kind, such as "faults".
+        handle_id: Its id in the control API.
+    """
+
+    def __init__(self, client: "Client", collection: str, handle_id: str) -> None:
+        self._client = client
+        self._collection = collection
+        self._hits = 0
+        self.id = handle_id
+
+    @property
+    def hits(self) -> int:
+        """How often it was applied; after its removal, the last known number."""
+        found = self._found(self._client.get)
+        if found is not None:
+            self._hits = found["hits"]
+        return self._hits
+
+    def remove(self) -> None:
+        """Remove it, if it has not been removed."""
+        self._hits = self.hits
+        self._found(self._client.delete)
+
+    def _found(self, request: Callable[[str], Any]) -> Any:
+        """Send a request for it; None if it has been removed. If something else is missing, the error is raised."""
+        try:
+            return request(f"{self._collection}/{self.id}")
+        except NotFound as error:
+            if error.field != self._collection.removesuffix("s"):
+                raise
+            return None
+
+
+class RemoteFault(_RemoteHandle):
     """A fault in the cluster. As a context manager, it is removed on exit.
 
     Attributes:
@@ -99,47 +136,17 @@ class RemoteFault:
     """
 
     def __init__(self, client: "Client", fault_id: str, fault: Fault) -> None:
-        self._client = client
-        self._hits = 0
-        self.id = fault_id
+        super().__init__(client, "faults", fault_id)
         self.fault = fault
-
-    @property
-    def hits(self) -> int:
-        """Number of requests that it was applied to; after its removal, the last known number."""
-        try:
-            self._hits = self._client.get(f"faults/{self.id}")["hits"]
-        except NotFound as error:
-            _check_about_fault(error)
-        return self._hits
 
     @property
     def errors(self) -> tuple[str, ...]:
         """The first errors of its actions, as text; after its removal, none."""
-        try:
-            return tuple(self._client.get(f"faults/{self.id}")["errors"])
-        except NotFound as error:
-            _check_about_fault(error)
-        return ()
-
-    def remove(self) -> None:
-        """Remove the fault, if it has not been removed."""
-        self._hits = self.hits
-        try:
-            self._client.delete(f"faults/{self.id}")
-        except NotFound as error:
-            _check_about_fault(error)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
+        found = self._found(self._client.get)
+        return () if found is None else tuple(found["errors"])
 
 
-class RemoteAppendFailure:
+class RemoteAppendFailure(_RemoteHandle):
     """Appends that fail in the cluster. As a context manager, it is removed on exit.
 
     Attributes:
@@ -147,40 +154,7 @@ class RemoteAppendFailure:
     """
 
     def __init__(self, client: "Client", failure_id: str) -> None:
-        self._client = client
-        self._hits = 0
-        self.id = failure_id
-
-    @property
-    def hits(self) -> int:
-        """Number of appends that have failed; after its removal, the last known number."""
-        try:
-            self._hits = self._client.get(f"append_failures/{self.id}")["hits"]
-        except NotFound as error:
-            _check_about_fault(error, "append_failure")
-        return self._hits
-
-    def remove(self) -> None:
-        """Let no more appends fail, if it has not been removed."""
-        self._hits = self.hits
-        try:
-            self._client.delete(f"append_failures/{self.id}")
-        except NotFound as error:
-            _check_about_fault(error, "append_failure")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
-
-def _check_about_fault(error: NotFound, field: str = "fault") -> None:
-    """Re-raise the error if something other than the fault is missing, such as the cluster."""
-    if error.field != field:
-        raise error
+        super().__init__(client, "append_failures", failure_id)
 
 
 class Client(JournalExport):
