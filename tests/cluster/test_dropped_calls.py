@@ -107,3 +107,16 @@ def test_answers_are_those_of_a_journal_without_limits(mode: str, subtests: pyte
                         assert given == expected
     assert answered > 300
     assert unknown > 300
+
+
+def test_repeated_requests_of_a_connection_are_counted_in_each_journal() -> None:
+    harness = ClusterHarness()
+    peer, request = harness.peer(1), HeartbeatRequest(group_id="a", generation_id=1, member_id="m")
+    journals = [new_journal("full", 1, 1_000_000) for _ in range(2)]
+    for now_ms in range(6):
+        call = Call(peer, api_of(request), 4, now_ms, "c", request, 50)
+        call.received_ms, call.response, call.answered_ms = now_ms, HeartbeatResponse(), now_ms
+        journals[now_ms % 3 == 0].add(call)
+    # The calls received at 5 ms and at 3 ms are kept.
+    kinds = [[(kind.groups, kind.calls, kind.last_ms) for kind in journal.dropped_calls] for journal in journals]
+    assert kinds == [[(("a",), 3, 4)], [(("a",), 1, 0)]]

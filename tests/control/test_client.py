@@ -289,6 +289,16 @@ def test_appends_fail(control: ControlHarness, client: Client) -> None:
     assert client.get("append_failures") == {"append_failures": []}
 
 
+def test_handles_of_a_deleted_cluster_say_so(client: Client) -> None:
+    other = client.create_cluster("other", brokers=1)
+    fault, failure = other.fail("Heartbeat", drop=True), other.fail_append("g")
+    other.delete_cluster()
+    uses = (lambda: fault.hits, lambda: fault.errors, fault.remove, lambda: failure.hits, failure.remove)
+    for use in uses:
+        with pytest.raises(ConfigError, match=r"^no cluster 'other'"):
+            use()
+
+
 def test_clock_and_snapshots(client: Client) -> None:
     client.seed_group("g", 1, topics=["orders"], lag=0)
     client.advance(1.5)
