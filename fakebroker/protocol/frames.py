@@ -137,6 +137,14 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytea
     return out
 
 
+def encoded_response_frame(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytearray:
+    """Return an encoded response as a frame, including the size field."""
+    out = bytearray(8 + has_tagged_header(cls, version))
+    out += body
+    _RESPONSE_START.pack_into(out, 0, len(out) - 4, correlation_id)
+    return out
+
+
 def read_response(cls: type[M], version: int, frame: bytes) -> tuple[int, M]:
     """Decode a response frame, given without the size field.
 

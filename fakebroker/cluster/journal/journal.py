@@ -44,7 +44,7 @@ class Journal:
 
     def add(self, call: Call) -> None:
         """Add a call, and drop the oldest ones if a limit is exceeded."""
-        size_bytes = held_bytes(call.request, call.size)
+        size_bytes = held_bytes(call.request if call.is_decoded else None, call.size)
         if size_bytes > self.max_bytes:
             self._append_copy(call)
         else:
@@ -60,7 +60,7 @@ class Journal:
         dropped = self.dropped
         if not dropped < call.number <= dropped + len(self._calls):
             return
-        size_bytes = held_bytes(call.response, wire_bytes)
+        size_bytes = held_bytes(call.response if call.is_decoded else None, wire_bytes)
         call_bytes = call.held_bytes + size_bytes
         if call.kept is not None:
             self._summarize(call, call.kept)
