@@ -408,7 +408,8 @@ class Reactor:
                 self.close(connection, f"{call!r}: internal error (see the traceback above)")
                 return
             frame = shortened
-        self.cluster.journal.add_response(call, len(frame))
+        if len(frame) >= self.cluster.journal.min_response_bytes or call.kept is not None:
+            self.cluster.journal.add_response(call, len(frame))
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
         conditions = self.network_faults.conditions
