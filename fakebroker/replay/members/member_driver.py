@@ -64,7 +64,10 @@ class MemberDriver:
         number: Index among the drivers of the task.
         connection: The member's own or shared connection; None if it has none.
         scheduled_ms, timer_number: The next call of `tick`; written by `TimerQueue` or the simulation.
+        source: The source of the member's requests.
     """
+
+    source: Source = "members"
 
     __slots__ = (
         "_context",
