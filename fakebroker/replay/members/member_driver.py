@@ -15,6 +15,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
+from fakebroker.replay.members.events import Source
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketConnection

@@ -234,7 +234,11 @@ def _metrics(
         "rebalance_max_ms": rebalances.max_ms,
         "members_joined": sum(row.members_joined for row in populations),
         "unassigned_member_s": round(sum(row.unassigned_member_s for row in populations), 3),
-        **{f"{name}.{row.population}": getattr(row, name) for row in populations for name in METRICS_OF_A_POPULATION},
+        **{
+            f"{name}.{row.population}": getattr(row, key)
+            for row in populations
+            for name, key in METRICS_OF_A_POPULATION.items()
+        },
         "broker_share": max((row.share for row in known), default=None),
         "broker_skew": skew([row.requests for row in known], len(known)),
         "partition_skew": partitions.requests_skew,
