@@ -102,8 +102,8 @@ class RequestNumbers(Section, frozen=True):
 
     Attributes:
         api: The API; `all` for all APIs.
-        source: `members`, which includes the look-ups of their coordinators, or `load` for requests of `[[load]]` tables;
-            `all` for both.
+        source: `members`, which includes the look-ups of their coordinators, or `load` for requests of `[[load]]`
+            tables; `all` for both.
         requests: Number of requests sent.
         requests_per_s: `requests` divided by `span_s`.
         p50_ms: Median latency, from when a request was due until its response was read; null without responses.

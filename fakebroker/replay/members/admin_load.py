@@ -1,8 +1,8 @@
 """A `[[load]]` of a workload: requests of administration tools about many groups.
 
 Requests are sent in passes over all groups of the load. A request that gets an error is not repeated; if the error says
-that a coordinator has moved, the next pass looks the coordinator up first. Events of a load have the source "load" and no
-member.
+that a coordinator has moved, the next pass looks the coordinator up first. Events of a load have the source "load" and
+no member.
 """
 
 import math

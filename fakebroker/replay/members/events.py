@@ -10,7 +10,7 @@ import pyarrow as pa
 from fakebroker.errors import ErrorCode
 
 Source = Literal["members", "load"]
-"""What sent a request: the members of groups, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
+"""What sent a request: the members, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
 
 ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
 """Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
@@ -104,8 +104,8 @@ class Event(NamedTuple):
         found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if the
             coordinator may already know a member that requested the look-up, and false if only loads and starting
             dynamic members requested it.
-        source: "load" for requests of `[[load]]` tables, else "members". A FindCoordinator that members and loads wait for
-            is of the members.
+        source: "load" for requests of `[[load]]` tables, else "members". A FindCoordinator that members and loads wait
+            for is of the members.
     """
 
     scheduled_us: int

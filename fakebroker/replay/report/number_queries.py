@@ -32,8 +32,8 @@ _BOUNDS = """
         max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
     from events"""
 
-# Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests, evenly
-# spaced from `sent_us` to `until_us`.
+# Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests,
+# evenly spaced from `sent_us` to `until_us`.
 _TALLY = f"""
     with spread as (
         select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
@@ -67,8 +67,7 @@ _LATENCIES = (
     )
     + " order by api, source desc, slice"
 )
-"""Latencies by API, source and slice. Null is a total: a slice for the whole replay, an API for all APIs, a source for
-both sources."""
+"""Latencies by API, source and slice. Null is the whole replay, all APIs, or both sources."""
 
 _REBALANCES = f"""
     with sorted as (
@@ -90,14 +89,16 @@ Durations are grouped into intervals that begin at 1, 2, 5, 10 ... ms (`from_ms`
 """
 
 _ERRORS = """
-    select error, api, source, slice, sum(n) n from tally where error != 0 group by all order by error, api, source desc"""
+    select error, api, source, slice, sum(n) n from tally where error != 0 group by all
+    order by error, api, source desc"""
 
 _REQUESTS = f"""
     with waits as (
         select 'all' scope, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
         from (select sent_us - scheduled_us late_us, `count` from requests) group by all
     ), totals as (
-        select broker, api, source, sum(`count`) requests, count(distinct group) filter (where member is not null) groups,
+        select broker, api, source, sum(`count`) requests,
+            count(distinct group) filter (where member is not null) groups,
             sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request
         from requests group by grouping sets ((), (broker), (api, source))
     )

@@ -33,9 +33,15 @@ from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
 
 _ERRORS = {int(error): error.name for error in ErrorCode}
 _LOOKUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
-_NO_REQUESTS: Row = {"api": None, "source": None, "requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None} | dict.fromkeys(
-    ("unexpected_errors", "lost", "unanswered"), 0
-)
+_NO_REQUESTS: Row = {
+    "api": None,
+    "source": None,
+    "requests": 0,
+    "p50_ms": None,
+    "p99_ms": None,
+    "p99_9_ms": None,
+    "max_ms": None,
+} | dict.fromkeys(("unexpected_errors", "lost", "unanswered"), 0)
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
@@ -43,8 +49,8 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
     """Return the numbers of a run.
 
     Args:
-        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api` or `slice` means the
-            total, as does a null `source` in "latencies". Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
+        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api`, `source` or `slice` means
+            the total. Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
         span_s: Time from when the first request was due until the last response, in seconds.
         slices: The time slices.
         offsets_partitions: Number of partitions of `__consumer_offsets`.

@@ -3,13 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.run_summary import AvailabilityCheck, ExpectationCheck, Number, Numbers, PromiseCheck, Verdict
+from fakebroker.replay.run_summary import (
+    ALL,
+    AvailabilityCheck,
+    ExpectationCheck,
+    Number,
+    Numbers,
+    PromiseCheck,
+    RequestNumbers,
+    Verdict,
+)
 from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
-from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
+from fakebroker.replay.workload.expectations import (
+    COMPARISONS,
+    COUNTS_OF_REQUESTS,
+    ERRORS,
+    GROUPS_PER_REQUEST,
+    Expectation,
+)
 
 MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
 """The default expectation, because a cluster that admits no members violates no promise."""

@@ -20,7 +20,7 @@ METRICS = {
     "max_ms": "maximum latency",
     "unexpected_errors": "number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED",
     "errors.<NAME>": "number of responses with an error, by its name in Kafka: `errors.NOT_COORDINATOR`",
-    "groups_per_request": "mean number of groups per request; with `api`: FindCoordinator, OffsetFetch or DescribeGroups",
+    "groups_per_request": "mean number of groups per request of FindCoordinator, OffsetFetch or DescribeGroups (`api`)",
     "unanswered": "number of requests without a response, including `lost`",
     "lost": "number of requests without a response whose connection was lost, or whose member stopped or gave up",
     "broker_share": "share of all requests that went to the broker with the most requests, 0 to 1",
