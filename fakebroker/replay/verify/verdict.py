@@ -3,13 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.run_summary import ExpectationCheck, Number, Numbers, Verdict
+from fakebroker.replay.run_summary import (
+    ALL,
+    AvailabilityCheck,
+    ExpectationCheck,
+    Number,
+    Numbers,
+    PromiseCheck,
+    RequestNumbers,
+    Verdict,
+)
 from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
-from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
+from fakebroker.replay.workload.expectations import (
+    COMPARISONS,
+    COUNTS_OF_REQUESTS,
+    ERRORS,
+    GROUPS_PER_REQUEST,
+    Expectation,
+)
 
 MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
 """The default expectation, because a cluster that admits no members violates no promise."""
@@ -44,12 +58,28 @@ def judge(
     )
     promised = check_promises(spark, events, members, partitions, wanted)
     compared = [*expectations(expected, numbers), *events_done(timeline)]
-    passed = (
-        all(check.passed for check in available)
-        and all(check.kept for check in promised)
-        and all(check.met for check in compared)
-    )
-    return Verdict(passed, available, promised, compared)
+    reasons = _reasons(available, promised, compared)
+    return Verdict("failed" if reasons else "passed", reasons, available, promised, compared)
+
+
+def _reasons(
+    available: Sequence[AvailabilityCheck], promised: Sequence[PromiseCheck], compared: Sequence[ExpectationCheck]
+) -> list[str]:
+    """Return a sentence for each check, promise and expectation that makes the verdict "failed"."""
+    failed = [f"Availability check {each.name}: {each.violations[0].what}." for each in available if not each.passed]
+    broken = [
+        f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
+    ]
+    missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
+    return [*failed, *broken, *missed]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _actual(actual: Number | None) -> str:
+    return "the run has no value" if actual is None else f"the actual value is {actual:g}"
 
 
 def with_default_expectation(expected: Sequence[Expectation]) -> list[Expectation]:
@@ -77,8 +107,38 @@ def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[Expe
 
 
 def metric(expectation: Expectation, numbers: Numbers) -> Number | None:
-    """Return the number for an expectation: 0 for an error that never occurred, None without any such requests."""
-    metrics: Mapping[str, Number | None] = numbers.metrics
-    if expectation.api is not None:
-        metrics = next((msgspec.structs.asdict(row) for row in numbers.apis if row.api == expectation.api), {})
-    return metrics.get(expectation.key, 0 if expectation.key.startswith("errors.") else None)
+    """Return the number for an expectation; None without a value.
+
+    The number of requests, of errors, and of requests without a response is 0 if there were no such requests.
+    """
+    number = _number(expectation, numbers)
+    if number is None or expectation.per is None:
+        return number
+    rows = [row for row in numbers.populations if expectation.groups in (None, row.population)]
+    count = sum(row.groups if expectation.per == "group" else row.members for row in rows)
+    return round(number / count, 6) if count else None
+
+
+def _number(expectation: Expectation, numbers: Numbers) -> Number | None:
+    """Return the number for an expectation, without `per`."""
+    metric, api, source = expectation.metric, expectation.api, expectation.source
+    if expectation.groups is not None:
+        return numbers.metrics.get(f"{metric}.{expectation.groups}")
+    if metric == GROUPS_PER_REQUEST:
+        lookups = [row for row in numbers.lookups if row.api == api and source in (None, row.source)]
+        requests = sum(row.requests for row in lookups)
+        return round(sum(row.keys for row in lookups) / requests, 6) if requests else None
+    missing = 0 if expectation.kind in COUNTS_OF_REQUESTS else None
+    if api is None and source is None:
+        return numbers.metrics.get(metric, missing)
+    if expectation.kind == ERRORS:
+        found = [row for row in numbers.errors if metric == f"errors.{row.name}"]
+        return sum(row.requests for row in found if api in (None, row.api) and source in (None, row.source))
+    row = _requests(numbers, api or ALL, source)
+    return missing if row is None else getattr(row, metric)
+
+
+def _requests(numbers: Numbers, api: str, source: str | None) -> RequestNumbers | None:
+    """Return the requests of an API; from one source, or from both if `source` is None."""
+    rows = [row for row in (*numbers.subtotals, *numbers.apis) if row.api == api and source in (None, row.source)]
+    return next((row for row in rows if row.source == (source or ALL)), rows[0] if rows else None)
