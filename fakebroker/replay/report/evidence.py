@@ -94,9 +94,7 @@ def violated(promise: str, violation: Violation, began_us: int) -> Case:
     marks = set(rule(violation, events)) or set(_at_bounds(violation, events))
     return Case(
         violation.what,
-        _facts(
-            violation.group, violation.generation, violation.members, violation.at_us, violation.until_us, began_us
-        ),
+        _facts(violation.group, violation.generation, violation.members, violation.at_us, violation.until_us, began_us),
         f"Marked: {meaning}." if marks else "",
         tuple(_row(index, event, began_us, marks) for index, event in enumerate(events)),
     )
@@ -104,11 +102,9 @@ def violated(promise: str, violation: Violation, began_us: int) -> Case:
 
 def unavailable(violation: Unavailability, began_us: int) -> Case:
     """Return a failure of an availability check; `began_us` as for `violated`."""
-    group, members, at_us, until_us = (
-        None if value is UNSET else value
-        for value in (violation.group, violation.members, violation.at_us, violation.until_us)
-    )
-    return Case(violation.what, _facts(group, None, members or (), at_us, until_us, began_us))
+    fields = (violation.group, violation.members, violation.at_us, violation.until_us)
+    group, members, at_us, until_us = (None if value is UNSET else value for value in fields)
+    return Case(violation.what, _facts(group, None, members, at_us, until_us, began_us))
 
 
 def nearest(case: Case, count: int) -> tuple[Row, ...]:
@@ -120,7 +116,7 @@ def nearest(case: Case, count: int) -> tuple[Row, ...]:
 
 
 def _facts(
-    group: Any, generation: int | None, members: Sequence[str], at_us: Any, until_us: Any, began_us: int
+    group: Any, generation: int | None, members: Any, at_us: Any, until_us: Any, began_us: int
 ) -> dict[str, str]:
     facts: dict[str, str] = {}
     if group is not None:
@@ -131,7 +127,7 @@ def _facts(
         facts["members" if len(members) > 1 else "member"] = listed(members)
     if at_us is not None:
         until = "" if until_us is None or until_us == at_us else f" to {seconds(until_us - began_us)} s"
-        facts["since the start"] = f"{seconds(at_us - began_us)} s{until}"
+        facts["time"] = f"{seconds(at_us - began_us)} s{until} after the start"
     return facts
 
 
@@ -196,16 +192,16 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
         yield [Part("assigned "), *_enumerated([(each, each) for each in event["assigned"]], decisive)]
     if event.get("offsets"):
         offsets = [
-            (each["partition"], f"{each['partition']} {'none' if each['offset'] < 0 else each['offset']}")
+            (each["partition"], f"{each['partition']}: {'no offset' if each['offset'] < 0 else each['offset']}")
             for each in event["offsets"]
         ]
-        yield [Part("offsets "), *_enumerated(offsets, decisive)]
+        yield [Part("offset of "), *_enumerated(offsets, decisive)]
     if event.get("found"):
         found = [
             (str(each["node"]), f"{each['key']}: {error_name(each['error']) if each['error'] else each['node']}")
             for each in event["found"]
         ]
-        yield [Part("coordinators "), *_enumerated(found, decisive)]
+        yield [Part("coordinator of "), *_enumerated(found, decisive)]
 
 
 def _enumerated(items: Sequence[tuple[str, str]], decisive: Collection[str]) -> Iterator[Part]:
@@ -232,12 +228,12 @@ def _enumerated(items: Sequence[tuple[str, str]], decisive: Collection[str]) -> 
 
 def _sent_us(event: Event) -> int:
     sent_us: int | None = event.get("sent_us")
-    return event["scheduled_us"] if sent_us is None else sent_us  # type: ignore[no-any-return]
+    return event["scheduled_us"] if sent_us is None else sent_us
 
 
 def _last_us(event: Event) -> int:
     """Return when the last of several folded requests was sent."""
-    return event["until_us"] if (event.get("count") or 1) > 1 else _sent_us(event)  # type: ignore[no-any-return]
+    return event["until_us"] if (event.get("count") or 1) > 1 else _sent_us(event)
 
 
 def _answered_us(event: Event) -> int | None:
@@ -313,10 +309,14 @@ def _generations_rise(violation: Violation, events: Sequence[Event]) -> Iterator
     for index, event in enumerate(events):
         is_response = event["api"] in ("JoinGroup", "SyncGroup") and _answered_us(event) is not None
         bounds = (violation.at_us, violation.until_us)
-        if is_response and not event.get("error") and (
-            event.get("generation") == violation.generation
-            or _sent_us(event) in bounds
-            or _answered_us(event) in bounds
+        if (
+            is_response
+            and not event.get("error")
+            and (
+                event.get("generation") == violation.generation
+                or _sent_us(event) in bounds
+                or _answered_us(event) in bounds
+            )
         ):
             yield Mark(index, _GENERATION)
 
@@ -346,10 +346,10 @@ def _offsets(event: Event) -> dict[str, int]:
 
 
 def _silent_out(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    own = [index for index, event in enumerate(events) if event.get("member") in violation.members]
+    sent = [index for index in own if events[index].get("kind") != "act" and _last_us(events[index]) <= violation.at_us]
+    yield from (Mark(index, _SENT) for index in sent[-1:])
     for index, event in enumerate(events):
-        is_own = event.get("member") in violation.members
-        if is_own and violation.at_us in (_sent_us(event), _last_us(event), _answered_us(event)):
-            yield Mark(index, _SENT if _answered_us(event) != violation.at_us else _ANSWERED)
         if violation.until_us in (_sent_us(event), _last_us(event)) and _is_accepted(event):
             yield Mark(index, _SENT)
             yield Mark(index, _RESPONSE)
@@ -425,10 +425,9 @@ def _coordinator_found(violation: Violation, events: Sequence[Event]) -> Iterato
 
 def _one_coordinator(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
     for index, event in enumerate(events):
-        answered_us = _answered_us(event)
-        if event["api"] in _GROUP_APIS and answered_us is not None:
-            if violation.at_us <= answered_us <= violation.until_us and event.get("error") != _NOT_COORDINATOR:
-                yield Mark(index, _BROKER)
+        is_served = event["api"] in _GROUP_APIS and event.get("error") != _NOT_COORDINATOR
+        if is_served and violation.at_us <= (_answered_us(event) or 0) <= violation.until_us:
+            yield Mark(index, _BROKER)
 
 
 Rule = Callable[[Violation, Sequence[Event]], Iterator[Mark]]

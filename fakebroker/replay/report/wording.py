@@ -37,8 +37,20 @@ def broker(node_id: int | None) -> str:
 
 def event(outcome: Mapping[str, Any]) -> str:
     """Format an event of the timeline as its command and arguments: `stop_broker node_id=1`."""
-    arguments = (f"{key}={value}" for key, value in outcome.items() if key not in ("at_s", "do", "done", "why"))
-    return " ".join((str(outcome.get("do", "?")), *arguments))
+    arguments = {key: value for key, value in outcome.items() if key not in ("at_s", "do", "done", "why")}
+    return " ".join((str(outcome.get("do", "?")), *_arguments(arguments)))
+
+
+def _arguments(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={_argument(value)}" for key, value in values.items() if value is not None]
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_arguments(value))}}}"
+    return f"[{', '.join(map(_argument, value))}]" if isinstance(value, list | tuple) else str(value)
 
 
 def seconds(microseconds: int) -> str:
