@@ -72,8 +72,9 @@ function renderOverview({ bootstrap_servers, brokers, groups_by_state, members, 
   setText(find("#totals"), `${count(groups, "group")}, ${count(members, "member")}`);
   setText(find("#fault-count"), faults ? number(faults) : "");
   const { broker_p99_ms, wire_p99_ms } = rates.latency;
-  const p99 = wire_p99_ms === null ? "" : `, p99 broker ${milliseconds(broker_p99_ms)} ms, wire ${milliseconds(wire_p99_ms)} ms`;
-  setText(find("#rate"), `${rate(rates.requests_per_s)}/s${p99}, ${number(journal.size)} in journal`);
+  const p99 = `p99 broker ${milliseconds(broker_p99_ms)} ms, wire ${milliseconds(wire_p99_ms)} ms`;
+  const facts = [`${rate(rates.requests_per_s)}/s`, wire_p99_ms !== null && p99, `${number(journal.size)} in journal`];
+  setText(find("#rate"), facts.filter(Boolean).join(", "));
   const busiest = Math.max(1, ...brokers.map((broker) => broker.requests_per_s));
   const update = (card, broker) => updateBroker(card, broker, busiest);
   updateList(find("#brokers"), brokers, ({ node_id }) => node_id, makeBroker, update);
