@@ -285,6 +285,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
         events=workload.events,
         cluster=replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
         topics=dict(run.partitions),
+        group_counts={population.name: population.group_count for population in workload.groups},
     )
 
 

@@ -1,7 +1,7 @@
 """Scaled-down workloads, for `--scale`. Depends on the types of workload files only.
 
-A population gets fewer groups, down to `FEWEST_GROUPS`. If that is not few enough, its groups get fewer members, down to
-`FEWEST_MEMBERS`. Rates follow, so that each group, or member, gets and sends as many requests per second as before.
+A population gets fewer groups, down to `FEWEST_GROUPS`. If that is not few enough, its groups get fewer members, down
+to `FEWEST_MEMBERS`. Rates follow, so that each group, or member, gets and sends as many requests per second as before.
 Times, timeouts, intervals, shares, batches, topics, the cluster and its events stay as they are.
 """
 
@@ -60,10 +60,10 @@ def _mistakes(index: int, expectation: Expectation) -> list[ConfigError]:
 
 
 def _scaled_groups(population: Groups, factor: float) -> Groups:
-    wanted = population.group_count * factor
-    count = min(population.group_count, max(FEWEST_GROUPS, round(wanted)))
-    population = _with_count(population, count)
-    return _with_smaller_groups(population, wanted / count) if wanted < count else population
+    wanted, fewest = population.group_count * factor, min(population.group_count, FEWEST_GROUPS)
+    count = max(fewest, round(wanted))
+    smaller = _with_count(population, count)
+    return _with_smaller_groups(smaller, wanted / count) if wanted < count == fewest else smaller
 
 
 def _with_count(population: Groups, count: int) -> Groups:
