@@ -4,8 +4,9 @@ It has the numbers that expectations may be about, nothing over time, and takes 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
+from typing import Any
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.members.events import ORDINARY_ERRORS
@@ -32,7 +33,7 @@ def plain_numbers(events: Sequence[Row], scripts: Sequence[Script], offsets_part
     first_us = min(row["scheduled_us"] for row in requests)
     end_us = max(map(_end_us, events))
     lengths_us = _rebalances(requests)
-    rows = {
+    rows: dict[str, list[Mapping[str, Any]]] = {
         "latencies": list(_latencies(requests)),
         "errors": list(_errors(requests)),
         "requests": list(_counts(requests)),
@@ -61,8 +62,8 @@ def _quantile(numbers: Counter[int], share: float) -> float | None:
 
 
 def _three_digits(latency_us: int) -> int:
-    step = 10 ** max(0, floor(log10(max(latency_us, 1))) - 2)
-    return int(floor(latency_us / step + 0.5) * step)
+    step: int = 10 ** max(0, floor(log10(max(latency_us, 1))) - 2)
+    return floor(latency_us / step + 0.5) * step
 
 
 def _latencies(requests: Sequence[Row]) -> Iterator[Row]:
@@ -136,9 +137,7 @@ def _rebalances(requests: Sequence[Row]) -> dict[tuple[str, int], int | None]:
             own = [
                 each["sent_us"]
                 for each in of_generation
-                if each["api"] == "JoinGroup"
-                and each["member"] == row["member"]
-                and each["sent_us"] <= row["sent_us"]
+                if each["api"] == "JoinGroup" and each["member"] == row["member"] and each["sent_us"] <= row["sent_us"]
             ]
             if completed_us is not None and own and max(own) <= completed_us:
                 done_us = row["scheduled_us"] + row["latency_us"]
@@ -184,7 +183,10 @@ def _waits(events: Sequence[Row], scripts: Sequence[Script], end_us: int) -> dic
     found = {}
     for member, of_member in marks.items():
         waited_us, has_joined, present, assigned, since_us = 0, False, None, None, 0
-        for at_us, _, is_present, is_assigned in [*sorted(of_member, key=lambda mark: mark[:2]), (end_us, 3, None, None)]:
+        for at_us, _, is_present, is_assigned in [
+            *sorted(of_member, key=lambda mark: mark[:2]),
+            (end_us, 3, None, None),
+        ]:
             if present != 0 and assigned != 1 and present is not None:
                 waited_us += at_us - since_us
             present = present if is_present is None else is_present
