@@ -62,7 +62,7 @@ def _quantile(numbers: Counter[int], share: float) -> float | None:
 
 
 def _three_digits(latency_us: int) -> int:
-    step: int = 10 ** max(0, floor(log10(max(latency_us, 1))) - 2)
+    step = int(10 ** max(0, floor(log10(max(latency_us, 1))) - 2))
     return floor(latency_us / step + 0.5) * step
 
 
