@@ -127,7 +127,7 @@ def stacked_areas(
         alpha=0.75,
         lw=0,
     )
-    _format_axes(axes, times_s, label)
+    _format_axes(axes, times_s, label, counts=True)
 
 
 def stacked_bars(
@@ -140,7 +140,7 @@ def stacked_bars(
         known = [float(number or 0) for number in numbers]
         axes.bar(times_s, known, width, below, color=_color(colors[name]), label=name)
         below = [low + number for low, number in zip(below, known, strict=True)]
-    _format_axes(axes, times_s, label)
+    _format_axes(axes, times_s, label, counts=True)
 
 
 def bars(
@@ -254,12 +254,12 @@ def legend_above(axes: Axes) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.01), ncols=3, handlelength=1.4, columnspacing=1.2)
 
 
-def _format_axes(axes: Axes, times_s: Sequence[float], label: str) -> None:
+def _format_axes(axes: Axes, times_s: Sequence[float], label: str, counts: bool = False) -> None:
     axes.set_ylabel(label)
     axes.set_xlim(0, max(times_s[-1] + times_s[0], 0.001))
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=counts, min_n_ticks=1))
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
     axes.yaxis.set_minor_formatter(NullFormatter())
 

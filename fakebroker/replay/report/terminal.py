@@ -51,9 +51,9 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     if summary.head.timeline:
         yield "Events", _timeline(summary)
     if numbers.steady:
-        yield f"Requests, steady state from second {number(numbers.steady.from_s)}", _requests(numbers.steady)
+        yield f"Requests, steady state from second {numbers.steady.from_s:.1f}", _requests(numbers.steady)
     if numbers.startup:
-        yield f"Requests, start-up until second {number(numbers.startup.until_s)}", _requests(numbers.startup)
+        yield f"Requests, start-up until second {numbers.startup.until_s:.1f}", _requests(numbers.startup)
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)

@@ -94,11 +94,11 @@ class Workload(Table, frozen=True, kw_only=True):
     Attributes:
         duration_s: Time from the start of the first member until the last one has left. In its last tenth the groups
             leave one after the other, each with all its members at once.
+        topics: Number of partitions of each topic.
+        seed: Seed of all random choices; `--seed` overrides it. If neither is given, it is random.
         measure_from_s: Beginning of the steady state, in seconds from the start. In the report, latencies and rates of
             requests sent before it are apart. By default, it begins when all members have joined for the first time.
             Expectations are about the whole replay.
-        topics: Number of partitions of each topic.
-        seed: Seed of all random choices; `--seed` overrides it. If neither is given, it is random.
         cluster: The embedded cluster.
         groups: The populations: `[[groups]]` tables.
         load: Requests of administrative tools: `[[load]]` tables.
