@@ -92,7 +92,7 @@ def _headline(summary: Summary) -> str:
         f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms"
         for what, row in (
             (f"requests that are never parked, {name}", phase.never_parked if phase else numbers.never_parked),
-            ("parked until the group is ready (JoinGroup, SyncGroup)", numbers.parked),
+            ("JoinGroup and SyncGroup, parked until a group is ready", numbers.parked),
         )
     ]
     return "\n".join(lines)
