@@ -48,7 +48,7 @@ def plain_numbers(events: Sequence[Row], scripts: Sequence[Script], offsets_part
 
 def _end_us(row: Row) -> int:
     done_us = row["sent_us"] if row["latency_us"] is None else row["scheduled_us"] + row["latency_us"]
-    return max(done_us, row["until_us"] if row["count"] > 1 and row["until_us"] else row["sent_us"])
+    return int(max(done_us, row["until_us"] if row["count"] > 1 and row["until_us"] else row["sent_us"]))
 
 
 def _quantile(numbers: Counter[int], share: float) -> float | None:
