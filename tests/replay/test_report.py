@@ -84,7 +84,7 @@ def test_the_page_is_well_formed_and_its_ids_are_unique(html: str) -> None:
     ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     used = set(re.findall(r"url\(#(\w+)\)", html)) | set(re.findall(r'href="#(\w+)"', html))
     assert used <= set(ids)
-    assert not {name for name in used if ids.count(name) > 1}
+    assert len(ids) == len(set(ids))
 
 
 def test_the_page_loads_no_files_and_has_no_scripts(html: str) -> None:

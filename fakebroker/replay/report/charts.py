@@ -89,6 +89,10 @@ def drawing(name: str, alt: str, height: float = 1.0, width: float = 1.0) -> Ite
     svg = re.sub(
         "#[0-9a-f]{6}", lambda found: f"var(--{_VARIABLES[found[0]]})" if found[0] in _VARIABLES else found[0], svg
     )
+    used = set(re.findall(r'url\(#(\w+)\)|href="#(\w+)"', svg))
+    named = {name for names in used for name in names if name}
+    # Other ids are the same in all charts of matplotlib, but must be unique on a page.
+    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in named else "", svg)
     drawn.svg = Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1))
 
 
