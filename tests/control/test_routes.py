@@ -211,6 +211,7 @@ def test_blocked_groups_have_the_members_that_block_them_and_until_when(control:
             "is_held": False,
             "until_ms": start_ms + 60_000,
             "removes": 3,
+            "restarts": False,
         }
         assert [row["group_id"] for row in control.get("/blocked_groups?limit=1")["groups"]] == ["held"]
         for name in ("a", "c", "d"):
@@ -218,6 +219,12 @@ def test_blocked_groups_have_the_members_that_block_them_and_until_when(control:
         (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "g"]
         assert (waiting["state"], waiting["request"]) == ("CompletingRebalance", "SyncGroup")
         assert (waiting["blocking"], waiting["missing"], waiting["sent"], waiting["removes"]) == (["b"], 1, 0, 1)
+    static = [{"client_id": "s", "instance_id": "s"}, {"client_id": "t", "instance_id": "t"}]
+    control.post("/groups/static/seed", {"members": static, "topics": ["orders"]}, 201)
+    control.post("/groups/static/force_rebalance")
+    (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "static"]
+    assert (waiting["removes"], waiting["restarts"]) == (0, True)
+    assert "the join timer starts again" in waiting["then"]
 
 
 def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(control: ControlHarness) -> None:

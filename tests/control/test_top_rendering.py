@@ -102,6 +102,7 @@ def test_groups_that_wait_for_other_reasons(subtests: pytest.Subtests) -> None:
             "removed in 4 min 47 s",
         ),
         ({"removes": 0}, "slow-1", "goes on in 4 min 47 s"),
+        ({"removes": 0, "restarts": True}, "slow-1", "waits again in 4 min 47 s"),
         ({"request": "SyncGroup", "until_ms": NOW_MS + 9_440}, "slow-1", "removed in 9.4 s"),
         ({"until_ms": NOW_MS + 7_500_000}, "slow-1", "removed in 2 h 5 min"),
         ({"until_ms": NOW_MS - 5}, "slow-1", "removed in 0.0 s"),

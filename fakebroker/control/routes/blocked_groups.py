@@ -28,7 +28,8 @@ class BlockedGroup(TypedDict):
     `sent` of its `members` have sent `request`, and the group waits for that of `missing` members; `blocking` has the
     names of the first three. If none are missing, it waits for more members (initial rebalance delay), for expected
     ones, or until it is released. At `until_ms` the timer of the phase expires, which removes `removes` members that
-    have not sent the request by then; null if the group is held, or no timer is running. `then` says what happens.
+    have not sent the request by then; null if the group is held, or no timer is running. `then` says what happens; the
+    wait does not end then if `restarts`: the initial delay is extended, or only static members are missing.
     """
 
     group_id: str
@@ -42,6 +43,7 @@ class BlockedGroup(TypedDict):
     is_held: bool
     until_ms: float | None
     removes: int
+    restarts: bool
     then: str
 
 
@@ -104,6 +106,7 @@ def _row(served: ServedCluster, group: Group) -> BlockedGroup:
         "is_held": group.is_held,
         "until_ms": phase.at_ms if phase else None,
         "removes": len(phase.removes) if phase else 0,
+        "restarts": phase is not None and phase.state is None,
         "then": phase.text if phase else "",
     }
 

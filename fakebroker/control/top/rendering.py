@@ -182,6 +182,8 @@ def _outcome(group: "BlockedGroup", now_ms: float) -> str:
     if group["until_ms"] is None:
         return "until released" if group["is_held"] else "no time limit"
     left = _duration(group["until_ms"] - now_ms)
+    if group["restarts"]:
+        return f"waits again in {left}"
     return f"removed in {left}" if group["removes"] else f"goes on in {left}"
 
 
