@@ -4,7 +4,7 @@ The rules of the timers are those of the coordinator: its procedures run on a co
 one prevents, such as the session of a member that the join timer removes before, is left out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
@@ -55,7 +55,9 @@ class Expiry:
     restarts_ms: float = inf
 
 
-def expiries(group: Group, removal_ms: Callable[[Group], float]) -> Iterator[Expiry]:
+def expiries(
+    group: Group, removal_ms: Callable[[Group], float], sessions_of: Collection[str] | None = None
+) -> Iterator[Expiry]:
     """Yield the expiries of the running timers of a group. Those with the same time are in the order of their effect.
 
     A session is included if the member is removed when it expires, given that the other members send heartbeats.
@@ -63,8 +65,10 @@ def expiries(group: Group, removal_ms: Callable[[Group], float]) -> Iterator[Exp
     Args:
         group: The group.
         removal_ms: Returns when the group is removed if it stays Empty; infinite if never.
+        sessions_of: The members whose sessions are included; None for all. This saves time in large groups.
     """
-    sessions = [member for member in group.members.values() if _is_session_running(group, member)]
+    members = group.members.values() if sessions_of is None else (group.members[each] for each in sessions_of)
+    sessions = [member for member in members if is_session_running(group, member)]
     sessions.sort(key=lambda member: member.deadline_ms)
     others = _other_timers(group)
     if not others:
@@ -74,13 +78,13 @@ def expiries(group: Group, removal_ms: Callable[[Group], float]) -> Iterator[Exp
     for member in sessions:
         yield from (each for each in copied.expire(member.deadline_ms) if _key(each) in others)
         found = copied.group.members.get(member.member_id)
-        if found and found.deadline_ms == member.deadline_ms and _is_session_running(copied.group, found):
+        if found and found.deadline_ms == member.deadline_ms and is_session_running(copied.group, found):
             yield _session_expiry(copied.group, member.member_id, member.deadline_ms)
     last_ms = max(at_ms for _, at_ms, _ in others)
     yield from (each for each in copied.expire(last_ms, is_included=True) if _key(each) in others)
 
 
-def _is_session_running(group: Group, member: Member) -> bool:
+def is_session_running(group: Group, member: Member) -> bool:
     """Return whether a member is removed when its session expires, unless it sends a request before.
 
     While an answer to a member is pending, its session does not matter (`rebalance.expire_session`). The session of a
@@ -117,8 +121,7 @@ def _session_expiry(group: Group, member_id: str, at_ms: float) -> Expiry:
     """Return the effect of an expiring session, as `rebalance.expire_session` has it. The member is not parked."""
     if group.repeating_members:  # Rare: whether there is a common protocol is known only afterwards.
         copied = _Copy(group, lambda _: inf)
-        copied.group.members[member_id].keeper = None
-        return replace(next(copied.expire(at_ms, is_included=True)), needs_silence=True)
+        return replace(copied.expire_session(member_id), needs_silence=True)
     left = len(group.members) - 1
     is_held = group.controls is not None and PREPARING_REBALANCE in group.controls.held_states
     if group.state is PREPARING_REBALANCE:
@@ -167,6 +170,7 @@ class _Copy:
             extension.expected = ExpectedInstances(dict(expected.instances), waiting, expected.waiting_deadline_ms)
         self._steps_left = _MAX_STEPS + len(group.pending_members)
         self._suspend_sessions()
+        self._next_ms = group.earliest_deadline()
 
     def _suspend_sessions(self) -> None:
         for member in self.group.members.values():
@@ -176,7 +180,7 @@ class _Copy:
     def expire(self, until_ms: float, *, is_included: bool = False) -> Iterator[Expiry]:
         """Expire the timers whose deadlines are before a time, or at it, and yield those that have an effect."""
         while self._steps_left:
-            deadline_ms = self.group.earliest_deadline()
+            deadline_ms = self._next_ms
             if deadline_ms > until_ms or (deadline_ms == until_ms and not is_included):
                 return
             if self.group.state is EMPTY and deadline_ms > self._removal_ms(self.group):
@@ -186,9 +190,17 @@ class _Copy:
             if expiry is not None:
                 yield expiry
 
+    def expire_session(self, member_id: str) -> Expiry:
+        """Expire the session of a member, which must be the timer that expires next."""
+        member = self.group.members[member_id]
+        member.keeper, self._next_ms = None, member.deadline_ms
+        expiry = self._step()
+        assert expiry is not None, "the member is removed"
+        return expiry
+
     def _step(self) -> Expiry | None:
         group = self.group
-        at_ms = group.earliest_deadline()
+        at_ms = self._next_ms
         kind, member_ids = _next_timer(group, at_ms)
         before = self._contents()
         state_before, ids_before = group.state, _ids(group)
@@ -196,6 +208,7 @@ class _Copy:
         _run(expire_next_timer(group, at_ms))
         group.change.clear()
         self._suspend_sessions()
+        self._next_ms = group.earliest_deadline()
         is_restarted = kind in ("join", "initial_delay") and group.state is state_before
         if before == self._contents() and (group.is_held or not is_restarted):
             return None
