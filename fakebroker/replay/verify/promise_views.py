@@ -10,9 +10,11 @@ Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALA
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -39,7 +41,7 @@ _IN_PLACE = {
 }
 """Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
-PARKED = "api in ('JoinGroup', 'SyncGroup')"
+PARKED = f"api in {PARKED_APIS}"
 """Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
 
 _SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
@@ -180,7 +182,8 @@ def promise_views(
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
-    spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
+    topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
+    local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
     kept = []
     with suited_to(events, _IN_PLACE) as few:
         try:
