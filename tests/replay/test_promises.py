@@ -1,5 +1,6 @@
 """Each promise, on events written by hand: minimal violations, and similar events without a violation."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
-from fakebroker.replay.run_summary import Violation
+from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
+from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,
@@ -350,20 +352,42 @@ CASES: dict[str, Case] = {
 }
 
 
-def test_violations_are_found_and_nothing_else(spark: SparkSession, subtests: pytest.Subtests) -> None:
-    """Each case is a group of its own, so that all are checked by one run of the queries."""
+@pytest.fixture(scope="module")
+def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str, dict[str, int]]]:
+    """Return the result of checking all cases, and the numbers of cases of the promises by group.
+
+    Each case is a group of its own, so that all are checked by one run of the queries.
+    """
     cases = list(enumerate(CASES.values()))
-    events = [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events]
-    members = [script_of(f"c{number}", each) for number, case in cases for each in case.members]
+    events = frame(spark, [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events])
+    members = scripts(spark, [script_of(f"c{number}", each) for number, case in cases for each in case.members])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        checks = check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
+        checks = check_promises(spark, events, members, PARTITIONS)
+    return checks, cases_by_group(spark, events, members, PARTITIONS)
+
+
+def test_violations_are_found_and_nothing_else(
+    checked: tuple[list[PromiseCheck], dict[str, dict[str, int]]], subtests: pytest.Subtests
+) -> None:
     for number, (name, case) in enumerate(CASES.items()):
         violations = [
-            (check.name, each.what) for check in checks for each in check.violations if each.group == f"c{number}"
+            (check.name, each.what) for check in checked[0] for each in check.violations if each.group == f"c{number}"
         ]
         with subtests.test(case=name):
             assert [promise for promise, _ in violations] == list(case.broken), violations
+
+
+def test_every_violation_is_in_a_case_of_its_promise(
+    checked: tuple[list[PromiseCheck], dict[str, dict[str, int]]], subtests: pytest.Subtests
+) -> None:
+    for number, (name, case) in enumerate(CASES.items()):
+        cases = checked[1].get(f"c{number}", {})
+        for promise, broken in Counter(case.broken).items():
+            with subtests.test(case=name, promise=promise):
+                assert cases.get(promise, 0) >= broken
+    totals = Counter(name for counts in checked[1].values() for name, n in counts.items() for _ in range(n))
+    assert {check.name: check.cases for check in checked[0]} == totals
 
 
 def test_every_promise_has_a_case_that_breaks_it() -> None:
@@ -377,7 +401,7 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
     (check,) = check_promises(spark, frame(spark, events), scripts(spark), PARTITIONS, ["beating-stays"])
     (violation,) = check.violations
     shown = violation.events
-    assert (check.kept, check.broken) == (False, 1)
+    assert (check.outcome, check.broken) == ("broken", 1)
     assert violation == Violation(
         group="g",
         generation=2,
@@ -393,6 +417,6 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
 
 def test_only_the_promises_of_the_workload_are_checked(spark: SparkSession) -> None:
     checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["answered", "one-owner"])
-    assert [(check.name, check.kept) for check in checked] == [("one-owner", True), ("answered", True)]
+    assert [(check.name, check.outcome) for check in checked] == [("one-owner", "kept"), ("answered", "kept")]
     with pytest.raises(ConfigError, match="'no-loss': expected one of one-owner, "):
         check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["no-loss"])
