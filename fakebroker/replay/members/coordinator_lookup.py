@@ -19,7 +19,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import api_of
 from fakebroker.replay.members.bootstrap import CLIENT_ID
-from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.members.request_events import to_us
 
 _RETRY_MS = 100.0
@@ -30,7 +30,13 @@ _UNKNOWN_BROKER = -1
 
 
 class CoordinatorListener(Protocol):
-    """Receives the result of looking up a coordinator."""
+    """Receives the result of looking up a coordinator.
+
+    Attributes:
+        source: The source of the listener's requests.
+    """
+
+    source: Source
 
     def discovered(self, group: str, node_id: int, host: str, port: int) -> None:
         """Receive the group's coordinator."""
@@ -72,6 +78,12 @@ class _PendingRequest:
     metadata_listener: MetadataListener | None = None
     sent_ms: float = math.inf
     version: int = -1
+
+    @property
+    def source(self) -> Source:
+        """The members if at least one of them waits for the response, else the loads."""
+        waiting = [listener for listeners in self.listeners.values() for listener, _ in listeners]
+        return "load" if waiting and all(each.source == "load" for each in waiting) else "members"
 
 
 class CoordinatorLookup:
@@ -246,6 +258,7 @@ class CoordinatorLookup:
             until_us=to_us(self._now_ms()) if lost else None,
             lost=lost,
             found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) else None,
+            source=pending.source,
         )
         self._record(event)
 

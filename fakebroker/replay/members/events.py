@@ -3,11 +3,14 @@
 Used to record a replay and to report on it. Does not depend on Spark.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
 from fakebroker.errors import ErrorCode
+
+Source = Literal["members", "load"]
+"""What sent a request: the members, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
 
 ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
 """Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
@@ -47,6 +50,7 @@ SCHEMA = pa.schema(
         pa.field("members", pa.int32()),
         pa.field("offsets", pa.list_(OFFSET)),
         pa.field("found", pa.list_(FOUND)),
+        pa.field("source", pa.string(), nullable=False),
     ]
 )
 
@@ -81,7 +85,7 @@ class Event(NamedTuple):
         member: Name of the member in its script; `None` for look-ups and loads.
         generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's.
         error: First error code in the response, 0 if there is none; `None` without a response.
-        lookups: Number of groups in a FindCoordinator.
+        lookups: Number of groups in a FindCoordinator, or in an OffsetFetch or DescribeGroups of a load.
         assigned: Assignment in a SyncGroup response, as `topic-partition`.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
             the action was done.
@@ -100,6 +104,8 @@ class Event(NamedTuple):
         found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if the
             coordinator may already know a member that requested the look-up, and false if only loads and starting
             dynamic members requested it.
+        source: "load" for requests of `[[load]]` tables, else "members". A FindCoordinator that members and loads wait
+            for is of the members.
     """
 
     scheduled_us: int
@@ -125,3 +131,4 @@ class Event(NamedTuple):
     members: int | None = None
     offsets: list[tuple[str, int]] | None = None
     found: list[tuple[str, int, int, bool]] | None = None
+    source: Source = "members"

@@ -3,13 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.run_summary import AvailabilityCheck, ExpectationCheck, Number, Numbers, PromiseCheck, Verdict
+from fakebroker.replay.run_summary import (
+    ALL,
+    AvailabilityCheck,
+    ExpectationCheck,
+    Number,
+    Numbers,
+    PromiseCheck,
+    RequestNumbers,
+    Verdict,
+)
 from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
-from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
+from fakebroker.replay.workload.expectations import (
+    COMPARISONS,
+    COUNTS_OF_REQUESTS,
+    ERRORS,
+    GROUPS_PER_REQUEST,
+    Expectation,
+)
 
 MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
 """The default expectation, because a cluster that admits no members violates no promise."""
@@ -93,8 +107,38 @@ def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[Expe
 
 
 def metric(expectation: Expectation, numbers: Numbers) -> Number | None:
-    """Return the number for an expectation: 0 for an error that never occurred, None without any such requests."""
-    metrics: Mapping[str, Number | None] = numbers.metrics
-    if expectation.api is not None:
-        metrics = next((msgspec.structs.asdict(row) for row in numbers.apis if row.api == expectation.api), {})
-    return metrics.get(expectation.key, 0 if expectation.key.startswith("errors.") else None)
+    """Return the number for an expectation; None without a value.
+
+    The number of requests, of errors, and of requests without a response is 0 if there were no such requests.
+    """
+    number = _number(expectation, numbers)
+    if number is None or expectation.per is None:
+        return number
+    rows = [row for row in numbers.populations if expectation.groups in (None, row.population)]
+    count = sum(row.groups if expectation.per == "group" else row.members for row in rows)
+    return round(number / count, 6) if count else None
+
+
+def _number(expectation: Expectation, numbers: Numbers) -> Number | None:
+    """Return the number for an expectation, without `per`."""
+    metric, api, source = expectation.metric, expectation.api, expectation.source
+    if expectation.groups is not None:
+        return numbers.metrics.get(f"{metric}.{expectation.groups}")
+    if metric == GROUPS_PER_REQUEST:
+        lookups = [row for row in numbers.lookups if row.api == api and source in (None, row.source)]
+        requests = sum(row.requests for row in lookups)
+        return round(sum(row.keys for row in lookups) / requests, 6) if requests else None
+    missing = 0 if expectation.kind in COUNTS_OF_REQUESTS else None
+    if api is None and source is None:
+        return numbers.metrics.get(metric, missing)
+    if expectation.kind == ERRORS:
+        found = [row for row in numbers.errors if metric == f"errors.{row.name}"]
+        return sum(row.requests for row in found if api in (None, row.api) and source in (None, row.source))
+    row = _requests(numbers, api or ALL, source)
+    return missing if row is None else getattr(row, metric)
+
+
+def _requests(numbers: Numbers, api: str, source: str | None) -> RequestNumbers | None:
+    """Return the requests of an API; from one source, or from both if `source` is None."""
+    rows = [row for row in (*numbers.subtotals, *numbers.apis) if row.api == api and source in (None, row.source)]
+    return next((row for row in rows if row.source == (source or ALL)), rows[0] if rows else None)
