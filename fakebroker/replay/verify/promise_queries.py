@@ -382,28 +382,94 @@ _UNKNOWN = f"""
 _UNKNOWN_CASES = f"select `group`, 1 cases from ({_AFTER_THE_END}) s {NO_LOOKUP}"
 
 # A request must be answered before the replay ends; and before the client gives up, if the broker answered other
-# requests at that time. A SyncGroup must be answered once other members have their assignments in that generation,
-# under the same coordinator. Paused members read no responses.
-_ANSWERED = f"""
+# requests at that time. Paused members read no responses. The parts of `overdue`:
+#
+# - Requests that have waited for the request timeout; a JoinGroup or SyncGroup, for the rebalance timeout of its group.
+# - A SyncGroup, once other members have their assignments in that generation, under the same coordinator.
+# - A SyncGroup, once that of the leader has waited for twice the bound: it is not parked, but written to the log.
+# - A JoinGroup, if later heartbeats of other members succeed: during a rebalance, they do not. With expected instances
+#   (KAFKA-8397) a JoinGroup is parked without a rebalance; tools register them with a JoinGroup of no member.
+# - A JoinGroup or SyncGroup in a group without any other request or response for the longest session timeout: every
+#   other member has joined, too, or has been removed. The first JoinGroups of a group also wait for the initial delay.
+#
+# `stopped_us` is when the member stopped or the request was lost. After that, the broker may have no more requests.
+_OVERDUE = f"""
     with limits as (
-        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us from scripts group by `group`
+        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us,
+            max(session_timeout_ms) * 1000L + {BOUND_US} session_us
+        from scripts group by `group`
+    ), stops as (
+        select `group`, member, collect_list(sent_us) stops from events
+        where kind = 'act' and api in ('leave', 'crash') group by `group`, member
     ), waiting as (
-        select `group`, member, generation, api, broker, lost, sent_us, coalesce(until_us, :end_us) ended_us
-        from events
+        select `group`, member, member_id, generation, api, broker, lost, sent_us, coalesce(until_us, :end_us) ended_us,
+            least(coalesce(until_us, :end_us), array_min(filter(stops, at_us -> at_us >= sent_us))) stopped_us
+        from events left join stops using (`group`, member)
         where kind = 'request' and latency_us is null and (not lost or version >= 0)
+    ), parked as (
+        select * from waiting where {PARKED} and member is not null
+    ), answering as (
+        select distinct broker, (done_us div 1000000) second from calls
+        where not is_unanswered and done_us - sent_us < 1000000
     ), overdue as (
         select waiting.* from waiting left join limits using (`group`)
         where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
         union
-        select `group`, member, generation, api, broker, lost, sent_us, ended_us from (
-            select waiting.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
-            from waiting left join lives using (`group`) join generation_times on generation_times.group = waiting.group
-                and generation_times.generation = waiting.generation
+        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+            select parked.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
+            from parked left join lives using (`group`) join generation_times on generation_times.group = parked.group
+                and generation_times.generation = parked.generation
                 and life = size(filter(coalesce(starts, array()), start -> start <= sent_us))
             where api = 'SyncGroup' and completed_us is not null
         ) s {NO_LOOKUP}
         where ended_us > until_us
-    )
+        union
+        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+            select parked.*, led.sent_us since_us, stopped_us until_us
+            from parked join (
+                select parked.group, parked.generation, min(sent_us) sent_us from parked join (
+                    select distinct `group`, generation, leader from steps where leader = member_id
+                ) leaders on leaders.group = parked.group and leaders.generation = parked.generation
+                    and leaders.leader = parked.member_id
+                where api = 'SyncGroup' and stopped_us > sent_us + 2 * {BOUND_US}
+                group by parked.group, parked.generation
+            ) led on led.group = parked.group and led.generation = parked.generation
+            where api = 'SyncGroup' and stopped_us > greatest(parked.sent_us, led.sent_us) + 2 * {BOUND_US}
+        ) s {NO_LOOKUP}
+        where exists (
+            select * from answering where answering.broker = s.broker
+                and second between s.stopped_us div 1000000 - 3 and s.stopped_us div 1000000 - 1)
+        union
+        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+            select parked.*, parked.sent_us since_us, other.last_us until_us
+            from parked join (
+                select `group`, member, broker, last_us from calls where api = 'Heartbeat' and error = 0
+            ) other on other.group = parked.group and other.broker = parked.broker
+                and other.last_us > parked.sent_us + {BOUND_US} and other.last_us < parked.stopped_us
+                and other.member <> parked.member
+            where api = 'JoinGroup'
+        ) s {NO_LOOKUP}
+        left anti join (select distinct `group` from calls where api = 'JoinGroup' and member is null) batches
+            on batches.group = s.group
+        union
+        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+            select parked.*, sent_us since_us, stopped_us until_us,
+                stopped_us - session_us - if(api = 'JoinGroup' and assigned_us is null, :delay_us, 0) quiet_us
+            from parked join limits using (`group`) left join (
+                select `group`, min(completed_us) assigned_us from generation_times group by `group`
+            ) using (`group`)
+        ) s {NO_LOOKUP}
+        left anti join (
+            select `group`, sent_us, greatest(last_us, done_us) last_us from calls where member is not null) other
+            on other.group = s.group and other.last_us > s.quiet_us and other.sent_us < s.stopped_us - 1000000
+        where s.sent_us < quiet_us and exists (
+            select * from answering where answering.broker = s.broker
+                and second between s.stopped_us div 1000000 - 3 and s.stopped_us div 1000000 - 1)
+    )"""
+
+# A member must be assigned within the longer one of session and rebalance timeout, even if all its requests are
+# answered. It waits from its first JoinGroup to its last request.
+_ANSWERED = f"""{_OVERDUE}
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
         concat(api, coalesce(concat(' of ', member), ''), if(lost, ' timed out after ', ' had no response for '),
             round((ended_us - sent_us) / 1e6, 1), if(lost, ' s', ' s at the end of the replay')) what
@@ -411,14 +477,24 @@ _ANSWERED = f"""
         select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
             on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
     where not lost or exists (
-        select * from (
-            select distinct broker, sent_us div 1000000 second from calls
-            where not is_unanswered and done_us - sent_us < 1000000) answering
-        where answering.broker = o.broker and second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1)"""
+        select * from answering where answering.broker = o.broker
+            and (second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1
+                or second between stopped_us div 1000000 - 3 and stopped_us div 1000000 - 1))
+    union all
+    select `group`, cast(null as int), array(member), since_us, until_us,
+        concat(member, ' joined ', `group`, ' for ', round((until_us - since_us) / 1e6, 1), ' s without an assignment')
+    from (
+        select `group`, member, min(sent_us) since_us, max(coalesce(done_us, sent_us)) until_us
+        from calls where {SESSION} and member is not null group by `group`, member
+        having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1
+    ) s join limits using (`group`) {NO_LOOKUP}
+        left anti join (select member, sent_us from events where kind = 'act' and api <> 'start') acts
+            on acts.member = s.member and acts.sent_us between s.since_us and s.until_us
+    where until_us - since_us > greatest(limit_us, session_us)"""
 
 # Requests without a response count once a response would have been late.
 _ANSWERED_CASES = f"""
-    select `group`, sum(`count`) cases from events where kind = 'request' and version >= 0
+    select `group`, sum(`count`) cases from events where kind = 'request' and (version >= 0 or not lost)
         and (latency_us is not null or coalesce(until_us, :end_us) > sent_us + {BOUND_US})
     group by `group`"""
 

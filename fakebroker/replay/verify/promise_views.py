@@ -33,6 +33,9 @@ LOADING_US = 60_000_000
 RETENTION_US = 60_000_000
 """Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
+INITIAL_DELAY_US = 3_000_000
+"""Kafka's default of `group.initial.rebalance.delay.ms`, in microseconds."""
+
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -190,20 +193,26 @@ class PromiseViews:
         spark: The session.
         few: Whether there are few events, as for `computed_once`.
         end_us: When the last request was sent.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
     """
 
     spark: SparkSession
     few: bool
     end_us: int
+    delay_us: int
 
     def sql(self, query: str) -> DataFrame:
-        """Return the result of a query on the views; its parameter `:end_us` is the end of the run."""
-        return self.spark.sql(query, {"end_us": self.end_us})
+        """Return the result of a query on the views, with the parameters `:end_us` and `:delay_us`."""
+        return self.spark.sql(query, {"end_us": self.end_us, "delay_us": self.delay_us})
 
 
 @contextmanager
 def promise_views(
-    spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    partitions: Mapping[str, int],
+    delay_us: int = INITIAL_DELAY_US,
 ) -> Iterator[PromiseViews]:
     """Create the views; they are cached, and exist until the context ends.
 
@@ -212,6 +221,7 @@ def promise_views(
         events: Rows as in `events.Event`; read twice.
         members: Rows as in `script.Script`.
         partitions: Partition counts by topic, only of topics whose count did not change during the replay.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
 
     Yields:
         Functions on the views.
@@ -229,7 +239,7 @@ def promise_views(
             for name, query in _VIEWS.items():
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            yield PromiseViews(spark, few, found["end_us"] or 0)
+            yield PromiseViews(spark, few, found["end_us"] or 0, delay_us)
         finally:
             for view in kept:
                 view.unpersist()

@@ -15,7 +15,7 @@ from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.run_summary import PromiseCheck, PromiseOutcome, Violation
 from fakebroker.replay.spark.query_settings import computed_once
 from fakebroker.replay.verify.promise_queries import PROMISES, Promise
-from fakebroker.replay.verify.promise_views import PromiseViews, promise_views
+from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US, PromiseViews, promise_views
 from fakebroker.replay.verify.violations import DDL, ViolationRow
 
 __all__ = ["PROMISES", "Promise", "check_promises"]
@@ -66,6 +66,7 @@ def check_promises(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     file: Path | None = None,
+    delay_us: int = INITIAL_DELAY_US,
 ) -> list[PromiseCheck]:
     """Check the promises of group coordinators.
 
@@ -79,6 +80,7 @@ def check_promises(
         required: Names of promises that must have a case.
         file: Path for all violations, as Parquet with the columns of `ViolationRow`, overwritten if it exists; it has
             no rows if there are none. If not given, they are not written.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
 
     Returns:
         The result for each promise, with its first violations and the events around them.
@@ -87,7 +89,7 @@ def check_promises(
         ConfigError: A name in `wanted` is not the name of a promise.
     """
     names = _checked_names(wanted)
-    with promise_views(spark, events, members, partitions) as views:
+    with promise_views(spark, events, members, partitions, delay_us) as views:
         cases = count_cases(views, names)
         exercised = [name for name in names if cases[name]]
         broken = _numbers(views, {name: f"select count(*) n from ({PROMISES[name].query})" for name in exercised})
@@ -163,8 +165,12 @@ def _all_violations(views: PromiseViews, names: Sequence[str]) -> DataFrame:
     if not names:
         return views.spark.createDataFrame([], DDL)
     columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
-    union = " union all ".join(f"select '{name}' promise, {columns} from ({PROMISES[name].query})" for name in names)
-    return computed_once(views.sql(f"{union} order by promise, at_us, `group`, generation, what"), views.few)
+    union = " union all ".join(
+        f"select {place} place, '{name}' promise, {columns} from ({PROMISES[name].query})"
+        for place, name in enumerate(names)
+    )
+    ordered = views.sql(f"{union} order by place, at_us, `group`, generation, what").drop("place")
+    return computed_once(ordered, views.few)
 
 
 def _violation(row: Row) -> Violation:
