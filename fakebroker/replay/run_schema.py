@@ -1,7 +1,7 @@
 """The keys of `summary.json` and the columns of the Parquet files of a run, with their types, units and meanings.
 
-Derived from the types in `run_summary`, `members.events` and `verify.violations`, and from the `Attributes` of their
-docstrings. The tables in `scenarios/runs.md` are generated from this module.
+Derived from the types in `run_summary`, `members.events`, `samples` and `verify.violations`, and from the `Attributes`
+of their docstrings. The tables in `scenarios/runs.md` are generated from this module.
 """
 
 import inspect
@@ -13,6 +13,7 @@ from msgspec import UnsetType
 
 from fakebroker.replay.members.events import DDL, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
+from fakebroker.replay.samples import SCHEMA as SAMPLES_SCHEMA, Sample
 from fakebroker.replay.verify import violations
 
 
@@ -95,6 +96,12 @@ def _columns(row: type, ddl: str, units: Mapping[str, str]) -> list[Key]:
     meanings = _meanings(row)
     types = re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", ddl)
     return [Key(name, kind, units.get(name, _unit(name)), meanings[name]) for name, kind in types]
+
+
+def sample_columns() -> list[Key]:
+    """Return the columns of `samples.parquet`, in their order."""
+    meanings = _meanings(Sample)
+    return [Key(field.name, str(field.type), "", meanings[field.name]) for field in SAMPLES_SCHEMA]
 
 
 def _unit(name: str) -> str:

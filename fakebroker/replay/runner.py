@@ -36,6 +36,7 @@ from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simu
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
 from fakebroker.replay.target_cluster import DEFAULT_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
 from fakebroker.replay.verify import preconditions
+from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performing
 from fakebroker.replay.workload.workload import Workload, load_workload
 
@@ -46,7 +47,7 @@ class Run:
 
     Attributes:
         file: Path of the workload file.
-        workload: The workload.
+        workload: The workload, scaled.
         seed: Seed of all random choices.
         bootstrap: Bootstrap servers of the cluster, embedded or not; empty in memory.
         cluster: The embedded cluster, if there is one.
@@ -56,6 +57,7 @@ class Run:
         record: As in `ReplayOptions`.
         lanes: As in `ReplayOptions`.
         tasks: As in `ReplayOptions`.
+        scale: As in `ReplayOptions`.
         interruption: Ends the replay early.
     """
 
@@ -70,6 +72,7 @@ class Run:
     record: Record = "all"
     lanes: int | None = None
     tasks: int | None = None
+    scale: float = 1.0
     interruption: Interruption = field(default_factory=Interruption)
 
 
@@ -84,14 +87,15 @@ def play(options: ReplayOptions) -> int:
         FakebrokerError: The replay failed, or was stopped because the disk was full.
     """
     console = Console()
-    workload = load_workload(options.file)
+    workload = scaled(load_workload(options.file), options.scale, where=str(options.file))
     _check(options, workload)
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     out = new_directory(options.out, options.file.stem)
     check_disk_space(out)
     copy_workload(options.file, out)
-    heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
+    scale = "" if options.scale == 1 else f"scale {options.scale:g}, "
+    heading = f"Workload [bold]{options.file}[/bold], {scale}seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
     for line in preconditions.warnings(workload, is_embedded=options.bootstrap is None):
         console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
@@ -172,6 +176,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         record=options.record or ("changes" if options.transport == "memory" else "all"),
         lanes=options.lanes,
         tasks=options.tasks,
+        scale=options.scale,
     )
 
 
@@ -216,6 +221,7 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members
         complete=False,
         transport=run.transport,
         record=run.record,
+        scale=run.scale,
         lanes=run.lanes,
         cluster=ClusterSummary(
             bootstrap=run.bootstrap,
@@ -292,6 +298,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
         events=workload.events,
         cluster=replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
         topics=dict(run.partitions),
+        group_counts={population.name: population.group_count for population in workload.groups},
     )
 
 
