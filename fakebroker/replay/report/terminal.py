@@ -180,7 +180,8 @@ def _verdict(summary: Summary) -> Table:
             case = unavailable(violation, began_us)
             grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))
     for promised in verdict.promises:
-        grid.add_row(_outcome(promised), f"[dim]{promised.cases:,} cases:[/dim] {escape(promised.promise)}")
+        cases = "1 case" if promised.cases == 1 else f"{promised.cases:,} cases"
+        grid.add_row(_outcome(promised), f"[dim]{cases}:[/dim] {escape(promised.promise)}")
         if promised.broken:
             grid.add_row("", _counted_violations(promised.broken))
     for expected in verdict.expectations:
