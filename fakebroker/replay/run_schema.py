@@ -7,6 +7,7 @@ of their docstrings. The tables in `scenarios/runs.md` are generated from this m
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import UnsetType
@@ -14,7 +15,7 @@ from msgspec import UnsetType
 from fakebroker.replay.members.events import DDL, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
 from fakebroker.replay.samples import SCHEMA as SAMPLES_SCHEMA, Sample
-from fakebroker.replay.verify import violations
+from fakebroker.replay.verify.violations import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
 
 
 class Key(NamedTuple):
@@ -83,25 +84,30 @@ def _json_type(hint: Any) -> str:
 
 def event_columns() -> list[Key]:
     """Return the columns of `events.parquet`, in their order."""
-    return _columns(Event, DDL, {"latency_us": "µs"})
+    types = dict(re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", DDL))
+    return _columns(Event, types, {"latency_us": "µs"})
 
 
 def violation_columns() -> list[Key]:
     """Return the columns of `violations.parquet`, in their order."""
-    return _columns(violations.ViolationRow, violations.DDL, {})
-
-
-def _columns(row: type, ddl: str, units: Mapping[str, str]) -> list[Key]:
-    """Return columns in the order of their definition for Spark, with the descriptions of the fields of `row`."""
-    meanings = _meanings(row)
-    types = re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", ddl)
-    return [Key(name, kind, units.get(name, _unit(name)), meanings[name]) for name, kind in types]
+    return _columns(ViolationRow, {field.name: str(field.type) for field in VIOLATIONS_SCHEMA})
 
 
 def sample_columns() -> list[Key]:
     """Return the columns of `samples.parquet`, in their order."""
-    meanings = _meanings(Sample)
-    return [Key(field.name, str(field.type), "", meanings[field.name]) for field in SAMPLES_SCHEMA]
+    return _columns(Sample, {field.name: str(field.type) for field in SAMPLES_SCHEMA})
+
+
+def _columns(row: type, types: Mapping[str, str], units: Mapping[str, str] = MappingProxyType({})) -> list[Key]:
+    """Return columns with the descriptions of the fields of `row`.
+
+    Args:
+        row: The type of a row.
+        types: Types by name, in the order of the columns.
+        units: Units of names whose suffix does not tell the unit.
+    """
+    meanings = _meanings(row)
+    return [Key(name, kind, units.get(name, _unit(name)), meanings[name]) for name, kind in types.items()]
 
 
 def _unit(name: str) -> str:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.workload.timeline import actions_of
 
@@ -400,6 +401,6 @@ def _create_outages(
         *((at_us(each.from_s), _NEVER_US) for each in outages if each.until_s is None and each.is_fault),
         *((at_us(event["at_s"]), at_us(event["at_s"]) + SETTLING_US) for event in timeline if event["done"]),
     ]
-    times = "from_us bigint, until_us bigint"
-    spark.createDataFrame(ended, f"broker int, {times}").createOrReplaceTempView("outages")
-    spark.createDataFrame(disturbed, times).createOrReplaceTempView("disturbances")
+    times = [("from_us", pa.int64()), ("until_us", pa.int64())]
+    local_table(spark, ended, pa.schema([("broker", pa.int32()), *times])).createOrReplaceTempView("outages")
+    local_table(spark, disturbed, pa.schema(times)).createOrReplaceTempView("disturbances")

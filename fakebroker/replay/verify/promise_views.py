@@ -11,9 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.query_settings import are_few, computed_once, settings_for_count, temporary_settings
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.spark.query_settings import (
+    are_few,
+    computed_once,
+    local_table,
+    settings_for_count,
+    temporary_settings,
+)
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -43,7 +51,7 @@ _IN_PLACE = {
 }
 """Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
-PARKED = "api in ('JoinGroup', 'SyncGroup')"
+PARKED = f"api in {PARKED_APIS}"
 """Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
 
 SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
@@ -228,7 +236,8 @@ def promise_views(
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
-    spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
+    topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
+    local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
     (found,) = spark.sql("select count(*) rows, max(sent_us) end_us from events").collect()
     few, kept = are_few(found["rows"]), []
     with temporary_settings(spark, {**settings_for_count(spark, found["rows"]), **_IN_PLACE}):

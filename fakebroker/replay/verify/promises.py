@@ -13,10 +13,10 @@ from pyspark.sql.functions import lit
 
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.run_summary import PromiseCheck, PromiseOutcome, Violation
-from fakebroker.replay.spark.query_settings import computed_once
+from fakebroker.replay.spark.query_settings import computed_once, local_table
 from fakebroker.replay.verify.promise_queries import PROMISES, Promise
 from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US, PromiseViews, promise_views
-from fakebroker.replay.verify.violations import DDL, ViolationRow
+from fakebroker.replay.verify.violations import SCHEMA, ViolationRow
 
 __all__ = ["PROMISES", "Promise", "check_promises"]
 
@@ -163,7 +163,7 @@ def _violations(views: PromiseViews, names: Sequence[str], file: Path | None) ->
 def _all_violations(views: PromiseViews, names: Sequence[str]) -> DataFrame:
     """Return the violations of these promises as rows of `ViolationRow`, in the order of promises and times."""
     if not names:
-        return views.spark.createDataFrame([], DDL)
+        return local_table(views.spark, [], SCHEMA)
     columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
     union = " union all ".join(
         f"select {place} place, '{name}' promise, {columns} from ({PROMISES[name].query})"

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import pyarrow as pa
+
 
 class ViolationRow(NamedTuple):
     """A violation of a promise. The fields are the columns of the file and of the queries in `promise_queries`.
@@ -25,8 +27,14 @@ class ViolationRow(NamedTuple):
     what: str
 
 
-DDL = (
-    "`promise` string, `group` string, `generation` int, `members` array<string>, `at_us` bigint, `until_us` bigint, "
-    "`what` string"
+SCHEMA = pa.schema(
+    [
+        pa.field("promise", pa.string()),
+        pa.field("group", pa.string()),
+        pa.field("generation", pa.int32()),
+        pa.field("members", pa.list_(pa.string())),
+        pa.field("at_us", pa.int64()),
+        pa.field("until_us", pa.int64()),
+        pa.field("what", pa.string()),
+    ]
 )
-"""The schema for Spark."""

@@ -29,6 +29,8 @@ from fakebroker.replay.workload.timeline import check_events
 from fakebroker.validation import Count, Rate, convert
 
 _MAX_DURATION_S = 1_000_000
+_REQUESTS_TO_JOIN = 10
+"""Requests of a member besides heartbeats and commits, in an undisturbed replay."""
 
 
 class Cluster(Table, frozen=True):
@@ -96,6 +98,9 @@ class Workload(Table, frozen=True, kw_only=True):
             leave one after the other, each with all its members at once.
         topics: Number of partitions of each topic.
         seed: Seed of all random choices; `--seed` overrides it. If neither is given, it is random.
+        measure_from_s: Beginning of the steady state, in seconds from the start. In the report, latencies and rates of
+            requests sent before it are apart. By default, it begins when all members have joined for the first time.
+            Expectations are about the whole replay.
         cluster: The embedded cluster.
         groups: The populations: `[[groups]]` tables.
         load: Requests of administrative tools: `[[load]]` tables.
@@ -109,6 +114,7 @@ class Workload(Table, frozen=True, kw_only=True):
     duration_s: Annotated[float, Meta(gt=0, le=_MAX_DURATION_S)]
     topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
     seed: int | None = None
+    measure_from_s: Annotated[float, Meta(ge=0)] | None = None
     cluster: Cluster = Cluster()
     groups: tuple[Groups, ...]
     load: tuple[Load, ...] = ()
@@ -119,6 +125,8 @@ class Workload(Table, frozen=True, kw_only=True):
 
     def broken_rules(self) -> Iterator[ConfigError]:
         """Yield the mistakes across tables, except those in events, which `load_workload` finds."""
+        if self.measure_from_s is not None and self.measure_from_s >= self.duration_s:
+            yield ConfigError.of("measure_from_s", self.measure_from_s, f"a number < duration_s ({self.duration_s:g})")
         yield from checks.check_topic_names(self.topics)
         yield from checks.check_names(self.groups)
         yield from checks.check_rate(self.pacing.rate_per_s, self.groups)
@@ -163,6 +171,20 @@ class Workload(Table, frozen=True, kw_only=True):
     def member_count(self) -> int:
         """The expected number of members; sizes of groups may be random."""
         return round(sum(population.member_count for population in self.groups))
+
+    @property
+    def request_count(self) -> float:
+        """A rough estimate of the number of requests, infinite in closed loop. Selects settings, not results."""
+        if self.pacing.closed_loop:
+            return math.inf
+        of_loads = (load.request_count(self.group_count) for load in self.load)
+        return sum(map(self._request_count, self.groups)) + sum(of_loads)
+
+    def _request_count(self, population: Groups) -> float:
+        """Return the estimated number of requests of a population's members."""
+        commits_per_ms = 1 / population.commit_interval_ms if population.commit_interval_ms else 0.0
+        requests_per_ms = 1 / self.heartbeat_interval_ms(population) + commits_per_ms
+        return population.member_count * (_REQUESTS_TO_JOIN + 1000 * self.duration_s * requests_per_ms)
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
