@@ -389,12 +389,11 @@ def problems_of(before: Run, after: Run, repeats: Sequence[Run] = ()) -> list[st
             f"{' and '.join(without)} {'has' if len(without) == 1 else 'have'} no samples.parquet, so that most "
             "noise cannot be estimated: `fakebroker report` writes it."
         )
-    for run in repeats:
-        head = run.summary.head
-        if differing_workload(old, run.summary) or differing_settings(old, run.summary):
-            found.append(f"{run.summary.directory} is no repeat of BEFORE: its workload or settings differ.")
-        elif head.transport == "memory" and head.seed == old.head.seed:
-            found.append(f"{run.summary.directory} shows no noise: BEFORE was simulated with the same seed.")
+    for repeat in (each.summary for each in repeats):
+        if differing_workload(old, repeat) or differing_settings(old, repeat):
+            found.append(f"{repeat.directory} is no repeat of BEFORE: its workload or settings differ.")
+        elif repeat.head.transport == "memory" and repeat.head.seed == old.head.seed:
+            found.append(f"{repeat.directory} shows no noise: BEFORE was simulated with the same seed.")
     return found
 
 

@@ -69,11 +69,14 @@ def test_equal_runs_have_no_differences(healthy: Run) -> None:
 
 def test_true_changes_are_the_first_rows(healthy: Run, subtests: pytest.Subtests) -> None:
     for changes, names in (
-        (Changes(latency=1.5), {"Heartbeat p50 ms", "Heartbeat p99 ms", "never parked p50 ms"}),
-        (Changes(rate=1.3), {"Heartbeat requests/s", "requests/s"}),
-        (Changes(errors=4), {"unexpected errors", "NOT_COORDINATOR"}),
-        (Changes(rebalances=2), {"generations", "rebalances"}),
-        (Changes(durations=2), {"rebalance p50 ms"}),
+        (
+            Changes(latency=1.5, errors=4),
+            {"Heartbeat p50 ms", "Heartbeat p99 ms", "never parked p50 ms", "unexpected errors", "NOT_COORDINATOR"},
+        ),
+        (
+            Changes(rate=1.3, rebalances=2, durations=2),
+            {"Heartbeat requests/s", "requests/s", "generations", "rebalances", "rebalance p50 ms"},
+        ),
     ):
         with subtests.test(names=names):
             comparison = compare(healthy, synthetic_run(101, changes))
