@@ -83,7 +83,7 @@ def test_invalid_events_are_rejected_with_their_place(subtests: pytest.Subtests)
 
 def test_the_mistakes_of_all_events_are_reported_at_once() -> None:
     stop, seed = {"do": "stop_broker", "node_id": 9}, {"do": "delete_topic", "name": "order"}
-    with pytest.raises(ConfigError, match="^2 errors\n") as caught:
+    with pytest.raises(ConfigError, match=r"^2 errors\n") as caught:
         run_rehearsal({"at_s": 1, **stop}, {"at_s": 2, "do": "clear_faults"}, {"at_s": 3, **seed})
     assert [mistake.field for mistake in caught.value.mistakes] == ["event[0].node_id", "event[2].name"]
 
