@@ -168,7 +168,8 @@ class _GroupExplanation:
         if dropped and last is None:
             yield f"The cause is not known: {dropped}."
         if group.is_held:
-            yield "It is held in this state until it is released."
+            overdue = ": then the state ends at once, because its timer has expired" if group.is_overdue else ""
+            yield f"It is held in this state until it is released{overdue}."
         yield from _BY_STATE[group.state](self)
         yield from self._expected()
         yield from self._postponed()
