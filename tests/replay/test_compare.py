@@ -155,8 +155,8 @@ def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pyt
     after = changed(changed(synthetic_run(2), "numbers/apis/1/p50_ms", None), "numbers/metrics/partition_skew", 9.0)
     comparison = compare(before, after)
     for name, why in (
-        ("max ms", "one value per run"),
-        ("partition skew", "one value per run"),
+        ("never parked max ms", "one value per run"),
+        ("rebalance max ms", "one value per run"),
         ("rebalance p99 ms", r"only \d+ rebalances in BEFORE; p99 needs 500"),
         ("Heartbeat p50 ms", "not measured in BEFORE"),
         ("OffsetCommit p50 ms", "not measured in AFTER"),
@@ -167,6 +167,7 @@ def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pyt
             assert each.noise is None
     for each in comparison.differences:
         assert bool(each.why) != (each.times is not None), each
+    assert figure(comparison, "partition skew").basis == "chance"
     assert figure(compare(healthy, replace(after, samples=None)), "Heartbeat p50 ms").why == "no samples.parquet"
 
 
