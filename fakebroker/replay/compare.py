@@ -4,6 +4,7 @@ Depends on summaries and `samples.parquet` only, not on Spark. `compared_figures
 estimates; `replay.report.compare_report` shows the result.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
@@ -475,11 +476,13 @@ def _outcomes(before: Summary, after: Summary) -> tuple[list[ChangedOutcome], st
         is_worse = bool(other and other.is_bad and not (one and one.is_bad))
         texts = ["not checked" if each is None else str(each) for each in (one, other)]
         changed.append(ChangedOutcome(kind, check.what, texts[0], texts[1], is_worse))
-    bad = sum(check.is_bad for check in same)
     sentence = (
         f"{'The other' if changed else 'All'} {len(same)} promises, availability checks and expectations have the same "
-        f"outcome in both runs{f', {bad} of them a bad one' if bad else ''}."
+        "outcome in both runs"
     )
+    counts = Counter(check.outcome for check in same)
+    listed = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    sentence = f"{sentence}: {listed}." if same else ""
     return sorted(changed, key=lambda each: not each.is_worse), sentence
 
 
@@ -487,7 +490,8 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
     """Yield each check of the verdict by kind and name."""
     verdict = run.verdict
     for promise in verdict.promises:
-        detail = _counted(promise.broken, "violation")
+        counts = (_counted(promise.broken, "violation"), _counted(promise.cases, "case"))
+        detail = " in ".join(filter(None, counts))
         is_bad = promise.outcome == "broken" or (promise.required and promise.outcome == "not exercised")
         yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:
