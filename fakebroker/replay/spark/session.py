@@ -9,24 +9,27 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 import fakebroker
 from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import bracketed, parse_host_port, unbracketed
 from fakebroker.replay.disk_space import BLOCK_BYTES
-from fakebroker.replay.spark.java import java_home
+from fakebroker.replay.spark.java import gateway_command, java_home
 from fakebroker.replay.spark.query_settings import SETTINGS_FOR_FEW_ROWS, are_few
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -35,6 +38,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
 """The error of a failed read or write in a Java stack trace."""
 
+_STARTED_CHECK_S = 0.02
 _STOP_TIMEOUT_S = 10.0
 """How long Java may take to stop before it is killed."""
 
@@ -118,7 +122,7 @@ def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[Spark
             _set_local_environment()
         else:
             settings.setIfMissing("spark.driver.host", bracketed(address_for(master)))  # as Spark requires
-        with _java(settings, log, output) as gateway:
+        with _java(master, settings, log, output) as gateway:
             on_interrupt = signal.getsignal(signal.SIGINT)
             try:
                 context = SparkContext(conf=settings, gateway=gateway)
@@ -189,12 +193,13 @@ def memory_bytes(limits: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 @contextmanager
-def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
+def _java(master: str, settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
     """Run Spark's Java process within the context. PySpark alone would keep it running until this process ends."""
     # In another process session Java does not get Ctrl-C: the replay stops the tasks itself and keeps their events.
     redirected = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     try:
-        gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark has no types for it
+        command = gateway_command(Path(os.environ["JAVA_HOME"]), dict(settings.getAll())) if is_local(master) else None
+        gateway = _launched(settings, redirected) if command is None else _started(command, redirected)
     except PySparkException:
         errors = [line for line in log.read_text().splitlines() if "Exception" in line or "Error" in line]
         why = errors[0] if errors else "its Java process ended"
@@ -212,6 +217,39 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
             gateway.proc.wait()
         gateway.close()
         SparkContext._gateway = SparkContext._jvm = None
+
+
+def _launched(settings: SparkConf, redirected: Mapping[str, Any]) -> JavaGateway:
+    """Start Java with Spark's launcher, which also reads the user's environment variables and files."""
+    return launch_gateway(settings, dict(redirected))  # type: ignore[no-untyped-call]  # PySpark has no types for it
+
+
+def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGateway:
+    """Start Java with a command, and connect to it.
+
+    Raises:
+        PySparkException: The process ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="fakebroker-java-") as directory:
+        address = Path(directory) / "address"
+        environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
+        environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected)
+        while not address.exists():  # Spark's gateway creates the file with its content
+            if process.poll() is not None:
+                raise PySparkRuntimeError("Java ended")
+            time.sleep(_STARTED_CHECK_S)
+        with address.open("rb") as written:
+            port, secret = read_int(written), UTF8Deserializer().loads(written)
+    own = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    try:
+        os.environ.update(own)  # PySpark connects to the gateway that these variables name
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in own:
+            del os.environ[name]
+    gateway.proc = process
+    return gateway
 
 
 def is_local(master: str) -> bool:
