@@ -19,10 +19,11 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.group_requests import commit_request
+from tests.support.group_requests import commit_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 
@@ -167,7 +168,7 @@ def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
     assert (listed["total"], [row["group_id"] for row in listed["groups"]]) == (4, ["g2", "g0"])
     assert listed["groups"][0]["state"] == "PreparingRebalance"
     assert listed["groups"][0]["why"] == (
-        "a rebalance was forced; 0 of 2 have joined, waiting for consumer-g2-1, consumer-g2-2"
+        "waiting for consumer-g2-1, consumer-g2-2; 0 of 2 have joined; a rebalance was forced"
     )
     assert [row["group_id"] for row in control.get("/groups?sort=name&offset=3")["groups"]] == ["g3"]
     assert [row["group_id"] for row in control.get("/groups?search=G1")["groups"]] == ["g1"]
@@ -175,6 +176,54 @@ def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
     with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(HeartbeatRequest(group_id="g1", generation_id=1, member_id="x"), HeartbeatResponse)
     assert [row["group_id"] for row in control.get("/groups?sort=busy")["groups"]][:2] == ["g1", "g3"]
+
+
+def test_blocked_groups_have_the_members_that_block_them_and_until_when(control: ControlHarness) -> None:
+    assert control.get("/blocked_groups") == {"total": 0, "groups": []}
+    members = [{"client_id": name, "rebalance_timeout_ms": 60_000} for name in ("a", "b", "c", "d")]
+    for group_id in ("g", "held"):
+        control.post(f"/groups/{group_id}/seed", {"members": members, "topics": ["orders"]}, 201)
+    control.post("/groups/calm/seed", {"members": 1, "topics": ["orders"]}, 201)
+    control.post("/groups/held/hold", {"state": "PreparingRebalance"})
+    control.post("/groups/held/force_rebalance")
+    control.post("/clock/advance", {"seconds": 1})
+    start_ms = control.cluster.clock.now_ms()
+    control.post("/groups/g/force_rebalance")
+    member = control.cluster.group("g").members[1]
+    with WireClient(control.cluster.coordinator_of("g"), "b") as wire:
+        protocols = [JoinGroupRequestProtocol(name=member.protocol_name or "", metadata=member.metadata)]
+        wire.send(join_request("g", member.member_id, protocols=protocols))
+        control.cluster.wait_for_request("JoinGroup")
+        blocked = control.get("/blocked_groups")
+        held, waiting = blocked["groups"]
+        assert (blocked["total"], held["group_id"], held["is_held"], held["until_ms"]) == (2, "held", True, None)
+        assert waiting == {
+            "group_id": "g",
+            "state": "PreparingRebalance",
+            "since_ms": start_ms,
+            "request": "JoinGroup",
+            "blocking": ["a", "c", "d"],
+            "missing": 3,
+            "sent": 1,
+            "members": 4,
+            "is_held": False,
+            "until_ms": start_ms + 60_000,
+            "removes": 3,
+            "restarts": False,
+        }
+        (join,) = [each for each in control.get("/deadlines")["deadlines"] if each["kind"] == "join"]
+        assert (join["group_id"], join["at_ms"], len(join["removes"])) == ("g", start_ms + 60_000, 3)
+        assert [row["group_id"] for row in control.get("/blocked_groups?limit=1")["groups"]] == ["held"]
+        for name in ("a", "c", "d"):
+            control.post("/groups/g/evict", {"member": name})
+        (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "g"]
+        assert (waiting["state"], waiting["request"]) == ("CompletingRebalance", "SyncGroup")
+        assert (waiting["blocking"], waiting["missing"], waiting["sent"], waiting["removes"]) == (["b"], 1, 0, 1)
+    static = [{"client_id": "s", "instance_id": "s"}, {"client_id": "t", "instance_id": "t"}]
+    control.post("/groups/static/seed", {"members": static, "topics": ["orders"]}, 201)
+    control.post("/groups/static/force_rebalance")
+    (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "static"]
+    assert (waiting["removes"], waiting["restarts"]) == (0, True)
 
 
 def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(control: ControlHarness) -> None:
@@ -436,6 +485,33 @@ def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
     commit = {"group_id": "g", "partition": "orders-0", "at_least": 1, "timeout_s": 0}
     assert "changes" not in control.post("/wait/commit", commit, 408)
     assert control.post("/wait/state", {**body, "polling": []}, 422)["field"] == "polling"
+
+
+def test_dropped_changes_of_a_group_are_counted_and_make_waits_undecided(control: ControlHarness) -> None:
+    control.cluster.cluster.history.max_moments_of_a_group = 1
+    control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
+    control.post("/groups/g/force_rebalance")
+    timeline = control.get("/groups/g/timeline")
+    dropped = control.cluster.cluster.history.dropped_of("g")
+    assert timeline["dropped"] == {"count": dropped.count, "until_ms": dropped.until_ms, "is_exact": True}
+    assert dropped.count > 0
+    assert control.get("/group_views")["groups"][0]["dropped"] == timeline["dropped"]
+    body = {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0}
+    undecided = control.post("/wait/state", body, 410)
+    assert undecided["title"] == "No longer known"
+    assert undecided["detail"].startswith("not decided: group g in Stable since its first 0 changes: ")
+
+
+def test_a_group_has_its_deadlines_and_the_requests_that_it_waits_for(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
+    assert [each["kind"] for each in control.get("/groups/g")["deadlines"]] == ["session", "session"]
+    control.post("/groups/g/force_rebalance")
+    group = control.get("/groups/g")
+    assert [member["missing_request"] for member in group["members"]] == ["JoinGroup", "JoinGroup"]
+    assert {each["group_id"] for each in group["deadlines"]} == {"g"}
+    assert all(each["text"].endswith(".") for each in group["deadlines"])
+    (row,) = control.get("/groups")["groups"]
+    assert [each.at_ms for each in control.cluster.pending_deadlines() if each.kind == "join"] == [row["until_ms"]]
 
 
 def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:

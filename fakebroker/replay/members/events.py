@@ -15,6 +15,9 @@ Source = Literal["members", "load"]
 ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
 """Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
 
+PARKED_APIS = ("JoinGroup", "SyncGroup")
+"""The APIs whose responses a coordinator may hold back until a rebalance makes progress."""
+
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
     [

@@ -14,7 +14,8 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==
 METRICS = {
     "requests": "number of requests sent",
     "requests_per_s": "`requests` divided by the time from when the first one was due to the last response",
-    "p50_ms": "median latency, from when a request was due until its response was read",
+    "p50_ms": "median latency, from when a request was due until its response was read; without `api`, of requests "
+    "that are never parked: all except JoinGroup and SyncGroup. The same applies to the other latencies",
     "p99_ms": "99th percentile of the latency",
     "p99_9_ms": "99.9th percentile of the latency",
     "max_ms": "maximum latency",
@@ -155,11 +156,19 @@ class Promises(Table, frozen=True):
 
     Attributes:
         check: Names of promises; all if not given.
+        require: Names of promises that the run must exercise: without a case of the promise, the verdict is "failed".
     """
 
     check: tuple[str, ...] | None = None
+    require: tuple[str, ...] = ()
 
     def broken_rules(self) -> Iterator[ConfigError]:
-        for index, name in enumerate(self.check or ()):
-            if name not in PROMISES:
-                yield ConfigError.of(f"check[{index}]", name, one_of(PROMISES, name))
+        for key, names in (("check", self.check or ()), ("require", self.require)):
+            for index, name in enumerate(names):
+                if name not in PROMISES:
+                    yield ConfigError.of(f"{key}[{index}]", name, one_of(PROMISES, name))
+        for index, name in enumerate(self.require):
+            if self.check is not None and name in PROMISES and name not in self.check:
+                yield ConfigError.of(
+                    f"require[{index}]", name, f"a promise in check: {', '.join(self.check) or 'none'}"
+                )

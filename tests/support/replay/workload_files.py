@@ -16,6 +16,7 @@ BATCH_JOIN = (
 ALL_KEYS = """
 duration_s = 200
 seed = 3
+measure_from_s = 30
 [topics]
 orders = 12
 payments = 6
@@ -97,6 +98,7 @@ comparison = ">"
 value = 0
 [promises]
 check = ["answered", "one-owner"]
+require = ["one-owner"]
 """
 
 INVALID: dict[str, dict[str, str]] = {
@@ -104,11 +106,18 @@ INVALID: dict[str, dict[str, str]] = {
         "topics = { orders = 1 }": "2 errors\n  duration_s is missing: expected a number > 0 and <= 1000000\n  "
         "groups is missing: expected a list",
         "duration_s = 3\n[[groups]]": "topics is missing: expected a table",
+        "duration_s = 3\nmeasure_from_s = 3\ntopics = { orders = 1 }\n[[groups]]": (
+            "measure_from_s=3.0: expected a number < duration_s (3)"
+        ),
+        "duration_s = 3\nmeasure_from_s = -1\ntopics = { orders = 1 }\n[[groups]]": (
+            "measure_from_s=-1: expected a number >= 0 or none"
+        ),
         WITHOUT_GROUPS: "groups is missing: expected a list",
         f"{WITHOUT_GROUPS}groups = []": "groups=[]: expected at least one [[groups]] table",
         f"{WITHOUT_GROUPS}[groups]\ncount = 5": "groups={'count': 5}: expected a list",
         f"{WITHOUT_GROUPS}x = ": "expected TOML: Invalid value (at line 3, column 5)",
         f"{WITHOUT_GROUPS}speed = 3\n[[groups]]": "speed=3: unknown field; expected one of duration_s, topics, seed, "
+        "measure_from_s, "
         "cluster, groups, load, event, pacing, expect, promises; did you mean 'seed'?",
         "duration_s = 0\ntopics = { orders = 1 }\n[[groups]]": "duration_s=0: expected a number > 0 and <= 1000000",
         "duration_s = inf\ntopics = { orders = 1 }\n[[groups]]": "duration_s=inf: expected a finite number",
@@ -430,6 +439,11 @@ INVALID: dict[str, dict[str, str]] = {
         ),
         f'{MINIMAL}[promises]\ncheck = ["x"]': "promises.check[0]='x': expected one of one-owner, covered, "
         "one-leader, generations-rise, commits-kept, silent-out, beating-stays, stale-refused, ",
+        f'{MINIMAL}[promises]\nrequire = ["one-owner", "silent"]': "promises.require[1]='silent': expected one of "
+        "one-owner, covered, one-leader, generations-rise, commits-kept, silent-out, beating-stays, stale-refused, ",
+        f'{MINIMAL}[promises]\ncheck = ["covered"]\nrequire = ["one-owner"]': (
+            "promises.require[0]='one-owner': expected a promise in check: covered"
+        ),
         f'{MINIMAL}[promises]\ncheck = "all"': "promises.check='all': expected a list or none",
     },
 }
