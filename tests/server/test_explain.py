@@ -331,8 +331,8 @@ def test_no_coordinator() -> None:
     [
         (
             "PreparingRebalance",  # Without an initial delay, its timer has expired at once.
-            "It is held in this state until it is released: then the state ends at once, because its timer has expired. "
-            "1 of 1 members have joined this",
+            "It is held in this state until it is released: then the state ends at once, because its timer has "
+            "expired. 1 of 1 members have joined this",
         ),
         ("CompletingRebalance", "It is held in this state until it is released. The SyncGroup of the leader app"),
     ],
