@@ -172,6 +172,7 @@ def group_row(number: int, **changes: Any) -> dict[str, Any]:
         "members": 3,
         "coordinator": number % 3 + 1,
         "since_ms": NOW_MS - 1000 * number,
+        "until_ms": None,
         "rebalances": number + 1,
         "why": f"SyncGroup of the leader consumer-{number}",
         **changes,
