@@ -471,8 +471,8 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
     verdict = run.verdict
     for promise in verdict.promises:
         detail = _counted(promise.broken, "violation")
-        outcome = "kept" if promise.kept else "broken"
-        yield ("promise", promise.name), _Check(promise.promise, outcome, not promise.kept, detail)
+        is_bad = promise.outcome == "broken" or (promise.required and promise.outcome == "not exercised")
+        yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:
         detail = _counted(check.failures, "failure")
         outcome = "passed" if check.passed else "failed"

@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
+from fakebroker.cluster.configs.settings import Config
 from fakebroker.replay.members import events
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES
+from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES, VIOLATIONS
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import are_few, computed_once
@@ -47,6 +48,15 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         is_reachable=head.cluster.reachable,
         speed=head.workload["pacing"]["speed"],
         is_simulated=head.transport == "memory",
+        required=head.workload["promises"].get("require", ()),
+        violations=directory / VIOLATIONS,
+        initial_delay_us=_initial_delay_us(head),
     )
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
+
+
+def _initial_delay_us(head: Head) -> int:
+    """Return `group.initial.rebalance.delay.ms` in microseconds; Kafka's default if the cluster is not embedded."""
+    config = head.workload["cluster"]["config"] if head.cluster.embedded else {}
+    return 1000 * Config(config).number("group.initial.rebalance.delay.ms")

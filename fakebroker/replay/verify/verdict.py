@@ -1,6 +1,7 @@
 """The verdict on a replay: availability of the cluster, promises of group coordinators, and expectations."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from fakebroker.replay.run_summary import (
     Verdict,
 )
 from fakebroker.replay.verify.availability import check_availability
+from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
@@ -42,10 +44,14 @@ def judge(
     is_reachable: bool = True,
     speed: float = 1.0,
     is_simulated: bool = False,
+    required: Sequence[str] = (),
+    violations: Path | None = None,
+    initial_delay_us: int = INITIAL_DELAY_US,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
-    The arguments are those of `check_availability`, `check_promises`, `expectations` and `events_done`.
+    The arguments are those of `check_availability`, `check_promises`, `expectations` and `events_done`; `violations` is
+    the file for all violations, and `initial_delay_us` is `delay_us` of `check_promises`.
     """
     available = check_availability(
         spark,
@@ -56,7 +62,7 @@ def judge(
         speed=speed,
         is_simulated=is_simulated,
     )
-    promised = check_promises(spark, events, members, partitions, wanted)
+    promised = check_promises(spark, events, members, partitions, wanted, required, violations, initial_delay_us)
     compared = [*expectations(expected, numbers), *events_done(timeline)]
     reasons = _reasons(available, promised, compared)
     return Verdict("failed" if reasons else "passed", reasons, available, promised, compared)
@@ -70,8 +76,13 @@ def _reasons(
     broken = [
         f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
     ]
+    untested = [
+        f"Promise {each.name} is required, but was not exercised: there were no {each.case}."
+        for each in promised
+        if each.required and each.outcome == "not exercised"
+    ]
     missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
-    return [*failed, *broken, *missed]
+    return [*failed, *broken, *untested, *missed]
 
 
 def _counted(count: int, noun: str) -> str:

@@ -193,6 +193,5 @@ def blocked_row(number: int, **changes: Any) -> dict[str, Any]:
         "until_ms": NOW_MS + 287_660,
         "removes": 1,
         "restarts": False,
-        "then": f"The join timer expires: slow-{number} is removed unless it rejoins.",
         **changes,
     }
