@@ -509,6 +509,8 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
 def test_only_the_promises_of_the_workload_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     wanted, required = ["answered", "one-owner", "silent-out"], ["silent-out", "one-owner"]
     file = tmp_path / "violations.parquet"
+    file.mkdir()
+    (file / "part-0.parquet").write_text("of an earlier report")
     checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, wanted, required, file)
     assert [(check.name, check.outcome, check.required) for check in checked] == [
         ("one-owner", "kept", True),
