@@ -13,6 +13,9 @@ BATCH_JOIN = (
     '[[groups]]\ngrow = { instances = 4, at_s = 10, how = "static" }\n'
 )
 
+ADDED = '[[load]]\nkind = "add-members"\ninstances = 4\ngroups = "group"'
+"""A load for `BATCH_JOIN`."""
+
 ALL_KEYS = """
 duration_s = 200
 seed = 3
