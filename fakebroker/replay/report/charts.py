@@ -97,7 +97,7 @@ def drawing(name: str, alt: str, height: float = 1.0, width: float = 1.0) -> Ite
     # Other ids are the same in all charts of matplotlib, but must be unique on a page.
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in named else "", svg)
     # On a narrow screen, a chart scrolls: its text must not become smaller than can be read.
-    least = f"min-width: {round(width_in * _LEAST_PX_PER_IN)}px"
+    least = f"min-width: {round(width_in * width * _LEAST_PX_PER_IN)}px"
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}" style="{least}"', 1)
     drawn.svg = Markup(f'<div class="wide">{svg}</div>')
 
