@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
@@ -49,13 +49,14 @@ _TALLY = f"""
                 - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
         from sliced
     )
-    select api, slice, error, lost, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
+    select api, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
     from placed where n > 0 group by all"""
 
 _KINDS = {
-    "unexpected_errors": f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})",
-    "lost": "max_us is null and lost",
-    "unanswered": "max_us is null",
+    "unexpected_errors": IS_UNEXPECTED,
+    "lost": f"missing = '{LOST}'",
+    "unanswered": f"missing = '{UNANSWERED}'",
+    "cut_off": f"missing = '{CUT_OFF}'",
 }
 
 _LATENCIES = counted("tally", "api, slice", "(api, slice, key), (api, key), (key)", _KINDS) + " order by api, slice"

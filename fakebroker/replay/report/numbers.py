@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
 from fakebroker.replay.run_summary import (
     BrokerNumbers,
@@ -32,7 +32,7 @@ from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
 _ERRORS = {int(error): error.name for error in ErrorCode}
 _LOOKUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 _NO_REQUESTS: Row = {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None} | dict.fromkeys(
-    ("unexpected_errors", "lost", "unanswered"), 0
+    ("unexpected_errors", "lost", "unanswered", "cut_off"), 0
 )
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
@@ -102,6 +102,7 @@ def _api(row: Row, api: str, span_s: float) -> RequestNumbers:
         unexpected_errors=row["unexpected_errors"],
         lost=row["lost"],
         unanswered=row["unanswered"],
+        cut_off=row["cut_off"],
     )
 
 
