@@ -44,7 +44,7 @@ def rebuild(directory: Path, master: str) -> int:
     ):
         summary = thread.submit(lambda: write_results(directory, summarize(spark, directory, head))).result()
     print_report(console, summary)
-    return PASSED if summary.verdict.passed else FAILED
+    return PASSED if summary.verdict.outcome == "passed" else FAILED
 
 
 def _json(path: Path) -> dict[str, Any]:

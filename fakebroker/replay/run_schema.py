@@ -7,7 +7,7 @@ in `scenarios/runs.md` are generated from this module.
 import inspect
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import UnsetType
 
@@ -71,6 +71,8 @@ def _json_type(hint: Any) -> str:
     arguments = get_args(hint)
     if get_origin(hint) is list:
         return " or ".join(f"{word}s" for word in _json_type(arguments[0]).split(" or "))
+    if get_origin(hint) is Literal:
+        return "string"
     if arguments and get_origin(hint) is not dict:  # a union; numbers may be written as integers
         options = [each for each in arguments if each is not UnsetType and not (each is int and float in arguments)]
         return " or ".join(map(_json_type, options))

@@ -4,7 +4,7 @@ A field's name ends in its unit. The table of keys in `scenarios/runs.md` is gen
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,12 +13,15 @@ from fakebroker.validation import convert
 
 T = TypeVar("T", bound="Section")
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
 """Version of the schema of `summary.json`; incremented when a key is removed or its meaning changes."""
 
 Number = int | float
 Series = list[float | None]
 """A value for each time slice; None for a slice without a value."""
+
+
+VerdictOutcome = Literal["passed", "failed", "inconclusive"]
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -489,10 +492,13 @@ class Verdict(Section, frozen=True):
     """The verdict on a replay.
 
     Attributes:
-        passed: Whether all availability checks passed, all promises were kept and all expectations were met.
+        outcome: `passed` if all availability checks passed, all promises were kept and all expectations were met;
+            `failed` if one of these failed; `inconclusive` if the run cannot tell.
+        reasons: Why the verdict is not `passed`, one sentence each.
     """
 
-    passed: bool
+    outcome: VerdictOutcome
+    reasons: list[str]
     availability: list[AvailabilityCheck]
     promises: list[PromiseCheck]
     expectations: list[ExpectationCheck]

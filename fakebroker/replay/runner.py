@@ -112,7 +112,7 @@ def play(options: ReplayOptions) -> int:
         raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
     if not summary.head.complete:
         return INTERRUPTED
-    return PASSED if summary.verdict.passed else FAILED
+    return PASSED if summary.verdict.outcome == "passed" else FAILED
 
 
 def _check(options: ReplayOptions, workload: Workload) -> None:

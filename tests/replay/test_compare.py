@@ -13,7 +13,7 @@ from rich.console import Console
 from fakebroker.replay import commands, options
 from fakebroker.replay.compare import Difference, compare, differing_settings, noise_of_repeats
 from fakebroker.replay.report.compare_report import print_comparison
-from fakebroker.replay.run_summary import summary_of
+from fakebroker.replay.run_summary import SUMMARY_VERSION, summary_of
 from tests.support.replay.summaries import summary_document
 
 SEEDS = range(1, 9)
@@ -143,12 +143,12 @@ def test_errors_of_the_command(
 ) -> None:
     good = write_run(tmp_path / "good", summary_document(1))
     old_version = write_run(tmp_path / "old", summary_document(1) | {"version": 0})
-    incomplete = write_run(tmp_path / "half", {"version": 1, "workload": {}})
+    incomplete = write_run(tmp_path / "half", {"version": SUMMARY_VERSION, "workload": {}})
     no_json = write_run(tmp_path / "broken", {})
     (no_json / "summary.json").write_text("{")
     for run, error in (
         (tmp_path / "none", "expected the directory of a run: summary.json: No such file or directory"),
-        (old_version, "version = 0: expected 1; `fakebroker report"),
+        (old_version, f"version = 0: expected {SUMMARY_VERSION}; `fakebroker report"),
         (incomplete, "seed is missing: expected an integer; `fakebroker report"),
         (no_json, "expected JSON: "),
     ):

@@ -77,7 +77,7 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
         played = play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster), Console(file=io.StringIO()))
         assert trio.run(offsets_partitions, cluster.bootstrap) == 50
     summary = document_of(played)
-    assert not summary["verdict"]["passed"]
+    assert summary["verdict"]["outcome"] == "failed"
     assert [check for check in summary["verdict"]["promises"] if not check["kept"]] == []
     assert [check for check in summary["verdict"]["expectations"] if not check["met"]] == [
         {"expectation": "events_done == 2", "met": False, "actual": 1}

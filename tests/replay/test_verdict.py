@@ -72,7 +72,8 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
         events = frame(spark, [*HEALTHY, *more])
         verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], NUMBERS, ["answered"], timeline)
         assert [check.name for check in verdict.promises] == ["answered"]
-        return verdict.passed
+        assert (verdict.outcome == "passed") == (verdict.reasons == [])
+        return verdict.outcome == "passed"
 
     assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
@@ -84,8 +85,9 @@ def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession)
         events = frame(spark, [*HEALTHY, *more])
         verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], **how)
         assert all(check.kept for check in verdict.promises)
-        assert verdict.passed == all(check.passed for check in verdict.availability)
-        return verdict.passed
+        assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
+        assert (verdict.outcome == "passed") == (verdict.reasons == [])
+        return verdict.outcome == "passed"
 
     assert passed([])
     assert not passed([], is_reachable=False)

@@ -43,7 +43,7 @@ def comparison_page(before: Summary, after: Summary, differences: Sequence[Diffe
 def _headings(before: Summary, after: Summary) -> list[str]:
     lines = [
         f"{name}: {run.directory}, {run.head.workload['file']}, seed {run.head.seed}, {run.head.started}, verdict "
-        f"{'passed' if run.verdict.passed else 'failed'}{'' if run.head.complete else ', interrupted'}"
+        f"{run.verdict.outcome}{'' if run.head.complete else ', interrupted'}"
         for name, run in (("before", before), ("after", after))
     ]
     if settings := differing_settings(before, after):

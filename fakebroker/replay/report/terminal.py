@@ -42,7 +42,7 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     yield "Errors", _errors(summary)
     yield "Load", _load(summary)
     verdict = summary.verdict
-    yield f"Verdict: {_mark(verdict.passed, 'passed', 'FAILED')}", _verdict(verdict)
+    yield f"Verdict: {_mark(verdict.outcome == 'passed', 'passed', verdict.outcome.upper())}", _verdict(verdict)
     yield f"Files in {escape(summary.directory)}", _files(summary)
 
 

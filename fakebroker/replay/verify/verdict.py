@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.run_summary import ExpectationCheck, Number, Numbers, Verdict
+from fakebroker.replay.run_summary import AvailabilityCheck, ExpectationCheck, Number, Numbers, PromiseCheck, Verdict
 from fakebroker.replay.verify.availability import check_availability
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
@@ -44,12 +44,28 @@ def judge(
     )
     promised = check_promises(spark, events, members, partitions, wanted)
     compared = [*expectations(expected, numbers), *events_done(timeline)]
-    passed = (
-        all(check.passed for check in available)
-        and all(check.kept for check in promised)
-        and all(check.met for check in compared)
-    )
-    return Verdict(passed, available, promised, compared)
+    reasons = _reasons(available, promised, compared)
+    return Verdict("failed" if reasons else "passed", reasons, available, promised, compared)
+
+
+def _reasons(
+    available: Sequence[AvailabilityCheck], promised: Sequence[PromiseCheck], compared: Sequence[ExpectationCheck]
+) -> list[str]:
+    """Return a sentence for each check, promise and expectation that makes the verdict "failed"."""
+    failed = [f"Availability check {each.name}: {each.violations[0].what}." for each in available if not each.passed]
+    broken = [
+        f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
+    ]
+    missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
+    return [*failed, *broken, *missed]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _actual(actual: Number | None) -> str:
+    return "the run has no value" if actual is None else f"the actual value is {actual:g}"
 
 
 def with_default_expectation(expected: Sequence[Expectation]) -> list[Expectation]:

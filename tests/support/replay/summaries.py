@@ -6,6 +6,8 @@ A new key of `fakebroker/replay/run_summary.py` is added here, too.
 import random
 from typing import Any
 
+from fakebroker.replay.run_summary import SUMMARY_VERSION
+
 _APIS = {"Heartbeat": (300.0, 2.0), "JoinGroup": (20.0, 300.0), "OffsetCommit": (100.0, 4.0), "SyncGroup": (20.0, 30.0)}
 _SLICES = 60
 
@@ -34,7 +36,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
     total = _api_row("all", series["Heartbeat"]) | {"requests": sum(row["requests"] for row in apis)}
     rebalancing = [max(0.0, 40.0 - 2 * abs(20 - index)) for index in range(_SLICES)]
     return {
-        "version": 1,
+        "version": SUMMARY_VERSION,
         "workload": {"file": "steady <&> state.toml", "duration_s": 60},
         "seed": seed,
         "started": "2026-01-02T03:04:05+00:00",
@@ -158,7 +160,8 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             "errors.REBALANCE_IN_PROGRESS": 320,
         },
         "verdict": {
-            "passed": False,
+            "outcome": "failed",
+            "reasons": ["Promise rising-generations is broken: 1 violation."],
             "availability": [
                 {
                     "name": "reachable",
