@@ -100,9 +100,14 @@ class RequestNumbers(Section, frozen=True):
         p99_ms: 99th percentile of the latency.
         p99_9_ms: 99.9th percentile of the latency.
         max_ms: Maximum latency.
-        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
-        lost: Number of requests without a response whose connection was lost, or whose member stopped or gave up.
-        unanswered: Number of all requests without a response, including `lost`.
+        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED;
+            requests without a response are not among them.
+        lost: Number of requests whose connection was refused, or closed before the response.
+        unanswered: Number of requests without a response for as long as the client waits: its session timeout; for
+            JoinGroup and SyncGroup its rebalance timeout plus 5 s; for the response to a LeaveGroup 5 s; for requests
+            of loads and look-ups 30 s.
+        cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when the script
+            of the member stopped it; they are neither `lost` nor `unanswered`.
     """
 
     api: str
@@ -115,6 +120,7 @@ class RequestNumbers(Section, frozen=True):
     unexpected_errors: int
     lost: int
     unanswered: int
+    cut_off: int
 
 
 class ErrorCount(Section, frozen=True):
@@ -424,15 +430,21 @@ class AvailabilityCheck(Section, frozen=True):
     Attributes:
         name: Name of the check.
         check: What the check requires, as a sentence.
-        passed: Whether it passed.
-        failures: Number of outages, members or requests that failed the check.
+        outcome: `failed` if the cluster did not do what the check requires; `inconclusive` if the replay could not
+            observe it.
+        failures: Number of outages, brokers, groups, members or requests that failed the check or are in doubt.
     """
 
     name: str
     check: str
-    passed: bool
+    outcome: VerdictOutcome
     failures: int
     violations: list[Unavailability]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check passed."""
+        return self.outcome == "passed"
 
 
 class Violation(Section, frozen=True):

@@ -291,14 +291,15 @@ _ANSWERED = f"""
     with limits as (
         select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us from scripts group by `group`
     ), waiting as (
-        select `group`, member, generation, api, broker, lost, sent_us, coalesce(until_us, end_us) ended_us
+        select `group`, member, generation, api, broker, until_us is not null is_over, sent_us,
+            coalesce(until_us, end_us) ended_us
         from events cross join (select max(sent_us) end_us from events)
-        where kind = 'request' and latency_us is null and (not lost or version >= 0)
+        where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
     ), overdue as (
         select waiting.* from waiting left join limits using (`group`)
-        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(is_over, 1000000, 0))
         union
-        select `group`, member, generation, api, broker, lost, sent_us, ended_us from (
+        select `group`, member, generation, api, broker, is_over, sent_us, ended_us from (
             select waiting.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
             from waiting left join lives using (`group`) join generation_times on generation_times.group = waiting.group
                 and generation_times.generation = waiting.generation
@@ -308,12 +309,12 @@ _ANSWERED = f"""
         where ended_us > until_us
     )
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
-        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' timed out after ', ' had no response for '),
-            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s', ' s at the end of the replay')) what
+        concat(api, coalesce(concat(' of ', member), ''), if(is_over, ' timed out after ', ' had no response for '),
+            round((ended_us - sent_us) / 1e6, 1), if(is_over, ' s', ' s at the end of the replay')) what
     from overdue o left anti join (
         select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
             on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
-    where not lost or exists (
+    where not is_over or exists (
         select * from (
             select distinct broker, sent_us div 1000000 second from calls
             where not is_unanswered and done_us - sent_us < 1000000) answering
