@@ -116,13 +116,18 @@ class PartitionsNotAssigned(ConsumerError):
 class CommitFailed(ConsumerError):
     """Offsets were not committed.
 
-    Attributes:
+    Args:
         error: The coordinator's error.
+        group_id: The group.
+        why: Text to append to the message.
+
+    Attributes:
+        error: The coordinator's error; REQUEST_TIMED_OUT if there was no response in time.
     """
 
-    def __init__(self, error: ErrorCode, group_id: str) -> None:
+    def __init__(self, error: ErrorCode, group_id: str, why: str = "") -> None:
         self.error = error
-        super().__init__(f"commit of group {group_id!r}: {error.name}, expected NONE{_ADVICE.get(error, '')}")
+        super().__init__(f"commit of group {group_id!r}: {error.name}, expected NONE{_ADVICE.get(error, '')}{why}")
 
 
 _ADVICE = {

@@ -1,5 +1,6 @@
 """Connections over trio's streams, each with a task that reads and one that writes."""
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from fakebroker.protocol.schema import Message
 
+_SHOWN_BYTES = 16
 _CHUNK_BYTES = 65_536
 
 OpenStream = Callable[[str, int], Awaitable[trio.abc.Stream]]
@@ -98,10 +100,11 @@ class StreamTransport:
 
     async def _run(self, connection: StreamConnection) -> None:
         """Connect, negotiate versions, then read."""
-        why = f"no connection with negotiated versions in {self._connect_timeout_ms:g} ms"
+        why = f"no connection in {self._connect_timeout_ms:g} ms"
         try:
             with connection.scope:
                 stream = await self._open_stream(*connection.address)
+                why = f"connected, but no response to ApiVersions in {self._connect_timeout_ms:g} ms"
                 try:
                     self._nursery.start_soon(self._send_unsent, connection, stream)
                     why = await self._receive(connection, stream)
@@ -113,7 +116,7 @@ class StreamTransport:
                     self.fail(connection, why)  # before the writing task notices
                     await trio.aclose_forcefully(stream)
         except OSError as error:
-            why = str(error)
+            why = _reason(error)
         finally:
             self.fail(connection, why)
 
@@ -131,9 +134,11 @@ class StreamTransport:
                     for user in list(connection.users):
                         user.opened(connection)
         except ProtocolError as error:
+            if connection.versions is None:
+                return f"not a Kafka broker, or not a plaintext port: it sent {_shown(data)}; {error}"
             return str(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            return f"connection error: {error!r}"
+            return f"the connection failed: {_reason(error.__cause__ or error)}"
         return "the broker has closed the connection"
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
@@ -151,3 +156,22 @@ class StreamTransport:
         connection.is_closed = True
         connection.scope.cancel()
         connection.has_unsent.set()
+
+
+def _reason(error: BaseException) -> str:
+    """Return the operating system's reason of an error, such as "Connection refused", else its message.
+
+    An error about several addresses of a host has the errors as the group that caused it.
+    """
+    while isinstance(error.__cause__, OSError | BaseExceptionGroup):
+        error = error.__cause__
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, OSError) and error.errno and error.errno > 0:  # those of name resolution are negative
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _shown(data: bytes) -> str:
+    """Return the first bytes of what a peer sent, for a message."""
+    return repr(data[:_SHOWN_BYTES])[1:]

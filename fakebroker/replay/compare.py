@@ -37,7 +37,8 @@ class Difference:
     """The values of one number in both runs.
 
     Attributes:
-        name: A name in the summary's `metrics`, or an API and a key of its row in `apis`: "Heartbeat p50_ms".
+        name: A name in the summary's `metrics`, or an API, source and a key of its row in `apis`: "Heartbeat p50_ms"
+            or "OffsetFetch (load) p50_ms".
         before: Value in the first run; None if that run has no such number.
         after: Value in the second run; None if that run has no such number.
         change: Relative change, such as 0.5 for +50 %; None if `before` is 0 or a value is missing.
@@ -104,18 +105,18 @@ def _numbers(summary: Summary) -> Metrics:
     found: Metrics = dict(summary.numbers.metrics)
     for row in summary.numbers.apis:
         for name in ("requests", "requests_per_s", "p50_ms", "p99_ms"):
-            found[f"{row.api} {name}"] = getattr(row, name)
+            found[f"{row.name} {name}"] = getattr(row, name)
     return found
 
 
 def _series(summary: Summary) -> Iterator[tuple[str, Sequence[float | None]]]:
     """Yield the numbers that also have a value for each time slice, by the names that `_numbers` gives them."""
     over_time = summary.numbers.over_time
-    for api, row in over_time.apis.items():
-        yield f"{api} requests_per_s", row.requests_per_s
-        yield f"{api} p50_ms", row.p50_ms
-        yield f"{api} p99_ms", row.p99_ms
-    rates = (row.requests_per_s for row in over_time.apis.values())
+    for row in over_time.apis:
+        yield f"{row.name} requests_per_s", row.requests_per_s
+        yield f"{row.name} p50_ms", row.p50_ms
+        yield f"{row.name} p99_ms", row.p99_ms
+    rates = (row.requests_per_s for row in over_time.apis)
     yield "requests_per_s", [sum(parts) for parts in zip(*rates, strict=True)]
     yield "rebalance_p50_ms", over_time.rebalances.p50_ms
     yield "unassigned_member_s", over_time.members.waiting

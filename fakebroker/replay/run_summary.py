@@ -23,6 +23,14 @@ Series = list[float | None]
 
 VerdictOutcome = Literal["passed", "failed", "inconclusive"]
 
+ALL = "all"
+"""The API, or the source, of the sum over all of them."""
+
+
+def named(api: str, source: str) -> str:
+    """Return API and source for reports; requests of members are named by their API only."""
+    return f"{api} ({source})" if source == "load" else api
+
 
 class Section(msgspec.Struct, frozen=True):
     """A JSON object in the summary."""
@@ -37,6 +45,7 @@ class ClusterSummary(Section, frozen=True):
         partitions: Number of partitions of each topic.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
         reachable: Whether a broker could be reached after the last member had stopped.
+        unreachable: Node ids of brokers that could be reached before the replay and not after it. Over TCP only.
     """
 
     bootstrap: str
@@ -44,6 +53,7 @@ class ClusterSummary(Section, frozen=True):
     partitions: dict[str, int]
     offsets_partitions: int
     reachable: bool
+    unreachable: list[int] = []
 
 
 class SparkSummary(Section, frozen=True):
@@ -90,10 +100,12 @@ class Head(Section, frozen=True, kw_only=True):
 
 
 class RequestNumbers(Section, frozen=True):
-    """The requests of one API, or of all APIs.
+    """The requests of one API, or of all APIs, from one source or both.
 
     Attributes:
-        api: The API; `all` for the total.
+        api: The API; `all` for all APIs.
+        source: `members`, which includes the look-ups of their coordinators, or `load` for requests of `[[load]]`
+            tables; `all` for both.
         requests: Number of requests sent.
         requests_per_s: `requests` divided by `span_s`.
         p50_ms: Median latency, from when a request was due until its response was read; null without responses.
@@ -111,6 +123,7 @@ class RequestNumbers(Section, frozen=True):
     """
 
     api: str
+    source: str
     requests: int
     requests_per_s: float
     p50_ms: float | None
@@ -122,14 +135,20 @@ class RequestNumbers(Section, frozen=True):
     unanswered: int
     cut_off: int
 
+    @property
+    def name(self) -> str:
+        """API and source for reports."""
+        return named(self.api, self.source)
+
 
 class ErrorCount(Section, frozen=True):
-    """Responses of one API with one error.
+    """Responses of one API to one source with one error.
 
     Attributes:
         name: Kafka's name of the error; the code if Kafka has no name for it.
         code: Error code.
         api: The API.
+        source: As in `apis`.
         requests: Number of requests whose response had the error.
         ordinary: True for the errors of normal operation, REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
     """
@@ -137,6 +156,7 @@ class ErrorCount(Section, frozen=True):
     name: str
     code: int
     api: str
+    source: str
     requests: int
     ordinary: bool
 
@@ -218,15 +238,22 @@ class LookupNumbers(Section, frozen=True):
 
     Attributes:
         api: FindCoordinator, OffsetFetch or DescribeGroups.
+        source: As in `apis`.
         requests: Number of requests sent.
         keys: Number of groups named in all requests together.
         most_in_one_request: Maximum number of groups named in one request.
     """
 
     api: str
+    source: str
     requests: int
     keys: int
     most_in_one_request: int
+
+    @property
+    def name(self) -> str:
+        """API and source for reports."""
+        return named(self.api, self.source)
 
 
 class SendingDelay(Section, frozen=True):
@@ -293,30 +320,41 @@ class SlowGroup(Section, frozen=True):
 
 
 class RequestsOverTime(Section, frozen=True):
-    """The requests of an API by slice.
+    """The requests of an API from one source by slice.
 
     Attributes:
+        api: The API.
+        source: As in `apis`.
         requests_per_s: Rate of requests of the API sent in the slice.
         p50_ms: Median of their latency.
         p99_ms: 99th percentile of their latency.
     """
 
+    api: str
+    source: str
     requests_per_s: list[float]
     p50_ms: Series
     p99_ms: Series
 
+    @property
+    def name(self) -> str:
+        """API and source for reports."""
+        return named(self.api, self.source)
+
 
 class ErrorsOverTime(Section, frozen=True):
-    """The responses of an API with an error, by slice.
+    """The responses of an API to one source with an error, by slice.
 
     Attributes:
         name: As in `errors`.
         api: The API.
+        source: As in `apis`.
         answers: Number of requests sent in the slice whose response had the error.
     """
 
     name: str
     api: str
+    source: str
     answers: list[int]
 
 
@@ -372,7 +410,7 @@ class OverTime(Section, frozen=True):
 
     slice_s: float
     slices: int
-    apis: dict[str, RequestsOverTime]
+    apis: list[RequestsOverTime]
     errors: list[ErrorsOverTime]
     groups: GroupsOverTime
     members: MembersOverTime
@@ -386,6 +424,8 @@ class Numbers(Section, frozen=True, kw_only=True):
         groups: Number of groups.
         span_s: Time from when the first request was due until the last response.
         began_us: Start of the replay: second 0 of `over_time` and `timeline`.
+        apis: The requests by API and source.
+        subtotals: The requests of each source, and those of the APIs with requests from both sources.
         metrics: The metrics for `[[expect]]` tables, by name.
     """
 
@@ -394,6 +434,7 @@ class Numbers(Section, frozen=True, kw_only=True):
     began_us: int
     total: RequestNumbers
     apis: list[RequestNumbers]
+    subtotals: list[RequestNumbers]
     errors: list[ErrorCount]
     rebalances: Rebalances
     populations: list[PopulationNumbers]
@@ -505,7 +546,8 @@ class Verdict(Section, frozen=True):
 
     Attributes:
         outcome: `passed` if all availability checks passed, all promises were kept and all expectations were met;
-            `failed` if one of these failed; `inconclusive` if the run cannot tell.
+            `failed` if one of these was shown to be wrong; `inconclusive` if the replay could not observe enough to say
+            either.
         reasons: Why the verdict is not `passed`, one sentence each.
     """
 

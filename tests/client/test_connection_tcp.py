@@ -35,7 +35,9 @@ async def test_the_error_of_a_refused_connection_contains_host_and_port() -> Non
     port = listener.socket.getsockname()[1]
     await listener.aclose()
     async with trio.open_nursery() as nursery:
-        with pytest.raises(BrokerUnreachable, match=f"broker 127.0.0.1:{port} cannot be reached: .*{port}") as caught:
+        with pytest.raises(
+            BrokerUnreachable, match=f"broker 127.0.0.1:{port} cannot be reached: Connection refused$"
+        ) as caught:
             await Connection.open("127.0.0.1", port, "c", nursery)
     assert caught.value.broker == f"broker 127.0.0.1:{port}"
 
@@ -43,8 +45,11 @@ async def test_the_error_of_a_refused_connection_contains_host_and_port() -> Non
 @in_trio_with_sockets
 async def test_a_server_without_a_valid_response_to_api_versions_is_unreachable(subtests: pytest.Subtests) -> None:
     for response, message in (
-        (None, "no connection with negotiated versions in 50 ms"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "frame of 1213486160 bytes, expected 0 to 104857600"),
+        (None, "connected, but no response to ApiVersions in 50 ms"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "not a Kafka broker, or not a plaintext port: it sent 'HTTP/1.1 400 Bad'",
+        ),
         (b"", "the broker has closed the connection"),
     ):
         with subtests.test(response=response):

@@ -1,7 +1,10 @@
 """Invalid arguments and settings of the consumer, and errors that its calls raise."""
 
 import re
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -9,9 +12,12 @@ import trio
 import trio.testing
 
 from fakebroker import FakeCluster
+from fakebroker.client.admin.admin import Admin
 from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.consumer_settings import ConsumerOptions, ConsumerSettings
 from fakebroker.client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
     CommitFailed,
     EmptySubscription,
     GroupFailed,
@@ -20,7 +26,7 @@ from fakebroker.client.errors import (
     OffsetOutOfRange,
     PartitionsNotAssigned,
 )
-from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
 from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, P1, consumer, poll_until, produce, read
 from tests.support.trio_runner import in_trio_with_sockets
 
@@ -241,3 +247,157 @@ async def test_only_one_task_can_poll_and_only_while_the_consumer_is_open() -> N
             nursery.cancel_scope.cancel()
         with pytest.raises(trio.ClosedResourceError, match="the consumer is not open"):
             await reader.poll(0)
+
+
+# Clusters that cannot be reached, and topics that do not exist
+
+
+@contextmanager
+def not_a_broker(greeting: bytes | None) -> Iterator[str]:
+    """Listen on a port; send each connection this greeting and close it, or if None, accept none. Yield the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            with suppress(OSError):
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(1_000)
+                        peer.sendall(greeting or b"")
+
+        thread = threading.Thread(target=greet, daemon=True)
+        if greeting is not None:
+            thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        if greeting is not None:
+            thread.join()
+
+
+def closed_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@in_trio_with_sockets
+async def test_every_call_names_why_the_cluster_cannot_be_reached(
+    subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(name: str, address: str, cause: str) -> None:
+        async def subscribed_poll(reader: Consumer) -> object:
+            reader.subscribe(["orders"])
+            return await reader.poll(0.3)
+
+        async def assigned_poll(reader: Consumer) -> object:
+            reader.assign([P0])
+            return await reader.poll(0.3)
+
+        async def assignment(reader: Consumer) -> object:
+            reader.subscribe(["orders"])
+            return await reader.assignment(timeout=0.3)
+
+        async def position(reader: Consumer) -> object:
+            reader.assign([P0])
+            return await reader.position(P0, timeout=0.3)
+
+        async def committed_offsets(reader: Consumer) -> object:
+            reader.assign([P0])
+            return await reader.committed(timeout=0.3)
+
+        async def commit(reader: Consumer) -> None:
+            reader.assign([P0])
+            await reader.commit({P0: 1}, timeout=0.3)
+
+        calls: list[tuple[Callable[[Consumer], Awaitable[object]], type[Exception]]] = [
+            (subscribed_poll, BrokerUnreachable),
+            (assigned_poll, BrokerUnreachable),
+            (assignment, WaitTimeout),
+            (position, WaitTimeout),
+            (committed_offsets, GroupFailed),
+            (commit, CommitFailed),
+        ]
+        for call, kind in calls:
+            with subtests.test(name, call=call.__name__):
+                async with Consumer(address, group_id="g", retry_backoff_ms=5, close_timeout_ms=1) as reader:
+                    with pytest.raises(kind, match=f"broker {re.escape(address)} cannot be reached: .*{cause}"):
+                        await call(reader)
+        with subtests.test(name, call="Admin"), pytest.raises(BrokerUnreachable, match=cause):
+            async with Admin(address):
+                pass
+
+    with not_a_broker(b"HTTP/1.1 400 Bad Request\r\n\r\n") as http, not_a_broker(b"") as closing:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(fails, "closed port", closed_port(), "Connection refused")
+            nursery.start_soon(fails, "HTTP", http, "not a Kafka broker, .*: it sent 'HTTP/1.1 400 Bad'")
+            nursery.start_soon(fails, "closes", closing, "the broker has closed|Connection reset by peer")
+
+
+@in_trio_with_sockets
+async def test_a_peer_that_does_not_answer_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    with not_a_broker(None) as silent:
+        async with Consumer(silent, group_id="g", close_timeout_ms=1) as reader:
+            reader.subscribe(["orders"])
+            with pytest.raises(WaitTimeout, match=r"not known after 0\.1 s; no broker has answered yet"):
+                await reader.assignment(timeout=0.1)
+            with trio.fail_after(DEADLINE_S):
+                while not caplog.messages:
+                    assert await reader.poll(0.1) == []
+            assert caplog.messages == ["consumer fakebroker: no records; no broker has answered yet"]
+        with pytest.raises(BrokerUnreachable, match="connected, but no response to ApiVersions in 100 ms"):
+            async with Admin(silent, connect_timeout_ms=100):
+                pass
+
+
+@in_trio_with_sockets
+async def test_topics_and_partitions_that_do_not_exist_are_reported_once(subtests: pytest.Subtests) -> None:
+    config = {"auto.create.topics.enable": "false"}
+    no_topic = "topic 'unknown': UNKNOWN_TOPIC_OR_PARTITION, expected NONE"
+
+    async def reported(cluster: FakeCluster, subscribe: Callable[[Consumer], None], message: str) -> None:
+        async with consumer(cluster) as reader:
+            subscribe(reader)
+            errors: list[str] = []
+            with trio.fail_after(DEADLINE_S):
+                while not errors:
+                    try:
+                        assert await reader.poll(0.02) == []
+                    except BrokerRefused as error:
+                        errors.append(str(error))
+            for _ in range(3):
+                assert await reader.poll(0.02) == []
+            with subtests.test(message):
+                assert errors == [message]
+
+    async with FakeCluster(1, {"orders": 1}, config=config) as cluster, trio.open_nursery() as nursery:
+        nursery.start_soon(reported, cluster, lambda reader: reader.subscribe(["orders", "unknown"]), no_topic)
+        nursery.start_soon(reported, cluster, lambda reader: reader.assign([("unknown", 0)]), no_topic)
+        partition = "partition orders-7 (the topic has 1): UNKNOWN_TOPIC_OR_PARTITION, expected NONE"
+        nursery.start_soon(reported, cluster, lambda reader: reader.assign([("orders", 7)]), partition)
+
+
+@in_trio_with_sockets
+async def test_time_outs_name_topics_that_do_not_exist() -> None:
+    config = {"auto.create.topics.enable": "false"}
+    async with FakeCluster(1, {"orders": 1}, config=config) as cluster, consumer(cluster) as reader:
+        reader.assign([("unknown", 0)])
+        message = "position of unknown-0: not known after 0.2 s; topic 'unknown': UNKNOWN_TOPIC_OR_PARTITION"
+        with pytest.raises(WaitTimeout, match=message):
+            await reader.position(("unknown", 0), timeout=0.2)
+        message = "REQUEST_TIMED_OUT, expected NONE; topic 'unknown': UNKNOWN_TOPIC_OR_PARTITION"
+        with pytest.raises(CommitFailed, match=message):
+            await reader.commit({("unknown", 0): 1}, timeout=0.2)
+
+
+@in_trio_with_sockets
+async def test_an_outage_is_logged_once_and_raised_by_no_poll(caplog: pytest.LogCaptureFixture) -> None:
+    async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster) as reader:
+        reader.assign([P0])
+        produce(cluster, P0, b"first")
+        assert await read(reader, 1) == [b"first"]
+        cluster.stop_broker(1)
+        with trio.fail_after(DEADLINE_S):
+            while not caplog.messages:
+                assert await reader.poll(0.02) == []
+        assert "cannot be reached" in caplog.messages[0]
+        cluster.start_broker(1)
+        produce(cluster, P0, b"second")
+        assert await read(reader, 1) == [b"second"]

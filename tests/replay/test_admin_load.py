@@ -22,7 +22,7 @@ INSTANCES = ("i1", "i2")
 def play(cluster: FakeCluster, *loads: Load, speed: float = 1.0, groups: list[str] = GROUPS) -> list[Event]:
     settings, with_groups = LoopSettings(speed=speed), [(load, dict.fromkeys(groups, INSTANCES)) for load in loads]
     events = LoopPlayer().play(cluster.bootstrap_servers, settings=settings, loads=with_groups).events
-    assert all(event.member is None for event in events)
+    assert all(event.member is None and event.source == "load" for event in events)
     return events
 
 

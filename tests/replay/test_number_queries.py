@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
@@ -16,6 +16,7 @@ from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import frame, member, scripts
 
 TWO = [member("g-0"), member("g-1")]
+MEMBERS, LOAD = {"source": "members"}, {"source": "load"}
 
 # Generation 1: member 0 alone; the response to its first JoinGroup is MEMBER_ID_REQUIRED. Generation 2: member 1 joins,
 # and member 0 gets REBALANCE_IN_PROGRESS for a heartbeat. Member 1 leaves, member 0 crashes; one heartbeat of member 0
@@ -57,6 +58,7 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     assert list(apis) == ["FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"]
     assert apis["Heartbeat"] == {
         "api": "Heartbeat",
+        "source": "members",
         "requests": 99,
         "requests_per_s": 660.0,
         "p50_ms": 0.9,
@@ -79,15 +81,17 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
         "distribution": [{"from_ms": 10, "count": 1}, {"from_ms": 20, "count": 1}],
     }
     assert summary["errors"] == [
-        {"name": "MEMBER_ID_REQUIRED", "code": 79, "api": "JoinGroup", "requests": 2, "ordinary": True},
-        {"name": "REBALANCE_IN_PROGRESS", "code": 27, "api": "Heartbeat", "requests": 1, "ordinary": True},
+        {"name": "MEMBER_ID_REQUIRED", "code": 79, "api": "JoinGroup", **MEMBERS, "requests": 2, "ordinary": True},
+        {"name": "REBALANCE_IN_PROGRESS", "code": 27, "api": "Heartbeat", **MEMBERS, "requests": 1, "ordinary": True},
     ]
     assert summary["brokers"] == [
         {"broker": 1, "requests": 1, "share": round(1 / 109, 4), "groups": 0},
         {"broker": 2, "requests": 108, "share": round(108 / 109, 4), "groups": 1},
     ]
     assert summary["sent_late"] == {"p50_ms": 0, "p99_ms": 0.5}  # the 108th of 109
-    assert summary["lookups"] == [{"api": "FindCoordinator", "requests": 1, "keys": 1, "most_in_one_request": 1}]
+    keys = {"requests": 1, "keys": 1, "most_in_one_request": 1}
+    assert summary["lookups"] == [{"api": "FindCoordinator", **MEMBERS, **keys}]
+    assert [(row["api"], row["source"], row["requests"]) for row in summary["subtotals"]] == [("all", "members", 109)]
     # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
     waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
     assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]
@@ -101,14 +105,14 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
 
 
 def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
-    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>"]
+    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>", "groups_per_request"]
 
 
 def test_numbers_over_time(summary: dict[str, Any]) -> None:
     over_time = summary["over_time"]
     # Three slices of 50 ms from 1,000 to 151,000 µs ...
     assert (over_time["slice_s"], over_time["slices"]) == (0.05, 3)
-    heartbeats = over_time["apis"]["Heartbeat"]
+    heartbeats = next(row for row in over_time["apis"] if row["api"] == "Heartbeat")
     # ... with heartbeats at 31,000, each 1,000 from 50,000 to 145,000, at 60,000 and at 61,000.
     assert heartbeats["requests_per_s"] == [40, 1040, 900]
     assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
@@ -122,9 +126,57 @@ def test_numbers_over_time(summary: dict[str, Any]) -> None:
     }
     assert over_time["rebalances"] == {"count": [2, 0, 0], "p50_ms": [10, None, None], "max_ms": [24, None, None]}
     assert over_time["errors"] == [
-        {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [1, 0, 0]},
-        {"name": "MEMBER_ID_REQUIRED", "api": "JoinGroup", "answers": [2, 0, 0]},
+        {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", **MEMBERS, "answers": [1, 0, 0]},
+        {"name": "MEMBER_ID_REQUIRED", "api": "JoinGroup", **MEMBERS, "answers": [2, 0, 0]},
     ]
+
+
+def test_requests_of_members_and_of_loads_are_counted_apart(spark: SparkSession) -> None:
+    """Members find coordinators and fetch offsets as loads do: each kind has its own counts, latencies and errors."""
+
+    def sent(at_us: int, api: str, latency_us: int, source: Source, lookups: int | None, error: int = 0) -> Event:
+        return Event(at_us, at_us, latency_us, api, 6, 1, lookups=lookups, error=error, source=source)
+
+    events = [
+        *(sent(number * 10_000, "FindCoordinator", 1_000, "members", 1) for number in range(20)),
+        *(sent(number * 100_000, "FindCoordinator", 9_000, "load", 1_000) for number in range(10)),
+        *(sent(number * 10_000, "OffsetFetch", 2_000, "members", None) for number in range(4)),
+        sent(50_000, "OffsetFetch", 3_000, "load", 30, error=16),
+        sent(60_000, "DescribeGroups", 4_000, "load", 7),
+    ]
+    summary = numbers(spark, events, TWO)
+    rows = {(row["api"], row["source"]): (row["requests"], row["p50_ms"], row["max_ms"]) for row in summary["apis"]}
+    assert rows == {
+        ("DescribeGroups", "load"): (1, 4, 4),
+        ("FindCoordinator", "members"): (20, 1, 1),
+        ("FindCoordinator", "load"): (10, 9, 9),
+        ("OffsetFetch", "members"): (4, 2, 2),
+        ("OffsetFetch", "load"): (1, 3, 3),
+    }
+    sums = {
+        (row["api"], row["source"]): (row["requests"], row["p50_ms"], row["max_ms"]) for row in summary["subtotals"]
+    }
+    assert sums == {
+        ("all", "members"): (24, 1, 2),
+        ("all", "load"): (12, 9, 9),
+        ("FindCoordinator", "all"): (30, 1, 9),
+        ("OffsetFetch", "all"): (5, 2, 3),
+    }
+    assert (summary["total"]["source"], summary["total"]["requests"]) == ("all", 36)
+    keys = {(row["api"], row["source"]): (row["keys"], row["most_in_one_request"]) for row in summary["lookups"]}
+    assert keys == {
+        ("DescribeGroups", "load"): (7, 7),
+        ("FindCoordinator", "members"): (20, 1),
+        ("FindCoordinator", "load"): (10_000, 1_000),
+        ("OffsetFetch", "members"): (4, 1),
+        ("OffsetFetch", "load"): (30, 30),
+    }
+    over_time = {(row["api"], row["source"]): sum(row["requests_per_s"]) for row in summary["over_time"]["apis"]}
+    slice_s = summary["over_time"]["slice_s"]
+    assert {key: round(rate * slice_s) for key, rate in over_time.items()} == {key: row[0] for key, row in rows.items()}
+    error = {"name": "NOT_COORDINATOR", "api": "OffsetFetch", **LOAD}
+    assert summary["errors"] == [{**error, "code": 16, "requests": 1, "ordinary": False}]
+    assert [(row["source"], sum(row["answers"])) for row in summary["over_time"]["errors"]] == [("load", 1)]
 
 
 def test_the_time_without_an_assignment(spark: SparkSession) -> None:

@@ -132,9 +132,9 @@ def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_repor
     summary = summary_document(1) | {"complete": False}
     summary["cluster"] |= {"reachable": False}
     summary["total"] |= {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None}
-    for name in ("apis", "errors", "brokers", "lookups", "slowest_groups", "timeline"):
+    for name in ("apis", "subtotals", "errors", "brokers", "lookups", "slowest_groups", "timeline"):
         summary[name] = []
-    summary["over_time"] |= {"apis": {}, "errors": []}
+    summary["over_time"] |= {"apis": [], "errors": []}
     summary["rebalances"] |= {"count": 0, "distribution": [], "p50_ms": None, "p99_ms": None, "max_ms": None}
     summary["offsets_partitions"] |= {"partitions": [], "groups_skew": None, "requests_skew": None}
     html, text = page(summary_of(summary)), terminal_report(summary).replace("\n", " ")

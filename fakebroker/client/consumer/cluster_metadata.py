@@ -25,6 +25,19 @@ class PartitionLeader:
     epoch: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicFailure:
+    """The error of a topic in the last response.
+
+    Attributes:
+        error: The error.
+        since_ms: Time of the first of the successive responses in which the topic had an error.
+    """
+
+    error: ErrorCode
+    since_ms: float
+
+
 class ClusterMetadata:
     """Topics and their leaders.
 
@@ -35,11 +48,15 @@ class ClusterMetadata:
     Attributes:
         leaders: The leader of each partition that has one.
         names: The topics in the last response, without Kafka's internal topics.
+        errors: The topics with an error in the last response.
+        counts: Partition counts of the topics in the last response.
     """
 
     def __init__(self, max_age_ms: float, retry_backoff_ms: float) -> None:
         self.leaders: dict[TopicPartition, PartitionLeader] = {}
         self.names: tuple[str, ...] = ()
+        self.errors: dict[str, TopicFailure] = {}
+        self.counts: dict[str, int] = {}
         self._max_age_ms, self._backoff = max_age_ms, Backoff(retry_backoff_ms)
         self._in_flight: MetadataRequest | None = None
         self._due_ms = _NEVER
@@ -85,10 +102,17 @@ class ClusterMetadata:
         self._in_flight = None
         is_complete = not response.error_code
         failed: list[tuple[str, ErrorCode]] = []
+        earlier, self.errors, self.counts = self.errors, {}, {}
         for topic in response.topics:
             error = error_code(topic.error_code)
-            if error is not ErrorCode.NONE and not error.retriable:
-                failed.append((topic.name or "", error))
+            if error is ErrorCode.NONE:
+                self.counts[topic.name or ""] = len(topic.partitions)
+            else:
+                name = topic.name or ""
+                since_ms = earlier[name].since_ms if name in earlier else now_ms
+                self.errors[name] = TopicFailure(error, since_ms)
+                if not error.retriable:
+                    failed.append((topic.name or "", error))
             is_complete &= error is ErrorCode.NONE and self._update(topic)
         self.names = tuple(topic.name for topic in response.topics if topic.name and not topic.is_internal)
         if is_complete:

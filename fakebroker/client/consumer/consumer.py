@@ -5,6 +5,7 @@ application's callbacks.
 """
 
 import inspect
+import logging
 import math
 import re
 import time
@@ -24,15 +25,20 @@ from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool, check_in_trio
 from fakebroker.client.transport import addresses
-from fakebroker.errors import ErrorCode, WaitTimeout, check_number
+from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout, check_number
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
-from fakebroker.topic_partition import TopicPartition
+from fakebroker.topic_partition import TopicPartition, format_partitions
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 RebalanceListener = Callable[[tuple[TopicPartition, ...]], Awaitable[object] | object]
 """A callback for partitions: a plain or async function."""
+
+_SILENT_S = 1.0
+"""Time after opening during which no warnings are logged, because the first connections are still being made."""
 
 DEFAULT_TIMEOUT_S = 60.0
 """Kafka's default of `default.api.timeout.ms`."""
@@ -42,7 +48,8 @@ class Consumer:
     """Reads topics, alone or as a member of a group. Use it as an async context manager, from one task.
 
     Between polls background tasks send heartbeats and fetch records ahead. Callbacks run in `poll`, in `unsubscribe`
-    and when the context is left.
+    and when the context is left. Why polls return no records, for example because a topic does not exist or brokers
+    cannot be reached, is raised once (see `poll`) and then logged as a warning.
 
     Args:
         bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them.
@@ -65,7 +72,8 @@ class Consumer:
         self._group_requests_in, self._group_requests = trio.open_memory_channel[OutboundRequest](math.inf)
         self._group_exchange: tuple[OutboundRequest, trio.CancelScope] | None = None
         self._group_done = trio.Event()
-        self._epoch_s = 0.0
+        self._epoch_s = self._opened_s = 0.0
+        self._logged = ""
         self._nursery: trio.Nursery | None = None
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery]
         self._pool: BrokerPool
@@ -75,7 +83,8 @@ class Consumer:
         if self._epoch_s:
             raise trio.ClosedResourceError("the consumer was opened before and cannot be reopened: create another one")
         # Monotonic time since the Unix epoch: the system clock at the start, trio's clock from then on.
-        self._epoch_s = time.time() - trio.current_time()
+        self._opened_s = time.time()
+        self._epoch_s = self._opened_s - trio.current_time()
         self._nursery_manager = trio.open_nursery()
         nursery, is_open = await self._nursery_manager.__aenter__(), trio.Event()
         nursery.start_soon(self._run_tasks, is_open)
@@ -192,7 +201,10 @@ class Consumer:
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy.
             RecordsUnreadable: Records are damaged; the next poll fetches them again.
             GroupFailed: The coordinator rejected this consumer; the next poll joins again.
-            BrokerRefused: A broker rejected a topic or partition.
+            BrokerRefused: A broker rejected a topic or partition. If there are no records within the timeout, also
+                once for each topic or partition that does not exist.
+            BrokerUnreachable: No connection could be made since the consumer was opened, and there are no records
+                within the timeout. Later outages are logged only: they may be failovers.
             UnsupportedVersion: A broker is too old for a request.
         """
         check_number("timeout", timeout, least=0)
@@ -211,12 +223,23 @@ class Consumer:
             records = self._call(self._core.take_records)
             if records or trio.current_time() >= until_s:
                 await trio.lowlevel.checkpoint()
+                if not records:
+                    self._check_progress()
                 return records
             self._core.suspend_poll_timeout()
             try:
                 await self._wait_for_change(until_s)
             finally:
                 self._call(self._core.restart_poll_timeout)
+
+    def _check_progress(self) -> None:
+        """Raise or log why a poll returns no records."""
+        self._core.check_progress(self._now_ms())
+        causes = self._core.why_waiting()
+        if causes != self._logged and self._now_ms() >= (self._opened_s + _SILENT_S) * 1000:
+            self._logged = causes
+            if causes:
+                _log.warning("consumer %s: no records%s", self._settings.client_id, causes)
 
     async def _run_callbacks(self) -> None:
         while self._core.callbacks:
@@ -251,7 +274,9 @@ class Consumer:
             InitialOffsetUnknown: No offset is committed, and there is no reset policy.
             WaitTimeout: The position was not known in time.
         """
-        return await self._wait_for(f"position of {partition}", lambda: self._core.position(partition), timeout)
+        return await self._wait_for(
+            f"position of {format_partitions([partition])}", lambda: self._core.position(partition), timeout
+        )
 
     async def assignment(self, *, timeout: float = DEFAULT_TIMEOUT_S) -> tuple[TopicPartition, ...]:
         """Return the assigned partitions; joins the group if necessary, and waits until they are known.
@@ -299,7 +324,8 @@ class Consumer:
             return
         await self._completed(operation, timeout)
         if operation.error is not ErrorCode.NONE:
-            raise CommitFailed(operation.error or ErrorCode.REQUEST_TIMED_OUT, self._settings.group_id or "")
+            error = operation.error or ErrorCode.REQUEST_TIMED_OUT
+            raise CommitFailed(error, self._settings.group_id or "", self._why(error))
 
     async def committed(
         self,
@@ -325,7 +351,8 @@ class Consumer:
         await self._completed(operation, timeout)
         if operation.error is not ErrorCode.NONE:
             error = operation.error or ErrorCode.REQUEST_TIMED_OUT
-            raise GroupFailed(error, f"committed offsets of group {self._settings.group_id!r}: {error.name}")
+            message = f"committed offsets of group {self._settings.group_id!r}: {error.name}{self._why(error)}"
+            raise GroupFailed(error, message)
         return {place: offset if offset >= 0 else None for place, offset in operation.offsets.items()}
 
     async def _wait_for_commits(self) -> None:
@@ -341,6 +368,9 @@ class Consumer:
         finally:
             self._core.cancel(operation)
 
+    def _why(self, error: ErrorCode) -> str:
+        return self._core.why_waiting() if error is ErrorCode.REQUEST_TIMED_OUT else ""
+
     # Waiting, and driving the core
 
     async def _wait_for(self, what: str, evaluate: Callable[[], T | None], timeout: float) -> T:
@@ -348,7 +378,7 @@ class Consumer:
         until_s = trio.current_time() + timeout
         while (found := evaluate()) is None:
             if trio.current_time() >= until_s:
-                raise WaitTimeout(f"{what}: not known after {timeout:g} s")
+                raise WaitTimeout(f"{what}: not known after {timeout:g} s{self._core.why_waiting()}")
             await self._wait_for_change(until_s)
         await trio.lowlevel.checkpoint()
         return found
@@ -413,12 +443,17 @@ class Consumer:
         is_parked = isinstance(outbound.request, (JoinGroupRequest, SyncGroupRequest))
         timeout_s = math.inf if is_parked else self._settings.request_timeout_ms / 1000
         connection, response = None, None
+        failure: FakebrokerError | None = None
         try:
             with trio.move_on_after(timeout_s):
                 connection = await self._connection(outbound)
+                self._core.connected()
                 response = await connection.request(outbound.request)
-        except (BrokerUnreachable, ConnectionLost):
-            pass
+            if response is None:
+                broker = "the cluster" if connection is None else connection.broker
+                failure = BrokerUnreachable(broker, f"no response in {timeout_s * 1000:g} ms")
+        except (BrokerUnreachable, ConnectionLost) as error:
+            failure = error
         except UnsupportedVersion as error:
             self._call(self._core.unsupported, outbound, error)
             return
@@ -429,7 +464,7 @@ class Consumer:
         if response is not None:
             self._call(self._core.answered, outbound, response)
         else:
-            self._call(self._core.unanswered, outbound)
+            self._call(self._core.unanswered, outbound, failure)
 
     async def _connection(self, outbound: OutboundRequest) -> Connection:
         if outbound.node_id is None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fakebroker.client.consumer.cluster_metadata import ClusterMetadata
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
+from fakebroker.client.consumer.diagnosis import Diagnosis
 from fakebroker.client.consumer.fetcher import Fetcher
 from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceCallback, RebalanceEvent
@@ -41,7 +42,7 @@ from fakebroker.client.member.effects import (
     Send,
 )
 from fakebroker.client.member.member import Member
-from fakebroker.client.member.reactions import Reaction
+from fakebroker.client.member.reactions import Reaction, error_in
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
@@ -83,6 +84,7 @@ class ConsumerCore:
         self._initial: OffsetOperation | None = None  # the look-up of offsets at which manual partitions start
         self._without_offset: dict[TopicPartition, None] = {}  # without a committed offset and a reset policy
         self._failures: deque[FakebrokerError] = deque()
+        self._diagnosis = Diagnosis()
         self._poll_deadline_ms: float | None = None
         self._commit_ms = 0.0  # when the next automatic commit of manual partitions is due
 
@@ -236,6 +238,28 @@ class ConsumerCore:
         self._settle(now_ms)
         return records
 
+    def check_progress(self, now_ms: float) -> None:
+        """A poll has timed out without records.
+
+        Raises:
+            FakebrokerError: The cluster cannot be reached, or a topic or partition does not exist; see
+                `Diagnosis.take_error`.
+        """
+        error = self._diagnosis.take_error(self._metadata, self._named_topics, self.assigned, now_ms)
+        if error is not None:
+            raise error
+
+    def why_waiting(self) -> str:
+        """Return why the consumer makes no progress, as text to append to a message; empty if no cause is known."""
+        return "".join(f"; {cause}" for cause in self._causes())
+
+    def _causes(self) -> list[str]:
+        return self._diagnosis.causes(self._metadata, self._named_topics, self.assigned)
+
+    @property
+    def _named_topics(self) -> tuple[str, ...]:
+        return self.member.settings.topics if self._subscribed is SubscriptionType.TOPICS else ()
+
     def seek(self, partition: TopicPartition, offset: int, now_ms: float) -> None:
         """Continue at this offset; records fetched ahead are dropped."""
         self._check_assigned([partition])
@@ -334,6 +358,10 @@ class ConsumerCore:
                 self.member.expire(now_ms)
         self._settle(now_ms)
 
+    def connected(self) -> None:
+        """A connection to a broker was made, and versions were negotiated."""
+        self._diagnosis.has_connected = True
+
     def needs(self, outbound: OutboundRequest) -> bool:
         """Return whether this request should still be sent, or its response awaited."""
         request = outbound.request
@@ -347,6 +375,7 @@ class ConsumerCore:
     def answered(self, outbound: OutboundRequest, response: Any, now_ms: float) -> None:
         """Handle a response."""
         request: Any = outbound.request
+        self._diagnosis.unreachable = None
         if isinstance(response, MetadataResponse):
             self.addresses.update((broker.node_id, (broker.host, broker.port)) for broker in response.brokers)
             if self._metadata.awaits(request):
@@ -360,13 +389,22 @@ class ConsumerCore:
             self.member.answered(request, response, now_ms)
         elif self._offsets.awaits(request):
             reaction = self._offsets.answered(request, response, now_ms)
+            self._diagnosis.offsets = ErrorCode.NONE if reaction is None else error_in(response)
             if reaction is Reaction.REDISCOVER:
                 self._lose_coordinator(now_ms)
         self._settle(now_ms)
 
-    def unanswered(self, outbound: OutboundRequest, now_ms: float) -> None:
-        """A request was not sent, or its connection was lost."""
+    def unanswered(self, outbound: OutboundRequest, error: FakebrokerError | None, now_ms: float) -> None:
+        """A request was not sent, or its connection was lost.
+
+        Args:
+            outbound: The request.
+            error: Why; None if it is no longer needed.
+            now_ms: The current time.
+        """
         request: Any = outbound.request
+        if error is not None:
+            self._diagnosis.unreachable = error
         if self._metadata.awaits(request):
             self._metadata.unanswered(now_ms)
         elif isinstance(request, FindCoordinatorRequest):
@@ -381,7 +419,7 @@ class ConsumerCore:
         """A request cannot be sent, for example because its broker is too old. The next poll raises the error."""
         if not self._failures:
             self._failures.append(error)
-        self.unanswered(outbound, now_ms)
+        self.unanswered(outbound, None, now_ms)
 
     def _update_metadata(self, request: MetadataRequest, response: MetadataResponse, now_ms: float) -> None:
         for topic, error in self._metadata.answered(response, now_ms):
@@ -415,12 +453,15 @@ class ConsumerCore:
         if error is not ErrorCode.NONE:
             self._on_lookup_error(outbound, error, now_ms)
             return
+        self._diagnosis.lookup = ErrorCode.NONE
         self.addresses[found.node_id] = found.host, found.port
         if self._lookup is outbound or self.member.state in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
             self._lookup, self._coordinator = None, found.node_id
             self.member.discovered(now_ms)
 
     def _on_lookup_error(self, outbound: OutboundRequest, error: ErrorCode, now_ms: float) -> None:
+        if error is not ErrorCode.NETWORK_EXCEPTION:  # then `unreachable` says more
+            self._diagnosis.lookup = error
         if self._lookup is outbound:
             self._lookup, self._lookup_ms = None, now_ms + self.settings.retry_backoff_ms
         if not error.retriable and self.member.state is MemberState.DOWN:
@@ -551,5 +592,6 @@ class ConsumerCore:
         """Return the topics whose metadata is needed; None for all."""
         if self._pattern is not None:
             return None
-        topics = self.member.settings.topics if self._subscribed is SubscriptionType.TOPICS else ()
-        return tuple(dict.fromkeys((*topics, *(self._group_topics or ()), *(topic for topic, _ in self.assigned))))
+        return tuple(
+            dict.fromkeys((*self._named_topics, *(self._group_topics or ()), *(topic for topic, _ in self.assigned)))
+        )

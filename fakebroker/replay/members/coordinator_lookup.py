@@ -19,7 +19,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.registry import api_of
 from fakebroker.replay.members.bootstrap import CLIENT_ID
-from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.members.request_events import to_us
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TIMEOUT_MS, missing_after
 
@@ -28,7 +28,13 @@ _UNKNOWN_BROKER = -1
 
 
 class CoordinatorListener(Protocol):
-    """Receives the result of looking up a coordinator."""
+    """Receives the result of looking up a coordinator.
+
+    Attributes:
+        source: The source of the listener's requests.
+    """
+
+    source: Source
 
     def discovered(self, group: str, node_id: int, host: str, port: int) -> None:
         """Receive the group's coordinator."""
@@ -70,6 +76,12 @@ class _PendingRequest:
     metadata_listener: MetadataListener | None = None
     sent_ms: float = math.inf
     version: int = -1
+
+    @property
+    def source(self) -> Source:
+        """The members if at least one of them waits for the response, else the loads."""
+        waiting = [listener for listeners in self.listeners.values() for listener, _ in listeners]
+        return "load" if waiting and all(each.source == "load" for each in waiting) else "members"
 
 
 class CoordinatorLookup:
@@ -245,6 +257,7 @@ class CoordinatorLookup:
             until_us=to_us(self._now_ms()) if ended else None,
             missing=missing,
             found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) else None,
+            source=pending.source,
         )
         self._record(event)
 

@@ -3,9 +3,12 @@
 Used to record a replay and to report on it. Does not depend on Spark.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
+
+Source = Literal["members", "load"]
+"""What sent a request: the members, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
 
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
@@ -42,6 +45,7 @@ SCHEMA = pa.schema(
         pa.field("members", pa.int32()),
         pa.field("offsets", pa.list_(OFFSET)),
         pa.field("found", pa.list_(FOUND)),
+        pa.field("source", pa.string(), nullable=False),
     ]
 )
 
@@ -76,7 +80,7 @@ class Event(NamedTuple):
         member: Name of the member in its script; `None` for look-ups and loads.
         generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's.
         error: First error code in the response, 0 if there is none; `None` without a response.
-        lookups: Number of groups in a FindCoordinator.
+        lookups: Number of groups in a FindCoordinator, or in an OffsetFetch or DescribeGroups of a load.
         assigned: Assignment in a SyncGroup response, as `topic-partition`.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
             the action was done.
@@ -97,6 +101,8 @@ class Event(NamedTuple):
         found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if the
             coordinator may already know a member that requested the look-up, and false if only loads and starting
             dynamic members requested it.
+        source: "load" for requests of `[[load]]` tables, else "members". A FindCoordinator that members and loads wait
+            for is of the members.
     """
 
     scheduled_us: int
@@ -122,3 +128,4 @@ class Event(NamedTuple):
     members: int | None = None
     offsets: list[tuple[str, int]] | None = None
     found: list[tuple[str, int, int, bool]] | None = None
+    source: Source = "members"

@@ -15,6 +15,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
+from fakebroker.replay.members.events import Source
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketConnection
@@ -64,7 +65,10 @@ class MemberDriver:
         number: Index among the drivers of the task.
         connection: The member's own or shared connection; None if it has none.
         scheduled_ms, timer_number: The next call of `tick`; written by `TimerQueue` or the simulation.
+        source: The source of the member's requests.
     """
+
+    source: Source = "members"
 
     __slots__ = (
         "_context",

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from fakebroker.replay.report import charts
-from fakebroker.replay.run_summary import BrokerNumbers, OffsetsPartition, Summary
+from fakebroker.replay.run_summary import BrokerNumbers, OffsetsPartition, RequestsOverTime, Summary, named
 
 LoadRow = BrokerNumbers | OffsetsPartition
 Drawer = Callable[[Axes, Sequence[float], Mapping[str, charts.Series], Mapping[str, int], str], None]
@@ -34,10 +34,11 @@ _MEMBER_STATES = {"assigned": 2, "waiting": 1}
 
 
 def rates(summary: Summary, suffix: str = "") -> Markup:
-    """Draw requests per second by API."""
-    series = {api: row.requests_per_s for api, row in summary.numbers.over_time.apis.items()}
+    """Draw requests per second by API and source."""
+    apis = summary.numbers.over_time.apis
+    series = {row.name: row.requests_per_s for row in apis}
     return _over_time(
-        summary, f"rates{suffix}", "Requests per second by API over time", series, api_colors(series), "requests/s"
+        summary, f"rates{suffix}", "Requests per second by API over time", series, api_colors(apis), "requests/s"
     )
 
 
@@ -46,8 +47,8 @@ def latencies(summary: Summary, suffix: str = "") -> Markup:
     apis, times_s = summary.numbers.over_time.apis, _times_s(summary)
     with charts.drawing(f"latencies{suffix}", "Latency by API over time, p50 and p99", 1.9) as drawn:
         above, below = drawn.figure.subplots(2, 1, sharex=True, sharey=True)
-        p50s = {api: row.p50_ms for api, row in apis.items()}
-        p99s = {api: row.p99_ms for api, row in apis.items()}
+        p50s = {row.name: row.p50_ms for row in apis}
+        p99s = {row.name: row.p99_ms for row in apis}
         for axes, name, series in ((above, "p50", p50s), (below, "p99", p99s)):
             charts.lines(axes, times_s, series, api_colors(apis), f"{name} latency, ms", log=True)
             charts.event_lines(axes, _event_times_s(summary), numbered=axes is above)
@@ -76,7 +77,7 @@ def members(summary: Summary, suffix: str = "") -> Markup:
 def errors(summary: Summary) -> Markup:
     """Draw the numbers of responses with errors: a series per error and API, for the most frequent errors."""
     rows = sorted(summary.numbers.over_time.errors, key=lambda row: -sum(row.answers))[: len(charts.COLORS)]
-    series = {f"{row.name}, {row.api}": row.answers for row in rows}
+    series = {f"{row.name}, {named(row.api, row.source)}": row.answers for row in rows}
     colors = {name: index for index, name in enumerate(series)}
     return _over_time(
         summary, "errors", "Errors by code and API over time", series, colors, "responses", charts.stacked_bars
@@ -113,9 +114,16 @@ def offsets_partitions(summary: Summary) -> Markup:
     return _pair("partitions", alt, rows, range(found.count), "offsets partition")
 
 
-def api_colors(apis: Iterable[str]) -> dict[str, int]:
-    """Return a color index for each API, the same in all charts and reports."""
-    return {api: _APIS.index(api) if api in _APIS else len(_APIS) - 1 for api in apis}
+def api_colors(rows: Iterable[RequestsOverTime]) -> dict[str, int]:
+    """Return a color index for each name of API and source, the same in all charts and reports.
+
+    Loads have the colors of their APIs, with another line style.
+    """
+    colors = {}
+    for row in rows:
+        index = _APIS.index(row.api) if row.api in _APIS else len(_APIS) - 1
+        colors[row.name] = index + (len(charts.COLORS) if row.source == "load" else 0)
+    return colors
 
 
 def _over_time(

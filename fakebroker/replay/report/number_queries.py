@@ -32,8 +32,8 @@ _BOUNDS = """
         max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
     from events"""
 
-# Numbers of requests by API, slice, error and latency. A row of folded heartbeats stands for `count` requests, evenly
-# spaced from `sent_us` to `until_us`.
+# Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests,
+# evenly spaced from `sent_us` to `until_us`.
 _TALLY = f"""
     with spread as (
         select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
@@ -49,7 +49,8 @@ _TALLY = f"""
                 - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
         from sliced
     )
-    select api, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
+    select api, source, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n,
+        max(latency_us) max_us
     from placed where n > 0 group by all"""
 
 _KINDS = {
@@ -59,8 +60,16 @@ _KINDS = {
     "cut_off": f"missing = '{CUT_OFF}'",
 }
 
-_LATENCIES = counted("tally", "api, slice", "(api, slice, key), (api, key), (key)", _KINDS) + " order by api, slice"
-"""Latencies by API and slice; the slice is null for the whole replay, the API is null for all APIs."""
+_LATENCIES = (
+    counted(
+        "tally",
+        "api, source, slice",
+        "(api, source, slice, key), (api, source, key), (api, key), (source, key), (key)",
+        _KINDS,
+    )
+    + " order by api, source desc, slice"
+)
+"""Latencies by API, source and slice. Null is the whole replay, all APIs, or both sources."""
 
 _REBALANCES = f"""
     with sorted as (
@@ -81,21 +90,25 @@ _REBALANCES = f"""
 Durations are grouped into intervals that begin at 1, 2, 5, 10 ... ms (`from_ms`).
 """
 
-_ERRORS = "select error, api, slice, sum(n) n from tally where error != 0 group by all order by error, api"
+_ERRORS = """
+    select error, api, source, slice, sum(n) n from tally where error != 0 group by all
+    order by error, api, source desc"""
 
 _REQUESTS = f"""
     with waits as (
         select 'all' scope, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
         from (select sent_us - scheduled_us late_us, `count` from requests) group by all
     ), totals as (
-        select broker, api, sum(`count`) requests, count(distinct group) filter (where member is not null) groups,
+        select broker, api, source, sum(`count`) requests,
+            count(distinct group) filter (where member is not null) groups,
             sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request
-        from requests group by grouping sets ((), (broker), (api))
+        from requests group by grouping sets ((), (broker), (api, source))
     )
     select totals.*, p50_ms, p99_ms
     from totals left join ({counted("waits", "scope", "(scope, key)")}) on broker is null and api is null
-    order by broker, api"""
-"""Requests by broker, by API, and in total. Only the total has quantiles: of the delay until a request was sent."""
+    order by broker, api, source desc"""
+"""Requests by broker, by API and source, and in total. Only the total has quantiles: of the delay until a request was
+sent."""
 
 _POPULATIONS = """
     with sizes as (select population, count(*) members, count(distinct group) groups from members group by 1),

@@ -1,5 +1,6 @@
 """Converts the rows of the queries in number_queries.py to `Numbers`. Does not depend on Spark."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -8,6 +9,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
 from fakebroker.replay.run_summary import (
+    ALL,
     BrokerNumbers,
     DurationCount,
     ErrorCount,
@@ -31,9 +33,15 @@ from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
 
 _ERRORS = {int(error): error.name for error in ErrorCode}
 _LOOKUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
-_NO_REQUESTS: Row = {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None} | dict.fromkeys(
-    ("unexpected_errors", "lost", "unanswered", "cut_off"), 0
-)
+_NO_REQUESTS: Row = {
+    "api": None,
+    "source": None,
+    "requests": 0,
+    "p50_ms": None,
+    "p99_ms": None,
+    "p99_9_ms": None,
+    "max_ms": None,
+} | dict.fromkeys(("unexpected_errors", "lost", "unanswered", "cut_off"), 0)
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
@@ -41,14 +49,17 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
     """Return the numbers of a run.
 
     Args:
-        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api` or `slice` means the
-            total. Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
+        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api`, `source` or `slice` means
+            the total. Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
         span_s: Time from when the first request was due until the last response, in seconds.
         slices: The time slices.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
     """
     latencies = rows["latencies"]
-    total = _api(next((row for row in latencies if row["api"] is None), _NO_REQUESTS), "all", span_s)
+    sums = [row for row in latencies if row["slice"] is None]
+    whole = next((row for row in sums if row["api"] is None and row["source"] is None), _NO_REQUESTS)
+    total = _requests(whole, span_s)
+    apis = [_requests(row, span_s) for row in sums if row["api"] and row["source"]]
     populations = [PopulationNumbers(**row) for row in rows["populations"]]
     errors, rebalances = _errors(rows["errors"]), _rebalances(rows["rebalances"])
     brokers, partitions = (
@@ -60,7 +71,8 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
         span_s=span_s,
         began_us=slices.begin_us,
         total=total,
-        apis=[_api(row, row["api"], span_s) for row in latencies if row["api"] and row["slice"] is None],
+        apis=apis,
+        subtotals=_subtotals(sums, apis, span_s),
         errors=errors,
         rebalances=rebalances,
         populations=populations,
@@ -90,9 +102,21 @@ def error_name(code: int) -> str:
     return _ERRORS.get(code, str(code))
 
 
-def _api(row: Row, api: str, span_s: float) -> RequestNumbers:
+def _subtotals(rows: Iterable[Row], apis: Sequence[RequestNumbers], span_s: float) -> list[RequestNumbers]:
+    """Return the sums by source, and the sums of the APIs whose requests have both sources."""
+    from_load = {row.api for row in apis if row.source == "load"}
+    from_both = {row.api for row in apis if row.source == "members" and row.api in from_load}
+    return [
+        _requests(row, span_s)
+        for row in rows
+        if (row["source"] and row["api"] is None) or (row["source"] is None and row["api"] in from_both)
+    ]
+
+
+def _requests(row: Row, span_s: float) -> RequestNumbers:
     return RequestNumbers(
-        api=api,
+        api=row["api"] or ALL,
+        source=row["source"] or ALL,
         requests=row["requests"],
         requests_per_s=round(row["requests"] / max(span_s, 0.001), 1),
         p50_ms=row["p50_ms"],
@@ -107,12 +131,15 @@ def _api(row: Row, api: str, span_s: float) -> RequestNumbers:
 
 
 def _errors(rows: Iterable[Row]) -> list[ErrorCount]:
-    """Return counts by error and API: unexpected errors first, then the most frequent ones."""
-    counts: dict[tuple[int, str], int] = {}
+    """Return counts by error, API and source: unexpected errors first, then the most frequent ones."""
+    counts: Counter[tuple[int, str, str]] = Counter()
     for row in rows:
-        counts[row["error"], row["api"]] = counts.get((row["error"], row["api"]), 0) + row["n"]
-    found = [ErrorCount(error_name(code), code, api, n, code in ORDINARY_ERRORS) for (code, api), n in counts.items()]
-    return sorted(found, key=lambda row: (row.ordinary, -row.requests, row.code, row.api))
+        counts[row["error"], row["api"], row["source"]] += row["n"]
+    found = [
+        ErrorCount(error_name(code), code, api, source, n, code in ORDINARY_ERRORS)
+        for (code, api, source), n in counts.items()
+    ]
+    return sorted(found, key=lambda row: (row.ordinary, -row.requests, row.code, row.api, row.source))
 
 
 def _rebalances(rows: list[Row]) -> Rebalances:
@@ -141,7 +168,7 @@ def _brokers(rows: Iterable[Row], requests: int) -> list[BrokerNumbers]:
 
 def _lookups(rows: Iterable[Row]) -> list[LookupNumbers]:
     return [
-        LookupNumbers(row["api"], row["requests"], row["keys"], row["most_in_one_request"])
+        LookupNumbers(row["api"], row["source"], row["requests"], row["keys"], row["most_in_one_request"])
         for row in rows
         if row["api"] in _LOOKUPS
     ]
@@ -164,9 +191,9 @@ def _partitions(rows: list[Row], count: int) -> OffsetsPartitions:
 
 
 def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Iterable[PopulationNumbers]) -> OverTime:
-    errors: dict[tuple[int, str], list[Row]] = {}
+    errors: dict[tuple[int, str, str], list[Row]] = {}
     for row in rows["errors"]:
-        errors.setdefault((row["error"], row["api"]), []).append(row)
+        errors.setdefault((row["error"], row["api"], row["source"]), []).append(row)
     rebalances = [row for row in rows["rebalances"] if row["part"] == "slice" and row["rebalances"]]
     totals = {"groups": 0, "members": 0}
     for population in populations:
@@ -178,8 +205,8 @@ def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Itera
         slices=slices.count,
         apis=latencies_over_time(slices, [row for row in rows["latencies"] if row["slice"] is not None]),
         errors=[
-            ErrorsOverTime(error_name(code), api, slices.counts(answers, "n"))
-            for (code, api), answers in errors.items()
+            ErrorsOverTime(error_name(code), api, source, slices.counts(answers, "n"))
+            for (code, api, source), answers in errors.items()
         ],
         groups=states_over_time(slices, changes["groups"], GroupsOverTime, totals["groups"]),
         members=states_over_time(slices, changes["members"], MembersOverTime, totals["members"]),
@@ -206,7 +233,7 @@ def _metrics(
         name = f"errors.{row.name}"
         counts[name] = (counts.get(name) or 0) + row.requests
     return {
-        **{name: value for name, value in msgspec.structs.asdict(total).items() if name != "api"},
+        **{name: value for name, value in msgspec.structs.asdict(total).items() if name not in ("api", "source")},
         "generations": rebalances.generations,
         "rebalances": rebalances.count,
         "rebalance_p50_ms": rebalances.p50_ms,
@@ -214,7 +241,11 @@ def _metrics(
         "rebalance_max_ms": rebalances.max_ms,
         "members_joined": sum(row.members_joined for row in populations),
         "unassigned_member_s": round(sum(row.unassigned_member_s for row in populations), 3),
-        **{f"{name}.{row.population}": getattr(row, name) for row in populations for name in METRICS_OF_A_POPULATION},
+        **{
+            f"{name}.{row.population}": getattr(row, key)
+            for row in populations
+            for name, key in METRICS_OF_A_POPULATION.items()
+        },
         "broker_share": max((row.share for row in known), default=None),
         "broker_skew": skew([row.requests for row in known], len(known)),
         "partition_skew": partitions.requests_skew,

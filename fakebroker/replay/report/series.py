@@ -5,6 +5,8 @@ Does not depend on Spark or charts.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from fakebroker.replay.run_summary import RequestsOverTime, Section, Series
@@ -83,16 +85,24 @@ class Slices:
         return found
 
 
-def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, RequestsOverTime]:
-    """Return rates and latencies by API, from rows with `api`, `slice`, `requests` and the quantiles."""
-    found = {}
-    for api in sorted({row["api"] for row in rows}):
-        of_api = [row for row in rows if row["api"] == api]
-        found[api] = RequestsOverTime(
+def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> list[RequestsOverTime]:
+    """Return rates and latencies by API and source, from rows with these, `slice`, `requests` and the quantiles.
+
+    Args:
+        slices: The time slices.
+        rows: The rows; those of an API and source follow each other.
+    """
+    found = []
+    for (api, source), group in groupby(rows, key=itemgetter("api", "source")):
+        of_api = list(group)
+        numbers = RequestsOverTime(
+            api,
+            source,
             [round(number / slices.length_s, 2) for number in slices.counts(of_api, "requests")],
             slices.column(of_api, "p50_ms"),
             slices.column(of_api, "p99_ms"),
         )
+        found.append(numbers)
     return found
 
 

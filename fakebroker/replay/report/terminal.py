@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
-from fakebroker.replay.run_summary import Summary, Verdict
+from fakebroker.replay.run_summary import Summary, Verdict, named
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
@@ -66,7 +66,7 @@ def _latency(summary: Summary) -> Table:
     grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "failed")
     for row in [*summary.numbers.apis, summary.numbers.total]:
         grid.add_row(
-            row.api,
+            row.name,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
             *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
@@ -79,7 +79,7 @@ def _latency(summary: Summary) -> Table:
 def _over_time(summary: Summary) -> Table:
     """Return a table of sparklines, each scaled to its maximum."""
     over_time = summary.numbers.over_time
-    rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis.values()), strict=True)]
+    rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis), strict=True)]
     grid = table("", "start to end", "max", left=2)
     for name, numbers in (
         ("requests/s", rates),
@@ -125,7 +125,7 @@ def _errors(summary: Summary) -> Table:
     grid = table("error", "API", "kind", "code", "responses", left=3)
     for row in summary.numbers.errors:
         kind = "normal" if row.ordinary else "[red]unexpected[/red]"
-        grid.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
+        grid.add_row(row.name, named(row.api, row.source), kind, str(row.code), f"{row.requests:,}")
     if not summary.numbers.errors:
         grid.add_row("none")
     return grid
@@ -148,7 +148,7 @@ def _load(summary: Summary) -> str:
         f"delay until sent, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
         f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests",
     ]
-    lines += [f"{row.api}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
+    lines += [f"{row.name}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
     return "\n".join(lines)
 
 

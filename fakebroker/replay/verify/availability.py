@@ -414,6 +414,7 @@ def _check_rows(
 def _check_reachable(run: Circumstances) -> AvailabilityCheck:
     sentence = "The cluster and each of its brokers are reachable at the end of the replay."
     planned = {each.broker for each in planned_outages(run.timeline) if each.until_s is None}
+    planned |= {event["node_id"] for event in run.timeline if event["do"] == "remove_broker" and event["done"]}
     gone = [f"broker {node_id}" for node_id in run.unreachable if node_id not in planned]
     what = [f"{name} could not be reached after the last member had left" for name in gone or ["no broker"]]
     if run.is_reachable and not gone:

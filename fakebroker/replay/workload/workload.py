@@ -128,6 +128,7 @@ class Workload(Table, frozen=True, kw_only=True):
             yield from checks.check_load(f"load[{index}]", load, populations, self.duration_s, self.cluster.proposals)
         for index, expectation in enumerate(self.expect):
             yield from checks.check_population_name(f"expect[{index}]", expectation.groups, populations)
+            yield from checks.check_source(f"expect[{index}]", expectation.source, self.load)
 
     def _check_populations(self) -> Iterator[ConfigError]:
         older = older_defaults(self.cluster.release)

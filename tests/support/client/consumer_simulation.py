@@ -160,7 +160,7 @@ class ConsumerSimulation(VirtualTime):
             if lane is Lane.GROUP:
                 app.group_request = None
             for outbound in unanswered:
-                app.core.unanswered(outbound, self.now_ms)
+                app.core.unanswered(outbound, None, self.now_ms)
             self._follow(app)
 
     def move_coordinator(self, load_ms: float) -> None:

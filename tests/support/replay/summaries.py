@@ -8,7 +8,14 @@ from typing import Any
 
 from fakebroker.replay.run_summary import SUMMARY_VERSION
 
-_APIS = {"Heartbeat": (300.0, 2.0), "JoinGroup": (20.0, 300.0), "OffsetCommit": (100.0, 4.0), "SyncGroup": (20.0, 30.0)}
+_APIS = {
+    ("Heartbeat", "members"): (300.0, 2.0),
+    ("JoinGroup", "members"): (20.0, 300.0),
+    ("OffsetCommit", "members"): (100.0, 4.0),
+    ("SyncGroup", "members"): (20.0, 30.0),
+    ("OffsetFetch", "load"): (10.0, 8.0),
+}
+"""Requests per second and median latency in milliseconds, by API and source."""
 _SLICES = 60
 
 
@@ -24,16 +31,19 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
     def with_noise(value: float) -> list[float | None]:
         return [round(value * rng.uniform(0.8, 1.25), 3) for _ in range(_SLICES)]
 
-    series = {
-        api: {
+    series: list[dict[str, Any]] = [
+        {
+            "api": api,
+            "source": source,
             "requests_per_s": with_noise(rate),
             "p50_ms": with_noise(latency_ms * (heartbeat_latency if api == "Heartbeat" else 1)),
             "p99_ms": with_noise(latency_ms * 3 * (heartbeat_latency if api == "Heartbeat" else 1)),
         }
-        for api, (rate, latency_ms) in _APIS.items()
-    }
-    apis = [_api_row(api, each) for api, each in series.items()]
-    total = _api_row("all", series["Heartbeat"]) | {"requests": sum(row["requests"] for row in apis)}
+        for (api, source), (rate, latency_ms) in _APIS.items()
+    ]
+    apis = [_api_row(each["api"], each["source"], each) for each in series]
+    total = _api_row("all", "all", series[0]) | {"requests": sum(row["requests"] for row in apis)}
+    subtotals = [_api_row("all", source, series[index]) for source, index in (("members", 0), ("load", -1))]
     rebalancing = [max(0.0, 40.0 - 2 * abs(20 - index)) for index in range(_SLICES)]
     return {
         "version": SUMMARY_VERSION,
@@ -68,6 +78,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "began_us": 1_000_000,
         "total": total,
         "apis": apis,
+        "subtotals": subtotals,
         "errors": [
             _error_row("UNKNOWN_MEMBER_ID", 25, "Heartbeat", 17, False),
             _error_row("REBALANCE_IN_PROGRESS", 27, "Heartbeat", 320, True),
@@ -98,7 +109,10 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             {"broker": number, "requests": 10_000 + 3_000 * number, "share": 0.3, "groups": 60 + number}
             for number in (1, 2, 3)
         ],
-        "lookups": [{"api": "FindCoordinator", "requests": 12, "keys": 200, "most_in_one_request": 55}],
+        "lookups": [
+            {"api": "FindCoordinator", "source": "members", "requests": 12, "keys": 200, "most_in_one_request": 55},
+            {"api": "OffsetFetch", "source": "load", "requests": 600, "keys": 1200, "most_in_one_request": 2},
+        ],
         "sent_late": {"p50_ms": 0.1, "p99_ms": 2.5},
         "offsets_partitions": {
             "count": 50,
@@ -125,8 +139,8 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             "slices": _SLICES,
             "apis": series,
             "errors": [
-                {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [int(n / 3) for n in rebalancing]},
-                {"name": "UNKNOWN_MEMBER_ID", "api": "Heartbeat", "answers": [17 * (n == 21) for n in range(_SLICES)]},
+                _error_series("REBALANCE_IN_PROGRESS", [int(n / 3) for n in rebalancing]),
+                _error_series("UNKNOWN_MEMBER_ID", [17 * (n == 21) for n in range(_SLICES)]),
             ],
             "groups": {
                 "stable": [200 - n - 2 for n in rebalancing],
@@ -145,7 +159,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             },
         },
         "metrics": {
-            **{name: value for name, value in total.items() if name != "api"},
+            **{name: value for name, value in total.items() if name not in ("api", "source")},
             "generations": 410,
             "rebalances": 400,
             "rebalance_p50_ms": 310.5,
@@ -207,13 +221,19 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
     }
 
 
-def _api_row(api: str, series: dict[str, Any]) -> dict[str, Any]:
+def _error_series(name: str, answers: list[int]) -> dict[str, Any]:
+    return {"name": name, "api": "Heartbeat", "source": "members", "answers": answers}
+
+
+def _api_row(api: str, source: str, series: dict[str, Any]) -> dict[str, Any]:
     rate = sum(series["requests_per_s"]) / _SLICES
     quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
     errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0}
-    return {"api": api, "requests": round(rate * 60), "requests_per_s": round(rate, 1), **quantiles, **most, **errors}
+    requests = {"requests": round(rate * 60), "requests_per_s": round(rate, 1)}
+    return {"api": api, "source": source, **requests, **quantiles, **most, **errors}
 
 
 def _error_row(name: str, code: int, api: str, requests: int, ordinary: bool) -> dict[str, Any]:
-    return {"name": name, "code": code, "api": api, "requests": requests, "ordinary": ordinary}
+    of = {"name": name, "code": code, "api": api, "source": "members"}
+    return {**of, "requests": requests, "ordinary": ordinary}

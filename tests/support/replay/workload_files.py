@@ -83,7 +83,14 @@ speed = 10
 metric = "generations"
 groups = "shops"
 comparison = "<="
-value = 500
+value = 25
+per = "group"
+[[expect]]
+metric = "requests"
+api = "OffsetFetch"
+source = "load"
+comparison = ">"
+value = 0
 [[expect]]
 metric = "errors.UNKNOWN_MEMBER_ID"
 comparison = ">"
@@ -389,20 +396,35 @@ INVALID: dict[str, dict[str, str]] = {
         MINIMAL + EXPECT + EXPECT.replace("5", "'5'"): "expect[1].value='5': expected a number",
         MINIMAL + EXPECT.replace("value = 5\n", ""): "expect[0].value is missing: expected a number",
         MINIMAL + EXPECT.replace("p99_ms", "p98_ms"): "expect[0].metric='p98_ms': expected one of requests, "
-        "requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, unexpected_errors, errors.<NAME>, unanswered, ",
+        "requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, unexpected_errors, errors.<NAME>, groups_per_request, ",
         MINIMAL + EXPECT.replace("p99_ms", "errors.NOT"): "expect[0].metric='errors.NOT': expected one of "
         "errors.UNKNOWN_SERVER_ERROR, errors.NONE, errors.OFFSET_OUT_OF_RANGE, errors.CORRUPT_MESSAGE, ",
         MINIMAL + EXPECT.replace("p99_ms", "rebalances") + 'api = "Heartbeat"': (
-            "expect[0].api='Heartbeat': expected no api with metric 'rebalances'; it is "
-            "allowed with requests, requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, "
-            "unexpected_errors, lost, unanswered"
+            "expect[0].api='Heartbeat': expected no api with metric 'rebalances'; it is allowed with requests, "
+            "unexpected_errors, errors.<NAME>, unanswered, lost, requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, "
+            "groups_per_request"
         ),
         f'{MINIMAL}{EXPECT}api = "Fetch"': "expect[0].api='Fetch': expected one of FindCoordinator, Metadata, "
         "JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch, LeaveGroup, ",
         f'{MINIMAL}{EXPECT}groups = "group"': (
             "expect[0].groups='group': expected no groups with metric 'p99_ms'; it is "
-            "allowed with generations, members_joined, unassigned_member_s, without api"
+            "allowed with generations, members_joined, unassigned_member_s, rebalance_max_ms"
         ),
+        f'{MINIMAL}{EXPECT}source = "lode"': "expect[0].source='lode': expected one of members, load or none; did you "
+        "mean 'load'?",
+        f'{MINIMAL}{EXPECT}source = "load"': "expect[0].source='load': expected 'members', because there is no "
+        "[[load]] table",
+        MINIMAL + EXPECT.replace("p99_ms", "generations") + 'source = "members"': (
+            "expect[0].source='members': expected no source with metric 'generations'; it is allowed with requests, "
+        ),
+        f'{MINIMAL}{EXPECT}per = "group"': "expect[0].per='group': expected no per with metric 'p99_ms'; it is allowed "
+        "with requests, unexpected_errors, errors.<NAME>, unanswered, lost, requests_per_s, generations, rebalances, ",
+        MINIMAL + EXPECT.replace("p99_ms", "groups_per_request"): "expect[0].api is missing: expected one of "
+        "FindCoordinator, OffsetFetch, DescribeGroups with metric 'groups_per_request'",
+        MINIMAL + EXPECT.replace("p99_ms", "groups_per_request") + 'api = "Heartbeat"': "expect[0].api='Heartbeat': "
+        "expected one of FindCoordinator, OffsetFetch, DescribeGroups with metric 'groups_per_request'",
+        MINIMAL + EXPECT.replace("p99_ms", "errors.<NAME>"): "expect[0].metric='errors.<NAME>': expected one of "
+        "errors.UNKNOWN_SERVER_ERROR, errors.NONE, ",
         MINIMAL + EXPECT.replace("p99_ms", "generations") + 'groups = "x"': (
             "expect[0].groups='x': expected one of group"
         ),
