@@ -116,10 +116,9 @@ class RequestNumbers(Section, frozen=True):
             requests without a response are not among them.
         lost: Number of requests whose connection was refused, or closed before the response.
         unanswered: Number of requests without a response for as long as the client waits: its session timeout; for
-            JoinGroup and SyncGroup its rebalance timeout plus 5 s; for the response to a LeaveGroup 5 s; for requests
-            of loads and look-ups 30 s.
-        cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when the script
-            of the member stopped it; they are neither `lost` nor `unanswered`.
+            JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s.
+        cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when a script
+            stopped its member; they are neither `lost` nor `unanswered`.
     """
 
     api: str
@@ -362,13 +361,16 @@ class GroupsOverTime(Section, frozen=True):
     """The number of groups in each state, by slice.
 
     Attributes:
-        stable: Average number of groups with members and without a rebalance.
+        stable: Average number of groups without a rebalance, in which at least one member is assigned.
         rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`.
+        unknown: Average number of groups with members of which none is known to be assigned, and without a rebalance
+            that is known.
         empty: Average number of groups without members.
     """
 
     stable: list[float]
     rebalancing: list[float]
+    unknown: list[float]
     empty: list[float]
 
 
@@ -378,11 +380,14 @@ class MembersOverTime(Section, frozen=True):
     Attributes:
         assigned: Average number of members with an assignment, which may be empty.
         waiting: Average number of members that are running without an assignment.
+        unknown: Average number of members with an assignment that have got no response for their session timeout: the
+            coordinator may have removed them.
         gone: Average number of members that are not running.
     """
 
     assigned: list[float]
     waiting: list[float]
+    unknown: list[float]
     gone: list[float]
 
 
@@ -473,7 +478,9 @@ class AvailabilityCheck(Section, frozen=True):
         check: What the check requires, as a sentence.
         outcome: `failed` if the cluster did not do what the check requires; `inconclusive` if the replay could not
             observe it.
-        failures: Number of outages, brokers, groups, members or requests that failed the check or are in doubt.
+        failures: Number of outages, brokers, groups, members or requests that failed the check.
+        violations: The first of them.
+        doubts: What the replay could not observe.
     """
 
     name: str
@@ -481,6 +488,7 @@ class AvailabilityCheck(Section, frozen=True):
     outcome: VerdictOutcome
     failures: int
     violations: list[Unavailability]
+    doubts: list[Unavailability] = []
 
     @property
     def passed(self) -> bool:

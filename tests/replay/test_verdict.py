@@ -15,6 +15,7 @@ from fakebroker.replay.run_summary import (
     RequestNumbers,
     summary_of,
 )
+from fakebroker.replay.verify.availability import Circumstances
 from fakebroker.replay.verify.verdict import MEMBERS_JOIN, events_done, expectations, judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Api, Expectation
 from tests.support.replay.recorded_events import HEALTHY, PARTITIONS, beat, frame, lost, scripts
@@ -23,15 +24,15 @@ from tests.support.replay.summaries import summary_document
 NUMBERS = msgspec.structs.replace(
     summary_of(summary_document(1)).numbers,
     apis=[
-        RequestNumbers("Heartbeat", "members", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
-        RequestNumbers("OffsetFetch", "members", 40, 4.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
-        RequestNumbers("OffsetFetch", "load", 10, 1.0, 5.0, 6.0, 7.0, 8.0, 2, 0, 1),
-        RequestNumbers("FindCoordinator", "load", 3, 0.3, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
+        RequestNumbers("Heartbeat", "members", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("OffsetFetch", "members", 40, 4.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("OffsetFetch", "load", 10, 1.0, 5.0, 6.0, 7.0, 8.0, 2, 0, 1, 0),
+        RequestNumbers("FindCoordinator", "load", 3, 0.3, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
     ],
     subtotals=[
-        RequestNumbers("all", "members", 840, 84.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
-        RequestNumbers("all", "load", 13, 1.3, 4.0, 5.0, 6.0, 8.0, 2, 0, 1),
-        RequestNumbers("OffsetFetch", "all", 50, 5.0, 1.0, 6.0, 7.0, 8.0, 2, 0, 1),
+        RequestNumbers("all", "members", 840, 84.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("all", "load", 13, 1.3, 4.0, 5.0, 6.0, 8.0, 2, 0, 1, 0),
+        RequestNumbers("OffsetFetch", "all", 50, 5.0, 1.0, 6.0, 7.0, 8.0, 2, 0, 1, 0),
     ],
     errors=[
         ErrorCount("NOT_COORDINATOR", 16, "OffsetFetch", "load", 2, False),
@@ -142,7 +143,16 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
         events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], NUMBERS, ["answered"], timeline)
+        verdict = judge(
+            spark,
+            events,
+            scripts(spark),
+            PARTITIONS,
+            [expected],
+            NUMBERS,
+            ["answered"],
+            Circumstances(timeline=timeline),
+        )
         assert [check.name for check in verdict.promises] == ["answered"]
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"
@@ -155,7 +165,7 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
         events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], **how)
+        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how))
         assert all(check.kept for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])

@@ -19,6 +19,9 @@ from fakebroker.replay.script.script import Script
 NOT_SENT = -1
 """The version of a request that was not sent, because there was no connection."""
 
+REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
+"""Requests that a broker may answer much later."""
+
 API_NAMES: dict[type[GroupRequest], str] = {
     JoinGroupRequest: "JoinGroup",
     SyncGroupRequest: "SyncGroup",

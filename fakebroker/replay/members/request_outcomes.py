@@ -1,4 +1,4 @@
-"""What "lost", "unanswered", "cut off" and "unexpected" mean, defined once: codes, sentences for documents, SQL conditions.
+"""The meanings of "lost", "unanswered", "cut off" and "unexpected": codes, sentences for documents, SQL conditions.
 
 Plain data; does not depend on Spark.
 """
@@ -16,10 +16,9 @@ MEANINGS = {
     "requests without a response are not among them",
     "lost": "number of requests whose connection was refused, or closed before the response",
     "unanswered": "number of requests without a response for as long as the client waits: its session timeout; for "
-    "JoinGroup and SyncGroup its rebalance timeout plus 5 s; for the response to a LeaveGroup 5 s; for requests of loads "
-    "and look-ups 30 s",
-    "cut_off": "number of requests that were pending when the replay ended, when it was interrupted, or when the script "
-    "of the member stopped it; they are neither `lost` nor `unanswered`",
+    "JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s",
+    "cut_off": "number of requests that were pending when the replay ended, when it was interrupted, or when a script "
+    "stopped its member; they are neither `lost` nor `unanswered`",
 }
 """Definitions of the counts of requests by their keys in `summary.json`, for documents and reports."""
 

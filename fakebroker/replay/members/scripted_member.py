@@ -23,7 +23,14 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.replay.members.consumption import Consumption
 from fakebroker.replay.members.events import Event
-from fakebroker.replay.members.request_events import NOT_SENT, SentRequest, answered_event, to_us, unanswered_event
+from fakebroker.replay.members.request_events import (
+    NOT_SENT,
+    REBALANCE_REQUESTS,
+    SentRequest,
+    answered_event,
+    to_us,
+    unanswered_event,
+)
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, UNANSWERED
 from fakebroker.replay.script.script import Act, Script
 

@@ -33,6 +33,9 @@ _VARIABLES = {
 
 _BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
+UNKNOWN = "unknown"
+"""Name of the series of unknown states, which is hatched."""
+
 _DASHES = ("-", "--", "-.", ":")
 """Line styles, so that lines differ by more than their colors."""
 
@@ -112,7 +115,7 @@ def stacked_areas(
     axes: Axes, times_s: Sequence[float], series: Mapping[str, Series], colors: Mapping[str, int], label: str
 ) -> None:
     """Draw stacked areas, for series that add up to a total."""
-    axes.stackplot(
+    areas = axes.stackplot(
         times_s,
         [[number or 0 for number in numbers] for numbers in series.values()],
         labels=list(series),
@@ -120,6 +123,9 @@ def stacked_areas(
         alpha=0.75,
         lw=0,
     )
+    for name, area in zip(series, areas, strict=True):
+        if name == UNKNOWN:
+            area.set(facecolor="none", edgecolor=_color(colors[name]), hatch="////")
     _format_axes(axes, times_s, label)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report import figures, wording
 from fakebroker.replay.run_summary import Summary
 
@@ -46,7 +47,7 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals["figures"] = figures
+_ENVIRONMENT.globals |= {"figures": figures, "meanings": MEANINGS}
 _ENVIRONMENT.filters |= {
     "broker": wording.broker,
     "event": wording.event,

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
 from fakebroker.replay.run_summary import Summary, Verdict, named
 
@@ -32,7 +33,7 @@ def print_report(console: Console, summary: Summary) -> None:
 def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     if summary.head.timeline:
         yield "Events", _timeline(summary)
-    yield "Requests", _latency(summary)
+    yield "Requests", Group(_latency(summary), *_meanings(summary))
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)
@@ -70,10 +71,18 @@ def _latency(summary: Summary) -> Table:
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
             *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
-            f"{row.unexpected_errors + row.unanswered:,}",
+            f"{row.unexpected_errors + row.lost + row.unanswered:,}",
             style="bold" if row is summary.numbers.total else None,
         )
     return grid
+
+
+def _meanings(summary: Summary) -> Iterator[str]:
+    """Yield the counts of requests that failed or were cut off, with the meanings of these words."""
+    for name, meaning in MEANINGS.items():
+        count = getattr(summary.numbers.total, name)
+        if count:
+            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning}[/dim]"
 
 
 def _over_time(summary: Summary) -> Table:
@@ -85,6 +94,7 @@ def _over_time(summary: Summary) -> Table:
         ("requests/s", rates),
         ("groups rebalancing", over_time.groups.rebalancing),
         ("members waiting", over_time.members.waiting),
+        ("members unknown", over_time.members.unknown),
     ):
         grid.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
     return grid
@@ -155,8 +165,8 @@ def _load(summary: Summary) -> str:
 def _verdict(verdict: Verdict) -> Table:
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
-        grid.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
-        for violation in check.violations[:_MOST_VIOLATIONS]:
+        grid.add_row(_mark(check.passed, "passed", check.outcome.upper()), escape(check.check))
+        for violation in (check.violations + check.doubts)[:_MOST_VIOLATIONS]:
             grid.add_row("", escape(violation.what))
     for promised in verdict.promises:
         grid.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))

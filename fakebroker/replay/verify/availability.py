@@ -79,7 +79,7 @@ _BOUNDS = """
     from events"""
 
 # The actions of members, with the time for which an action suspends the member.
-_ACTS = f"""
+_ACTS = """
     with acts as (
         select `group`, member, api action, scheduled_us, sent_us,
             first(if(api = 'start', sent_us, null), true) over later next_start_us,
@@ -89,7 +89,8 @@ _ACTS = f"""
             partition by `group`, member order by sent_us, scheduled_us
             rows between 1 following and unbounded following)
     )
-    select a.*, instance_id is not null is_static, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.action = a.action
+    select a.*, instance_id is not null is_static, 1000L * bigint(
+        coalesce(get(filter(s.acts, each -> each.action = a.action
             and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
         + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
     from acts a left join members s using (`group`, member)"""
@@ -119,7 +120,8 @@ _SPANS = f"""
 _SILENCES = f"""
     with gaps as (
         select `group`, member, max(until_us) over past since_us, lead(from_us, 1, :tail_us) over line until_us,
-            lead(is_response, 1, false) over line is_response, last(broker, true) over past broker, coalesce(last(is_over, true) over past, false) is_over
+            lead(is_response, 1, false) over line is_response, last(broker, true) over past broker,
+            coalesce(last(is_over, true) over past, false) is_over
         from ({_SPANS})
         window line as (partition by `group`, member order by from_us, until_us),
             past as (partition by `group`, member order by from_us, until_us
@@ -141,9 +143,10 @@ _SILENCES = f"""
                 on refusals.group = long.group and refusals.at_us between long.since_us and long.until_us
             cross join (select sort_array(collect_list(struct(from_us, until_us, broker))) listed from outages)
     ), parts as (
-        select `group`, member, broker, interval_us, limit_us, least_us, inline(transform(sequence(0, size(outages)), n -> struct(
-            if(n = 0, since_us, array_max(transform(slice(outages, 1, n), each -> each.until_us))) since_us,
-            coalesce(get(outages, n).from_us, until_us) until_us)))
+        select `group`, member, broker, interval_us, limit_us, least_us, inline(transform(
+            sequence(0, size(outages)), n -> struct(
+                if(n = 0, since_us, array_max(transform(slice(outages, 1, n), each -> each.until_us))) since_us,
+                coalesce(get(outages, n).from_us, until_us) until_us)))
         from planned
     )
     select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > least_us"""
@@ -189,7 +192,7 @@ _MEMBER_FAILURES = """
         from found
     )
     select * from numbered where place <= :most order by at_us, `group`"""
-"""Groups whose members were silent for too long; or (not `is_failure`) that stopped before this can be said."""
+"""Groups whose members were silent for too long, or (not `is_failure`) that stopped before this can be said."""
 
 # Excluded: pending requests of a member that stops, and requests sent so shortly before the end that they may be
 # pending.
@@ -200,7 +203,8 @@ _LOST = f"""
     ), counted as (
         select missing.* from missing left join members using (`group`, member)
         where missing in ('{LOST}', '{UNANSWERED}')
-            or until_us is null and ended_us - sent_us > if({PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
+            or until_us is null and ended_us - sent_us > if(
+                {PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
     )
     select api, sum(`count`) requests from counted c
         left anti join (select `group`, member, api action, sent_us at_us from events where kind = 'act') a
@@ -210,7 +214,7 @@ _LOST = f"""
     group by api order by requests desc, api"""
 
 
-# Members that did not do all actions of their scripts, and those that a fatal error has stopped; `codes` are the errors.
+# Members that did not do all actions of their scripts, and those that a fatal error has stopped.
 # A zombie may be fenced, because its script lets it send requests of a former session.
 _UNDONE = f"""
     select if(error is null, 'undone', 'stopped') why, error, count(*) failures,
@@ -227,7 +231,8 @@ _UNDONE = f"""
     group by 1, 2 order by 1, 2"""
 
 _OBSERVED = f"""
-    select count_if(latency_us is not null) answered, sum(if(version >= 0, `count`, 0)) filter (where kind = 'request') sent,
+    select count_if(latency_us is not null) answered,
+        sum(if(version >= 0, `count`, 0)) filter (where kind = 'request') sent,
         count_if(kind = 'act' and sent_us - scheduled_us > {BOUND_US} * :speed) late,
         round(max(if(kind = 'act', sent_us - scheduled_us, null)) / 1e6, 1) latest_s
     from events"""
@@ -268,8 +273,12 @@ class Circumstances:
         return 1.0 if self.is_simulated else max(1.0, self.speed)
 
 
+UNDISTURBED = Circumstances()
+"""A complete replay over TCP without events."""
+
+
 def check_availability(
-    spark: SparkSession, events: DataFrame, members: DataFrame, run: Circumstances = Circumstances()
+    spark: SparkSession, events: DataFrame, members: DataFrame, run: Circumstances = UNDISTURBED
 ) -> list[AvailabilityCheck]:
     """Check that a cluster was available during a replay.
 
@@ -339,7 +348,9 @@ def _check_observed(row: Row, run: Circumstances, length_s: float) -> Availabili
         doubts.append(f"the replay was interrupted after {length_s:.1f} s")
     if row["late"]:
         late = _counted(row["late"], "action")
-        doubts.append(f"{late} of members were done up to {row['latest_s']} s late: the machine of the replay is too slow")
+        doubts.append(
+            f"{late} of members were done up to {row['latest_s']} s late: the machine of the replay is too slow"
+        )
     sentence = "The replay gets responses, runs to its end, and performs the actions of its members in time."
     return _check("observed", sentence, 0, [], [Unavailability(what=doubt) for doubt in doubts])
 
@@ -348,7 +359,8 @@ def _check_brokers(brokers: Sequence[Row], pause_us: int, begin_us: int) -> Avai
     sentence = f"Each broker to which requests are sent answers at least one of them every {pause_us / 1e6:g} s."
 
     def described(row: Row) -> Unavailability:
-        what = f"broker {row['key']} answered no request {_for_time(row, begin_us)}: {_counted(row['requests'], 'request')}"
+        counted = _counted(row["requests"], "request")
+        what = f"broker {row['key']} answered no request {_for_time(row, begin_us)}: {counted}"
         groups = f" of {_counted(row['groups'], 'group')}" if row["groups"] else ""
         return Unavailability(at_us=row["at_us"], until_us=row["until_us"], what=f"{what}{groups} lost or unanswered")
 
@@ -364,8 +376,8 @@ def _check_groups(groups: Sequence[Row], begin_us: int) -> AvailabilityCheck:
     def described(row: Row) -> Unavailability:
         broker = "" if row["broker"] is None else f" from broker {row['broker']}"
         what = (
-            f"{row['key']} had no service{broker} {_for_time(row, begin_us)}: {_counted(len(row['members']), 'member')} "
-            f"waiting for {', '.join(row['apis'])}"
+            f"{row['key']} had no service{broker} {_for_time(row, begin_us)}: "
+            f"{_counted(len(row['members']), 'member')} waiting for {', '.join(row['apis'])}"
         )
         members = row["members"][:_MOST_NAMES]
         return Unavailability(
@@ -394,7 +406,7 @@ def _check_scripts(rows: Sequence[Row]) -> AvailabilityCheck:
             what = f"{counted}: stopped by {_error_name(row['error'])}"
             failed.append(Unavailability(members=names, what=f"{what}: {_listed(names, row['failures'])}"))
     sentence = "All members do their scripts: they perform all actions, and no fatal error stops them."
-    count = sum(row["failures"] for row in rows)
+    count = sum(row["failures"] for row in rows if row["why"] == "stopped")
     return _check("scripts-done", sentence, count, failed, doubts)
 
 
@@ -408,7 +420,9 @@ def _check_rows(
     """Return a check of rows with `is_failure`, their number `failures`, and a description."""
     failed = [described(row) for row in rows if row["is_failure"]]
     doubts = [described(row) for row in rows if not row["is_failure"]]
-    return _check(name, sentence, max((row["failures"] for row in rows if row["is_failure"] or not failed), default=0), failed, doubts)
+    return _check(
+        name, sentence, max((row["failures"] for row in rows if row["is_failure"]), default=0), failed, doubts
+    )
 
 
 def _check_reachable(run: Circumstances) -> AvailabilityCheck:
@@ -461,7 +475,7 @@ def _check(
     name: str, sentence: str, failures: int, failed: list[Unavailability], doubts: Sequence[Unavailability] = ()
 ) -> AvailabilityCheck:
     outcome: VerdictOutcome = "failed" if failed else "inconclusive" if doubts else "passed"
-    return AvailabilityCheck(name, sentence, outcome, failures or len(failed), [*failed, *doubts])
+    return AvailabilityCheck(name, sentence, outcome, failures, failed, list(doubts))
 
 
 def _counted(count: int, noun: str) -> str:
@@ -481,13 +495,11 @@ def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:
     )
 
 
-def _create_outages(
-    spark: SparkSession, timeline: Sequence[Mapping[str, Any]], begin_us: int, load_us: int
-) -> None:
+def _create_outages(spark: SparkSession, timeline: Sequence[Mapping[str, Any]], begin_us: int, load_us: int) -> None:
     """Create views of intervals, in microseconds since the Unix epoch.
 
-    `outages` are planned outages that end. In `disturbances`, requests may be lost. In `excuses`, groups and brokers may
-    be out of service: in these outages, while faults return errors, and shortly after each event.
+    `outages` are planned outages that end. In `disturbances`, requests may be lost. In `excuses`, groups and brokers
+    may be out of service: in these outages, while faults return errors, and shortly after each event.
     """
 
     def at_us(moment_s: float) -> int:

@@ -1,8 +1,8 @@
 """Queries for groups without service and for brokers without responses. Spark SQL on the views of `availability`.
 
-A group has service while a member gets responses that accept it as a member. A broker is in service while it responds to
-any client. What is examined are the times in which requests were in vain: each was lost, unanswered, rejected or is still
-pending, and the next one followed soon. Times of planned outages do not count.
+A group has service while a member gets responses that accept it as a member; a broker is in service while it responds
+to any client. The queries look for times in which requests were in vain: each was lost, unanswered, rejected or is
+still pending, and the next one followed soon. Times of planned outages do not count.
 """
 
 from fakebroker.errors import ErrorCode
@@ -15,8 +15,8 @@ CHAIN_US = BOUND_US
 _ACCEPTED = f"coalesce(error, -1) in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
 _DONE_US = "coalesce(scheduled_us + latency_us, until_us, :end_us)"
 
-# The intervals between two responses that show service. `key` is a group or a broker; the first interval begins with the
-# first request.
+# The intervals between two responses that show service. `key` is a group or a broker; the first interval begins with
+# the first request.
 _GAPS = """
     select key, max(until_us) over (partition by key order by from_us rows between unbounded preceding and current row)
             since_us,
@@ -30,8 +30,8 @@ _GAPS = """
         where is_mark group by key, from_us div 1000000)
     window line as (partition by key order by from_us)"""
 
-# `failures` of groups and brokers in the intervals `gaps`, by the requests in vain (`vain`). If the last interval of the
-# replay is too short to be a failure, it is not known whether service would have ended.
+# The failures of groups or brokers in the intervals `gaps`, by the requests in vain (`vain`). If the last interval of
+# the replay is too short to be a failure, it is not known whether service would have ended.
 _CHAINS = """
     with clipped as (
         select v.*, g.since_us, g.is_last, limit_us, greatest(v.sent_us, g.since_us) begun_us,

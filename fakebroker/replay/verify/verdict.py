@@ -16,7 +16,7 @@ from fakebroker.replay.run_summary import (
     Verdict,
     VerdictOutcome,
 )
-from fakebroker.replay.verify.availability import Circumstances, check_availability
+from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
@@ -41,7 +41,7 @@ def judge(
     expected: Sequence[Expectation],
     numbers: Numbers,
     wanted: Sequence[str] | None = None,
-    run: Circumstances = Circumstances(),
+    run: Circumstances = UNDISTURBED,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
@@ -89,8 +89,9 @@ def outcome_of(
 
 
 def _unavailable(check: AvailabilityCheck) -> str:
-    what = "; ".join(violation.what for violation in check.violations[:_MOST_NAMED])
-    more = check.failures - len(check.violations[:_MOST_NAMED])
+    listed = check.violations or check.doubts
+    what = "; ".join(each.what for each in listed[:_MOST_NAMED])
+    more = max(check.failures, len(listed)) - len(listed[:_MOST_NAMED])
     return f"Availability check {check.name}: {what}{f'; and {more:,} more' if more > 0 else ''}."
 
 
