@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from fakebroker import FakeCluster, ListenError
+from fakebroker import FakeCluster, IncompleteJournalError, ListenError
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
@@ -498,6 +499,82 @@ def test_text_files_have_their_type_and_charset(control: ControlHarness) -> None
         assert control.request("GET", path).headers["content-type"] == f"text/{kind}; charset=utf-8", path
 
 
+def test_no_route_ignores_a_query_parameter_that_it_does_not_know(
+    control: ControlHarness, subtests: pytest.Subtests
+) -> None:
+    documented = control.request("GET", "/openapi.json").json["paths"]
+    assert {(each.method.lower(), each.path) for each in OPERATIONS if each.is_documented} == {
+        (method, path) for path, methods in documented.items() for method in methods
+    }
+    values = {"cluster": "default", "node_id": "1", "topic": "orders", "group_id": "g", "name": "style.css"}
+    for operation in OPERATIONS:
+        path = operation.path.format_map({name: values.get(name, "1") for name in operation.names})
+        known = [] if operation.query is None else [field.name for field in msgspec.structs.fields(operation.query)]
+        for given, near in [("nonesuch", None), *((f"{name}x", name) for name in known)]:
+            with subtests.test(operation=operation.name, given=given):
+                response = control.request(operation.method, f"{path}?{given}=5")
+                problem = response.json
+                assert (response.status, problem["field"], problem["value"]) == (422, given, "5")
+                expected = f"one of {', '.join(known)}" if known else "none"
+                assert problem["expected"].startswith(expected)
+                assert near is None or problem["expected"].endswith("; did you mean '" + near + "'?")
+    response = control.request("GET", f"{BASE}/groups?limit=1&limit=2")
+    assert (response.status, response.json["detail"]) == (422, "limit='2': expected one value: limit is given twice")
+
+
+def test_a_body_for_an_operation_that_takes_none_is_rejected(
+    control: ControlHarness, subtests: pytest.Subtests
+) -> None:
+    for method, path in (("POST", "/clock/advance_to_next_deadline"), ("POST", "/reset"), ("DELETE", "/faults")):
+        with subtests.test(path=path):
+            problem = control.request(method, BASE + path, {"seconds": 3})
+            assert (problem.status, problem.json["field"], problem.json["expected"]) == (422, "seconds", "none")
+            assert control.request(method, BASE + path, {}).status in (200, 204, 422 if "clock" in path else 200)
+
+
+def test_a_part_of_the_journal_is_exported(control: ControlHarness, subtests: pytest.Subtests) -> None:
+    with WireClient(control.cluster.brokers[0], "app") as wire:
+        for member, generation in (("a", 1), ("b", 1), ("a", 2)):
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=generation, member_id=member), HeartbeatResponse)
+        wire.ask(find_coordinator("h"), FindCoordinatorResponse)
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+    since = control.cluster.requests()[1].received_ms
+    for query in (
+        *("api=Heartbeat", "client_id=app", "group=g", "member=a", "instance_id=i", "topic=orders", "fault=false"),
+        *("partition=orders-1", "broker=1", "connection=0", "version=4", "error=UNKNOWN_MEMBER_ID", "api=Fetch"),
+        *(f"since={since}", f"until={since}", f"since=0&until={since}&group=g"),
+    ):
+        with subtests.test(query=query):
+            rows = control.get(f"/journal?{query}")["requests"]
+            lines = control.request("GET", f"{BASE}/journal.jsonl?{query}").body.decode().splitlines()
+            part = parse_journal(lines, "the response").journal_view()
+            assert [number for number, _ in part.numbered()] == [row["seq"] for row in rows]
+            assert [call.api.name for call in part.calls] == [row["api"] for row in rows]
+    for wrong in ("groop=g", "api=Heartbeats", "limit=x", "since=x", "until=-1"):
+        assert control.request("GET", f"{BASE}/journal.jsonl?{wrong}").status == 422, wrong
+
+
+def test_queries_on_a_part_of_a_journal_do_not_forget_what_is_left_out(control: ControlHarness) -> None:
+    with WireClient(control.cluster.brokers[0]) as wire:
+        for group in ("g", "h"):
+            wire.ask(HeartbeatRequest(group_id=group, generation_id=1, member_id="x"), HeartbeatResponse)
+            wire.ask(find_coordinator(group), FindCoordinatorResponse)
+    exported = control.request("GET", f"{BASE}/journal.jsonl?api=Heartbeat&error=UNKNOWN_MEMBER_ID&group=g")
+    part = parse_journal(exported.body.decode().splitlines(), "the response")
+    assert part.count("Heartbeat", group="g", error="UNKNOWN_MEMBER_ID") == 1
+    assert part.count("Fetch") == part.count(group="other") == 0
+    part.assert_never("JoinGroup")
+    part.assert_order("Heartbeat", group="g", error="UNKNOWN_MEMBER_ID")
+    only = "this part of the journal has only Heartbeat with group='g', error='UNKNOWN_MEMBER_ID'"
+    for query in (
+        lambda: part.count("Heartbeat"),
+        lambda: part.assert_never("FindCoordinator"),
+        lambda: part.assert_order("Heartbeat", "FindCoordinator"),
+    ):
+        with pytest.raises(IncompleteJournalError, match=f"that may match (was|were) left out: {only}$"):
+            query()
+
+
 def test_reading_a_disabled_journal_is_an_error() -> None:
     with controlled_cluster(1, journal="off") as control:
         response = control.request("GET", f"{BASE}/journal")
@@ -540,13 +617,3 @@ def test_a_port_in_use_is_an_error() -> None:
 def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
     with pytest.raises(ConfigError, match=r"^--control needs nonesuch: expected pip install 'fakebroker\[control\]'$"):
         dependencies.check_installed(("json", "nonesuch"))
-
-
-def test_the_api_documentation_loads_nothing_from_other_servers(control: ControlHarness) -> None:
-    document = control.request("GET", "/openapi.json").json
-    assert document["openapi"] == "3.1.0"
-    assert document["paths"]["/v1/clusters/{cluster}/brokers/{node_id}/stop"]["post"]["operationId"] == "stop_broker"
-    page = control.request("GET", "/docs").body.decode()
-    assert "openapi.json" in page
-    assert "http://" not in page
-    assert "https://" not in page

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.report.evidence import COLUMNS, violated
 from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import PROMISES, check_promises
@@ -140,6 +141,39 @@ def test_a_broken_coordinator_breaks_its_promise_and_no_other(
                 check.name for check in checked for violation in check.violations if violation.group == name
             }
             assert broken_promises == {promise}
+
+
+def test_reports_mark_the_evidence(checked: list[PromiseCheck], subtests: pytest.Subtests) -> None:
+    """The events listed with a violation contain those that break the promise, and these are marked."""
+    for check in checked:
+        for violation in check.violations:
+            with subtests.test(promise=check.name, group=violation.group, at_us=violation.at_us):
+                case = violated(check.name, violation, 0)
+                marked = {
+                    (row.cells[2][0].text, COLUMNS[column])
+                    for row in case.rows
+                    for column, cell in enumerate(row.cells)
+                    if any(part.is_decisive for part in cell)
+                }
+                assert EVIDENCE[check.name] <= marked
+
+
+EVIDENCE = {
+    "one-owner": {("SyncGroup", "member"), ("SyncGroup", "details")},
+    "covered": {("SyncGroup", "member"), ("SyncGroup", "details")},
+    "one-leader": {("JoinGroup", "details")},
+    "generations-rise": {("JoinGroup", "generation")},
+    "commits-kept": {("OffsetCommit", "details"), ("OffsetFetch", "details")},
+    "silent-out": {("Heartbeat", "response")},
+    "beating-stays": {("Heartbeat", "sent s"), ("Heartbeat", "response")},
+    "stale-refused": {("SyncGroup", "generation"), ("Heartbeat", "generation")},
+    "fenced-refused": {("SyncGroup", "details"), ("OffsetCommit", "details")},
+    "unknown-refused": {("Heartbeat", "response")},
+    "answered": set(),
+    "coordinator-found": {("FindCoordinator", "details"), ("JoinGroup", "response")},
+    "one-coordinator": {("Heartbeat", "broker")},
+}
+"""By promise: APIs and columns of values that are marked in every violation in this module."""
 
 
 @soak

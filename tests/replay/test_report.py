@@ -14,14 +14,15 @@ from rich.console import Console
 import fakebroker.replay.report
 from fakebroker.replay.report import charts
 from fakebroker.replay.report.charts import lines
-from fakebroker.replay.report.html import page
+from fakebroker.replay.report.html import UNFOLDED, page
 from fakebroker.replay.report.terminal import print_report, sparkline
-from fakebroker.replay.report.wording import number
+from fakebroker.replay.report.wording import event, number
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.workload.expectations import Expectation
 from tests.support.replay.summaries import summary_document
 
 SECTIONS = [
+    "Failed checks and broken promises",
     "Verdict",
     "Events",
     "Requests per second",
@@ -93,6 +94,41 @@ def test_the_page_loads_no_files_and_has_no_scripts(html: str) -> None:
 def test_text_on_the_page_is_escaped(html: str) -> None:
     assert "steady &lt;&amp;&gt; state.toml" in html
     assert "generation 3 came after 5 &lt;script&gt;" in html
+
+
+PYTHON_VALUES = (
+    r"\bNone\b|\bnan\b|\binf\b|\bTrue\b|\bFalse\b|\[['\"]|\{['\"]|Row\(|datetime|[\\[{]&#39;|&lt;[a-z_.]+ object"
+)
+
+
+def test_a_broken_run_is_shown_without_values_of_python(html: str) -> None:
+    for text in (html.replace("<script>", ""), terminal_report(summary_document(1))):
+        assert re.findall(PYTHON_VALUES, text) == []
+
+
+def test_the_page_opens_with_unfolded_violations(html: str) -> None:
+    """Violations come before the numbers, with times since the start, names of errors and marks on what is decisive."""
+    before_numbers = html[: html.index('<div class="tiles">')]
+    text = re.sub(r"<[^>]+>", " ", before_numbers[before_numbers.index("<h2>") :])
+    assert before_numbers.count('<details open="">') == UNFOLDED + 1  # the second promise has one violation
+    assert before_numbers.count("<details>") == 2
+    for fact in ("group-0-0, group-0-1", "2.000 s to 2.001 s after the start", "REBALANCE_IN_PROGRESS", "no error"):
+        assert fact in re.sub(r"\s+", " ", text)
+    assert "All 7 are in violations.parquet." in text
+    assert "no broker could be reached &lt;at the end&gt;" in before_numbers
+    assert str(summary_document(1)["verdict"]["promises"][1]["violations"][0]["at_us"]) not in text
+    first = before_numbers[before_numbers.index("<details open") : before_numbers.index("</details>")]
+    rows = re.findall(r'<tr class="decisive">(.*?)</tr>', first)
+    marked = [re.findall("<mark>(.*?)</mark>", row) for row in rows]
+    assert marked == [["group-0-0", "2", "orders-0"], ["group-0-1", "2", "orders-0"]]
+
+
+def test_the_terminal_shows_the_first_three_violations() -> None:
+    report = terminal_report(summary_document(1))
+    assert report.count("Broken: ") == 3
+    assert "5 more violations are in report.html and violations.parquet." in report
+    assert len(re.findall(r"^  > .*SyncGroup", report, re.MULTILINE)) == 4
+    assert max(map(len, report.splitlines())) <= 80
 
 
 def test_charts_use_the_colors_of_the_page(html: str) -> None:
@@ -186,6 +222,20 @@ def test_numbers_have_thousands_separators_and_six_digits(subtests: pytest.Subte
     ):
         with subtests.test(value=value):
             assert number(value) == expected
+
+
+def test_events_are_written_without_values_of_python(subtests: pytest.Subtests) -> None:
+    for value, expected in (
+        (["a", 1], "x=[a, 1]"),
+        ({"do": "stop_broker", "node_id": 1}, "x={do=stop_broker, node_id=1}"),
+        (True, "x=true"),
+        (1.5, "x=1.5"),
+        (None, ""),
+    ):
+        with subtests.test(value=value):
+            assert (
+                event({"at_s": 1.0, "do": "fail", "x": value, "done": True, "why": None}) == f"fail {expected}".strip()
+            )
 
 
 def test_values_of_expectations_are_written_without_exponents() -> None:

@@ -3,7 +3,6 @@
 The templates are in `templates/`; each page includes the style sheet `templates/style.css`.
 """
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
-from fakebroker.replay.report import figures, wording
+from fakebroker.replay.report import evidence, figures, wording
 from fakebroker.replay.run_summary import Summary
+
+UNFOLDED = 3
+"""Number of violations of each promise that are unfolded when the page is opened."""
 
 
 def page(summary: Summary) -> str:
@@ -34,11 +36,6 @@ def _utc(started: str) -> str:
     return datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _used_columns(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns in which at least one of the events has a value."""
-    return [name for name in events[0] if any(event[name] is not None for event in events)]
-
-
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -47,7 +44,14 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals |= {"figures": figures, "meanings": MEANINGS}
+_ENVIRONMENT.globals |= {
+    "event_columns": evidence.COLUMNS,
+    "figures": figures,
+    "meanings": MEANINGS,
+    "unavailable": evidence.unavailable,
+    "unfolded": UNFOLDED,
+    "violated": evidence.violated,
+}
 _ENVIRONMENT.filters |= {
     "broker": wording.broker,
     "event": wording.event,
@@ -55,6 +59,5 @@ _ENVIRONMENT.filters |= {
     "number": wording.number,
     "share": wording.share,
     "times": wording.times,
-    "used_columns": _used_columns,
     "utc": _utc,
 }

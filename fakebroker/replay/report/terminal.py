@@ -1,19 +1,35 @@
 """Prints a summary as tables, for terminals with at least 80 columns."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
+from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
 from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
-from fakebroker.replay.run_summary import Summary, Verdict, named
+from fakebroker.replay.run_summary import Summary, named
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
 _MOST_VIOLATIONS = 3
+_MOST_EVENTS = 10
+"""Maximum number of events shown with a violation."""
+_EVENT_COLUMNS: dict[str, dict[str, Any]] = {
+    "": {"width": 1},
+    "sent s": {"width": 8, "justify": "right"},
+    "answered": {"width": 8, "justify": "right"},
+    "API": {"width": len("FindCoordinator")},
+    "member": {"ratio": 1},
+    "gen.": {"width": 4, "justify": "right"},
+    "br.": {"width": 3, "justify": "right"},
+    "response": {"ratio": 2},
+}
+"""Columns of a table of events. In 80 columns, `response` is as wide as REBALANCE_IN_PROGRESS; it also has details."""
 _MOST_GROUPS = 5
 
 
@@ -42,8 +58,9 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     yield "Brokers", _brokers(summary)
     yield "Errors", _errors(summary)
     yield "Load", _load(summary)
-    verdict = summary.verdict
-    yield f"Verdict: {_mark(verdict.outcome == 'passed', 'passed', verdict.outcome.upper())}", _verdict(verdict)
+    outcome = summary.verdict.outcome
+    yield f"Verdict: {_mark(outcome == 'passed', outcome, outcome.upper())}", _verdict(summary)
+    yield from _violations(summary)
     yield f"Files in {escape(summary.directory)}", _files(summary)
 
 
@@ -162,21 +179,59 @@ def _load(summary: Summary) -> str:
     return "\n".join(lines)
 
 
-def _verdict(verdict: Verdict) -> Table:
+def _verdict(summary: Summary) -> Table:
+    verdict, began_us = summary.verdict, summary.numbers.began_us
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
         grid.add_row(_mark(check.passed, "passed", check.outcome.upper()), escape(check.check))
-        for violation in (check.violations + check.doubts)[:_MOST_VIOLATIONS]:
-            grid.add_row("", escape(violation.what))
+        for violation in [*check.violations, *check.doubts][:_MOST_VIOLATIONS]:
+            case = unavailable(violation, began_us)
+            grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))
     for promised in verdict.promises:
         grid.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
         if promised.broken:
-            examples = [violation.what for violation in promised.violations[:_MOST_VIOLATIONS]]
-            grid.add_row("", f"{_counted_violations(promised.broken)}: {escape('; '.join(examples))}")
+            grid.add_row("", _counted_violations(promised.broken))
     for expected in verdict.expectations:
         actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
         grid.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
     return grid
+
+
+def _violations(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
+    """Yield a section for each of the first violations: first one of each broken promise, then the others."""
+    checks = [check for check in summary.verdict.promises if check.violations]
+    ranked = sorted(
+        ((place, check) for check in checks for place in range(len(check.violations))), key=lambda ranked: ranked[0]
+    )
+    for place, check in ranked[:_MOST_VIOLATIONS]:
+        case = violated(check.name, check.violations[place], summary.numbers.began_us)
+        yield f"[red]Broken:[/red] {escape(check.promise)}", Group(*_case(case))
+    more = sum(check.broken for check in checks) - len(ranked[:_MOST_VIOLATIONS])
+    if more:
+        what = "1 more violation is" if more == 1 else f"{more:,} more violations are"
+        yield f"{what} in report.html and violations.parquet.", ""
+
+
+def _case(case: Case) -> Iterator[RenderableType]:
+    yield Text(case.what)
+    yield Text(", ".join(f"{name} {fact}" for name, fact in case.facts.items()), style="dim")
+    if not case.rows:
+        return
+    if case.marked:
+        yield Text(case.marked.replace("Marked:", "Marked with >:"), style="dim")
+    grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True)
+    for name, layout in _EVENT_COLUMNS.items():
+        grid.add_column(name, header_style="dim", overflow="fold", **layout)
+    for row in nearest(case, _MOST_EVENTS):
+        *cells, response, details = (_text(cell) for cell in row.cells)
+        if row.is_decisive and details:
+            response.append("\n" if response else "").append(details)
+        grid.add_row(">" if row.is_decisive else "", *cells, response, style=None if row.is_decisive else "dim")
+    yield grid
+
+
+def _text(cell: tuple[Part, ...]) -> Text:
+    return Text.assemble(*((part.text, "bold yellow" if part.is_decisive else "") for part in cell))
 
 
 def _files(summary: Summary) -> Table:

@@ -1,6 +1,6 @@
 """Formats of numbers and events in reports."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -37,5 +37,28 @@ def broker(node_id: int | None) -> str:
 
 def event(outcome: Mapping[str, Any]) -> str:
     """Format an event of the timeline as its command and arguments: `stop_broker node_id=1`."""
-    arguments = (f"{key}={value}" for key, value in outcome.items() if key not in ("at_s", "do", "done", "why"))
-    return " ".join((str(outcome.get("do", "?")), *arguments))
+    arguments = {key: value for key, value in outcome.items() if key not in ("at_s", "do", "done", "why")}
+    return " ".join((str(outcome.get("do", "?")), *_arguments(arguments)))
+
+
+def _arguments(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={_argument(value)}" for key, value in values.items() if value is not None]
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_arguments(value))}}}"
+    return f"[{', '.join(map(_argument, value))}]" if isinstance(value, list | tuple) else str(value)
+
+
+def seconds(microseconds: int) -> str:
+    """Format a time since the start of a replay in seconds, to the millisecond."""
+    return f"{microseconds / 1e6:,.3f}"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Format a list of names; those beyond `most` are counted."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -23,6 +23,13 @@ MOST_EVENTS = 20
 AROUND_US = 2_000_000
 """Events this long before and after a violation are listed, in microseconds."""
 
+_MOMENTS = ("e.sent_us", "e.scheduled_us + e.latency_us", "e.until_us")
+"""The times of an event. One of them is the beginning or the end of the violation that the event is part of."""
+
+_OTHERS = 4
+"""Events of other members are listed only if they are this many times nearer to the violation."""
+
+# Events at the beginning and at the end of the violation come first, then those next to them.
 _DETAILS = f"""
     with listed as (
         select *, concat(promise, place) id from (
@@ -31,9 +38,14 @@ _DETAILS = f"""
         where place <= :most
     ), around as (
         select /*+ broadcast(v) */ id, struct(e.*) event, row_number() over (
-            partition by id order by greatest(at_us - e.sent_us, e.sent_us - v.until_us, 0), e.sent_us) place
-        from (select id, `group` about, at_us, until_us from listed) v join events e
-            on e.group = about and e.sent_us between at_us - {AROUND_US} and v.until_us + {AROUND_US}
+            partition by id order by
+                if({" or ".join(f"{each} in (v.at_us, v.until_us)" for each in _MOMENTS)}, 0, 1),
+                least(abs(e.sent_us - v.at_us), abs(e.sent_us - v.until_us))
+                    * if(array_contains(v.members, e.member), 1, {_OTHERS}),
+                e.sent_us) place
+        from (select id, `group` about, members, at_us, until_us from listed) v join events e
+            on e.group = about and e.sent_us <= v.until_us + {AROUND_US}
+                and greatest({", ".join(_MOMENTS)}) >= v.at_us - {AROUND_US}
     )
     select listed.*, shown from listed left join (
         select id, sort_array(collect_list(event)) shown from around where place <= {MOST_EVENTS} group by id

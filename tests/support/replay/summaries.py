@@ -6,6 +6,7 @@ A new key of `fakebroker/replay/run_summary.py` is added here, too.
 import random
 from typing import Any
 
+from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION
 
 _APIS = {
@@ -190,14 +191,21 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             ],
             "promises": [
                 {
-                    "name": "one-owner",
-                    "promise": "no two members own one partition",
+                    "name": "covered",
+                    "promise": "assignments cover the topics",
                     "kept": True,
                     "broken": 0,
                     "violations": [],
                 },
                 {
-                    "name": "rising-generations",
+                    "name": "one-owner",
+                    "promise": "no two members own one partition",
+                    "kept": False,
+                    "broken": 7,
+                    "violations": [_overlap(number) for number in range(5)],
+                },
+                {
+                    "name": "generations-rise",
                     "promise": "generations rise by one",
                     "kept": False,
                     "broken": 1,
@@ -210,8 +218,8 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                             "until_us": 2_100_000,
                             "what": "generation 3 came after 5 <script>",
                             "events": [
-                                {"scheduled_us": 1_999_000, "api": "JoinGroup", "member": "group-1-0", "generation": 5},
-                                {"scheduled_us": 2_000_000, "api": "JoinGroup", "member": "group-1-0", "generation": 3},
+                                _event("JoinGroup", 1_990_000, member="group-1-0", generation=5, members=0),
+                                _event("JoinGroup", 2_090_000, member="group-1-0", generation=3, members=2),
                             ],
                         }
                     ],
@@ -222,6 +230,40 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "directory": "runs/steady-20260102",
         "files": {"summary.json": "all numbers", "events.parquet": "one row per request"},
     }
+
+
+def _overlap(number: int) -> dict[str, Any]:
+    """Return a violation of `one-owner`: group-N assigns orders-0 twice in generation 2."""
+    group, at_us = f"group-{number}", 3_000_000 + number * 1_000_000
+    one, other = f"{group}-0", f"{group}-1"
+    return {
+        "group": group,
+        "generation": 2,
+        "members": [one, other],
+        "at_us": at_us,
+        "until_us": at_us + 500,
+        "what": f"orders-0 of {group}: assigned to more than one member in generation 2",
+        "events": [
+            _event("start", at_us - 900_000, member=other, kind="act", latency_us=None, broker=-1),
+            _event("FindCoordinator", at_us - 800_000, found=[_place(group)], lookups=1),
+            _event("Heartbeat", at_us - 700_000, member=one, generation=1, error=27),
+            _event("SyncGroup", at_us - 10_000, member=one, generation=2, assigned=["orders-0", "orders-1"]),
+            _event("SyncGroup", at_us - 9_500, member=other, generation=2, assigned=["orders-0"]),
+            _event("OffsetFetch", at_us + 1_000, member=one, offsets=[{"partition": "orders-0", "offset": -1}]),
+            _event("Heartbeat", at_us + 900_000, member=one, generation=2, count=9, until_us=at_us + 9_000_000),
+            _event("Heartbeat", at_us + 9_000_000, member=other, latency_us=None, error=None, lost=True),
+        ],
+    }
+
+
+def _place(group: str) -> dict[str, Any]:
+    return {"key": group, "node": 2, "error": 0, "again": False}
+
+
+def _event(api: str, sent_us: int, **columns: Any) -> dict[str, Any]:
+    """Return a row of `events.parquet` as a dictionary; by default a request that was answered after 10 ms."""
+    answered = {"sent_us": sent_us, "latency_us": 10_000, "version": 5, "broker": 2, "error": 0}
+    return Event(scheduled_us=sent_us, api=api, **answered | columns)._asdict()
 
 
 def _error_series(name: str, answers: list[int]) -> dict[str, Any]:
