@@ -327,7 +327,12 @@ FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
 
 def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True})
-    assert [name for name, check in checks.items() if not check.passed] == ["cluster-answers", "members-answered"]
+    assert [name for name, check in checks.items() if not check.passed] == [
+        "cluster-answers",
+        "brokers-answer",
+        "groups-served",
+        "members-answered",
+    ]
     assert checks["members-answered"].failures == 12
 
 

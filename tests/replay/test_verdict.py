@@ -18,8 +18,10 @@ from fakebroker.replay.run_summary import (
 from fakebroker.replay.verify.availability import Circumstances
 from fakebroker.replay.verify.verdict import MEMBERS_JOIN, events_done, expectations, judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Api, Expectation
-from tests.support.replay.recorded_events import HEALTHY, PARTITIONS, beat, frame, lost, scripts
+from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, PARTITIONS, beat, frame, lost, scripts
 from tests.support.replay.summaries import summary_document
+
+START_OF_1 = HEALTHY[0]._replace(**OF_1)
 
 NUMBERS = msgspec.structs.replace(
     summary_of(summary_document(1)).numbers,
@@ -142,11 +144,11 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
     unanswered = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
-        events = frame(spark, [*HEALTHY, *more])
+        events = frame(spark, [*HEALTHY, START_OF_1, *more])
         verdict = judge(
             spark,
             events,
-            scripts(spark),
+            scripts(spark, MEMBERS[:2]),
             PARTITIONS,
             [expected],
             NUMBERS,
@@ -164,8 +166,8 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 @pytest.mark.slow
 def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
-        events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how))
+        events = frame(spark, [*HEALTHY, START_OF_1, *more])
+        verdict = judge(spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how))
         assert all(check.kept for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])

@@ -187,6 +187,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                     "outcome": "failed",
                     "failures": 1,
                     "violations": [{"what": "no broker could be reached <at the end>"}],
+                    "doubts": [],
                 },
             ],
             "promises": [
@@ -251,7 +252,7 @@ def _overlap(number: int) -> dict[str, Any]:
             _event("SyncGroup", at_us - 9_500, member=other, generation=2, assigned=["orders-0"]),
             _event("OffsetFetch", at_us + 1_000, member=one, offsets=[{"partition": "orders-0", "offset": -1}]),
             _event("Heartbeat", at_us + 900_000, member=one, generation=2, count=9, until_us=at_us + 9_000_000),
-            _event("Heartbeat", at_us + 9_000_000, member=other, latency_us=None, error=None, lost=True),
+            _event("Heartbeat", at_us + 9_000_000, member=other, latency_us=None, error=None, missing="lost"),
         ],
     }
 
