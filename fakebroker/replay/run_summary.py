@@ -362,9 +362,10 @@ class GroupsOverTime(Section, frozen=True):
 
     Attributes:
         stable: Average number of groups without a rebalance, in which at least one member is assigned.
-        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`.
-        unknown: Average number of groups with members of which none is known to be assigned, and without a rebalance
-            that is known.
+        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`, or in which all members
+            wait for an assignment.
+        unknown: Average number of groups without a rebalance, in which no member is assigned and at least one is
+            unknown.
         empty: Average number of groups without members.
     """
 

@@ -118,11 +118,17 @@ def test_numbers_over_time(summary: dict[str, Any]) -> None:
     assert heartbeats["requests_per_s"] == [40, 1040, 900]
     assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
     # The group was rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
-    assert over_time["groups"] == {"stable": [0.32, 1, 1], "rebalancing": [0.68, 0, 0], "empty": [0, 0, 0]}
+    assert over_time["groups"] == {
+        "stable": [0.26, 1, 1],
+        "rebalancing": [0.74, 0, 0],  # also from 1,000 to 4,000, before the first JoinGroup
+        "unknown": [0, 0, 0],
+        "empty": [0, 0, 0],
+    }
     # Member 0 was assigned from 14,000 to 35,000 and from 43,000 on, member 1 from 45,000 to 100,000.
     assert over_time["members"] == {
         "assigned": [0.7, 1.98, 1],
         "waiting": [0.92, 0, 0],
+        "unknown": [0, 0, 0],
         "gone": [0.38, 0.02, 1],
     }
     assert over_time["rebalances"] == {"count": [2, 0, 0], "p50_ms": [10, None, None], "max_ms": [24, None, None]}
@@ -231,6 +237,32 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
     slowest = {row["group"]: row["longest_rebalance_ms"] for row in summary["slowest_groups"]}
     assert slowest == {"static": 50, "again": 20, "lives": 30}
     assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
+
+
+def test_members_without_a_response_for_their_session_timeout_are_unknown(spark: SparkSession) -> None:
+    """The members of the first group get their last response at second 10, or 50; the second group has responses."""
+    second = 1_000_000
+    events = [
+        each._replace(group=group, member=f"{group}-{number}")
+        for group, ends in (("g", (10, 50)), ("h", (100, 100)))
+        for number, end in enumerate(ends)
+        for each in (
+            Event(0, 0, None, "start", -1, -1, kind="act"),
+            Event(1_000, 1_000, 0, "JoinGroup", 9, 2, generation=1, error=0),
+            Event(2_000, 2_000, 0, "SyncGroup", 5, 2, generation=1, error=0, assigned=["orders-0"]),
+            Event(3_000, 3_000, 0, "Heartbeat", 4, 2, generation=1, error=0, count=end, until_us=(end - 1) * second),
+            Event(end * second, end * second, 0, "Heartbeat", 4, 2, generation=1, error=0),
+            Event(100 * second, 100 * second, None, "leave", -1, -1, kind="act"),
+        )
+    ]
+    members = [member(f"{group}-{n}", group=group, session_timeout_ms=10_000) for group in "gh" for n in range(2)]
+    over_time = numbers(spark, events, members)["over_time"]
+    per_slice = 1 / over_time["slice_s"]
+    at_s = {second: round(second * per_slice) for second in (15, 40, 80)}
+    assert {second: over_time["members"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 1, 80: 2}
+    assert {second: over_time["members"]["assigned"][index] for second, index in at_s.items()} == {15: 4, 40: 3, 80: 2}
+    assert {second: over_time["groups"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 0, 80: 1}
+    assert {second: over_time["groups"]["stable"][index] for second, index in at_s.items()} == {15: 2, 40: 2, 80: 1}
 
 
 def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:

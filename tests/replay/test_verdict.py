@@ -167,7 +167,9 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
         events = frame(spark, [*HEALTHY, START_OF_1, *more])
-        verdict = judge(spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how))
+        verdict = judge(
+            spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how)
+        )
         assert all(check.kept for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])

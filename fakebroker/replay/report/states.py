@@ -2,8 +2,9 @@
 
 A member is `gone`, `waiting` for an assignment, or `assigned`; `unknown` if it is assigned and has got no response for
 its session timeout. A group is `empty` without members, `rebalancing` from the first JoinGroup of a generation until
-all members that joined have an assignment, `stable` if a member is assigned, else `unknown`. The coordinator's state
-may differ, for example for a group with members that are not part of the replay.
+all members that joined have an assignment, else `stable` if a member is assigned, `unknown` if none is assigned and one
+is unknown, and `rebalancing` if all are waiting. The coordinator's state may differ, for example for a group with
+members that are not part of the replay.
 
 The columns of `events` and `requests` are described in members/events.py. Times are in microseconds. `latency_us`
 is null if there was no response.
@@ -73,10 +74,13 @@ _MARKS = f"""
     select group, member, scheduled_us + latency_us, 1, null, 0, false, null
     from requests where error in ({_MEMBERSHIP_ENDS}) and member is not null
     union all
-    select group, member, inline(array(
-        struct(heard_us + timeout_us, 2, cast(null as int), cast(null as int), false, 1),
-        struct(next_us, 0, cast(null as int), cast(null as int), false, 0)))
-    from ({_SILENCES}) where next_us - heard_us > timeout_us"""
+    select group, member, change.at_us, if(change.silent = 1, 2, 0), null, null, false, change.silent
+    from (
+        select group, member, explode(array(
+            named_struct('at_us', heard_us + timeout_us, 'silent', 1),
+            named_struct('at_us', next_us, 'silent', 0))) change
+        from ({_SILENCES}) where next_us - heard_us > timeout_us)
+    where change.at_us <= {{end_us}}"""
 """Changes of members' states; `turn` orders simultaneous changes. Null means unchanged."""
 
 _MEMBER_STATES = f"""
@@ -100,19 +104,21 @@ _MEMBER_STATES = f"""
 
 _GROUP_STATES = """
     with marks as (
-        select group, began_us at_us, 1 rebalances, 0 present, 0 assigned from generations
-        union all select group, over_us, -1, 0, 0 from generations
+        select group, began_us at_us, 1 rebalances, 0 present, 0 assigned, 0 unknown from generations
+        union all select group, over_us, -1, 0, 0, 0 from generations
         union all select group, at_us, 0, int(state != 'gone') - int(before != 'gone'),
-            int(state = 'assigned') - int(before = 'assigned') from member_states where state != before
+            int(state = 'assigned') - int(before = 'assigned'), int(state = 'unknown') - int(before = 'unknown')
+        from member_states where state != before
     ), counted as (
         select group, at_us, sum(rebalances) over (partition by group order by at_us) rebalances,
             sum(present) over (partition by group order by at_us) present,
-            sum(assigned) over (partition by group order by at_us) assigned
+            sum(assigned) over (partition by group order by at_us) assigned,
+            sum(unknown) over (partition by group order by at_us) unknown
         from marks
     ), states as (
         select distinct group, at_us,
             case when present <= 0 then 'empty' when rebalances > 0 then 'rebalancing'
-                when assigned > 0 then 'stable' else 'unknown' end state
+                when assigned > 0 then 'stable' when unknown > 0 then 'unknown' else 'rebalancing' end state
         from counted
     )
     select *, coalesce(lag(state) over (partition by group order by at_us), 'empty') before from states"""
