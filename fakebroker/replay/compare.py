@@ -94,6 +94,7 @@ def _run_settings(head: Head) -> dict[str, Any]:
     return {
         "transport": head.transport,
         "record": head.record,
+        "scale": head.scale,
         "lanes": head.lanes,
         "cluster.embedded": head.cluster.embedded,
         "spark.tasks": head.spark.tasks,

@@ -27,6 +27,7 @@ class ReplayOptions:
             row (see `EventRecorder`). If not given, `all` over TCP and `changes` in memory.
         lanes: Connections per broker that the members of a task share; if not given, each member has its own.
         tasks: Number of Spark tasks among which groups are distributed; if not given, as many as can run at once.
+        scale: Factor by which the workload is scaled down, > 0 and <= 1; see `fakebroker.replay.workload.scale`.
         master: Spark's master URL.
         out: Directory for the results; `runs/<workload>-<time>` if not given.
         seed: Seed of all random choices; if not given, the workload's `seed`, or a random one if it has none.
@@ -38,6 +39,7 @@ class ReplayOptions:
     record: Record | None = None
     lanes: int | None = None
     tasks: int | None = None
+    scale: float = 1.0
     master: str = "local[*]"
     out: Path | None = None
     seed: int | None = None

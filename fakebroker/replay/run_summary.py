@@ -81,6 +81,7 @@ class Head(Section, frozen=True, kw_only=True):
         transport: `tcp` or `memory`.
         record: `all`: one row per request; `changes`: successive successful heartbeats of a
             member are folded into one row.
+        scale: Factor of `--scale`, 1 without it; `workload` is the scaled one.
         lanes: Connections per broker that the members of a task shared; null if each member had its own.
         timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and if not, `why`.
         members: Number of members.
@@ -92,6 +93,7 @@ class Head(Section, frozen=True, kw_only=True):
     complete: bool
     transport: str
     record: str
+    scale: float = 1.0
     lanes: int | None = None
     cluster: ClusterSummary
     spark: SparkSummary

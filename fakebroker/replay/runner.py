@@ -41,6 +41,7 @@ from fakebroker.replay.target_cluster import (
     ready_topics,
     unreachable_brokers,
 )
+from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performing
 from fakebroker.replay.workload.workload import Workload, load_workload
 
@@ -51,7 +52,7 @@ class Run:
 
     Attributes:
         file: Path of the workload file.
-        workload: The workload.
+        workload: The workload, scaled.
         seed: Seed of all random choices.
         bootstrap: Bootstrap servers of the cluster, embedded or not; empty in memory.
         cluster: The embedded cluster, if there is one.
@@ -62,6 +63,7 @@ class Run:
         record: As in `ReplayOptions`.
         lanes: As in `ReplayOptions`.
         tasks: As in `ReplayOptions`.
+        scale: As in `ReplayOptions`.
         interruption: Ends the replay early.
     """
 
@@ -77,6 +79,7 @@ class Run:
     record: Record = "all"
     lanes: int | None = None
     tasks: int | None = None
+    scale: float = 1.0
     interruption: Interruption = field(default_factory=Interruption)
 
 
@@ -91,14 +94,15 @@ def play(options: ReplayOptions) -> int:
         FakebrokerError: The replay failed, or was stopped because the disk was full.
     """
     console = Console()
-    workload = load_workload(options.file)
+    workload = scaled(load_workload(options.file), options.scale, where=str(options.file))
     _check(options, workload)
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     out = new_directory(options.out, options.file.stem)
     check_disk_space(out)
     copy_workload(options.file, out)
-    heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
+    scale = "" if options.scale == 1 else f"scale {options.scale:g}, "
+    heading = f"Workload [bold]{options.file}[/bold], {scale}seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
     with ExitStack() as stack:
         # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
@@ -170,6 +174,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         record=options.record or ("changes" if options.transport == "memory" else "all"),
         lanes=options.lanes,
         tasks=options.tasks,
+        scale=options.scale,
     )
 
 
@@ -215,6 +220,7 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members
         complete=False,
         transport=run.transport,
         record=run.record,
+        scale=run.scale,
         lanes=run.lanes,
         cluster=ClusterSummary(
             bootstrap=run.bootstrap,
@@ -291,6 +297,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
         events=workload.events,
         cluster=replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
         topics=dict(run.partitions),
+        group_counts={population.name: population.group_count for population in workload.groups},
     )
 
 

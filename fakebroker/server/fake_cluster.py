@@ -45,6 +45,7 @@ from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.polling import Polled
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
+from fakebroker.server.response_times import ResponseTimes
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Data, Seconds
@@ -264,6 +265,12 @@ class FakeCluster(JournalExport):
         """The clients' open connections. Use them only in the cluster's thread, see `call`."""
         self._server.check_started()
         return self._server.reactor.connections.values()
+
+    @property
+    def response_times(self) -> ResponseTimes:
+        """The times until responses are sent, for statistics. Use them only in the cluster's thread, see `call`."""
+        self._server.check_started()
+        return self._server.reactor.response_times
 
     # Brokers and groups
 

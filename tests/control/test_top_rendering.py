@@ -46,7 +46,9 @@ def test_80_by_24_shows_brokers_apis_groups_and_events() -> None:
         "default  3 of 3 brokers up  2,302 requests/s",
         "14:13:20 UTC",
         "1,242 groups  1 PreparingRebalance  7 Empty  1,234 Stable  3,456 members",
-        "Fetch                                              300       0.5    0.40     501",
+        "API                           REQ/S  ERR/S  BROKER P50  P99 MS  WIRE P50  P99 MS",
+        "OffsetCommit                    1.0      0        0.00     500      0.10     501",
+        "Fetch can wait                  300    0.5        0.40     501      0.60     502",
         "3       127.0.0.1:9094           up     4.2                8     403         703",
         "billing-2         Stable          2        3  SyncGroup of the leader consumer",
         "14:13:18  billing-2 Stable, generation 2: SyncGroup of the leader consumer-2",
@@ -96,7 +98,7 @@ def test_empty_tables_have_placeholders() -> None:
 def test_without_a_height_each_table_has_at_most_20_rows() -> None:
     lines = lines_of(fetch([group_row(number) for number in range(50)]), Frame(100))
     assert sum(line.startswith("billing-") for line in lines) == 20 + 20
-    assert len(lines) == 2 + 5 + 3 + 3 + 20 + 20 + 20
+    assert len(lines) == 2 + 5 + 3 + 4 + 20 + 20 + 20
 
 
 def test_control_characters_and_markup_in_names_have_no_effect() -> None:

@@ -228,13 +228,26 @@ def test_loads_are_simulated() -> None:
     assert all(row["member"] is None for row in described)
 
 
+def test_a_load_has_the_rate_of_its_groups_and_a_source_of_its_own() -> None:
+    """The partition has 2 of 8 groups, and so 10 of 40 requests per second; the members look up coordinators, too."""
+    load = Load(kind="fetch-offsets", rate_per_s=40, at_s=5.0, for_s=10.0)
+    members = [script(group, 0, Act(0.0, "start"), LEAVE) for group in ("one", "two")]
+    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), group_counts={"some": 8}))
+    fetches = [row for row in rows_of(rows, "OffsetFetch") if row["source"] == "load"]
+    assert len(fetches) == 100
+    assert {row["member"] is None for row in fetches} == {True}
+    lookups = [(row["source"], row["lookups"]) for row in rows_of(rows, "FindCoordinator")]
+    assert lookups == [("members", 2), ("load", 2)]
+    assert {row["source"] for row in rows if row["member"] is not None} == {"members"}
+
+
 def test_requests_of_a_load_to_a_removed_broker_are_lost_and_the_load_continues() -> None:
     """Members' look-ups have removed the broker from the known nodes while the load still has requests for it."""
-    load = Load(kind="fetch-offsets", rate_per_s=500, at_s=3.0, for_s=10.0)  # 10/s in each of 50 offsets partitions
+    load = Load(kind="fetch-offsets", rate_per_s=500, at_s=3.0, for_s=10.0)  # 10/s for 4 of 200 groups
     groups = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:4]
     members = [script(group, 0, Act(0.0, "start"), LEAVE, heartbeat_interval_ms=300) for group in groups]
     stop = {"at_s": 5, "do": "stop_broker", "node_id": 1}
-    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), events=(stop,)))
+    _, rows = play_in_memory(members, two_broker_settings(loads=(load,), events=(stop,), group_counts={"some": 200}))
     fetches = [row for row in rows_of(rows, "OffsetFetch") if row["member"] is None]
     assert {(row["broker"], row["missing"]) for row in fetches} == {(1, None), (1, "lost"), (2, None)}
     assert {row["version"] for row in fetches if row["missing"]} == {-1}

@@ -24,12 +24,13 @@ _CACHED_PATHS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; path and query are percent-encoded as received."""
+    """A request; path and query are percent-encoded as received, `accept` is the header Accept."""
 
     method: str
     path: str
     query: str = ""
     body: bytes = b""
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,8 @@ class Dispatcher:
         body = read_body(NoArguments if operation.body is None else operation.body, request.body)
         if operation.body is not None:
             arguments["body"] = body
+        if operation.takes_accept:
+            arguments["accept"] = request.accept
         return operation, subject, arguments
 
     def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:

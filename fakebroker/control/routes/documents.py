@@ -13,7 +13,7 @@ from fakebroker.control.dependencies import swagger_ui_folder
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.openapi import document
 from fakebroker.control.routes.operations import Content, operation
-from fakebroker.control.stats.metrics import METRICS_TYPE, exposition
+from fakebroker.control.stats.metrics import exposition
 from fakebroker.errors import one_of
 
 _PAGE = {each.name: each for each in (files("fakebroker.control") / "page").iterdir() if each.is_file()}
@@ -40,9 +40,10 @@ async def get_health(clusters: Clusters) -> Health:
 
 
 @operation("GET", "/metrics")
-async def get_metrics(clusters: Clusters) -> Content:
-    """Get the metrics of all clusters in Prometheus' text format."""
-    return Content(await exposition(clusters), METRICS_TYPE)
+async def get_metrics(clusters: Clusters, accept: str) -> Content:
+    """Get the metrics of all clusters in Prometheus' text format, or in that of OpenMetrics if `Accept` has it."""
+    text, media_type = await exposition(clusters, accept)
+    return Content(text, media_type)
 
 
 @operation("GET", "/openapi.json")

@@ -152,23 +152,28 @@ def _brokers(brokers: "Sequence[BrokerRow]") -> _Section:
 
 
 def _apis(apis: "Sequence[ApiRate]") -> _Section:
+    """Return the rates and latencies of the APIs: of those that answer at once, then of those that can wait."""
     columns = [
         _column("API", ratio=1),
-        _number("REQUESTS/S"),
-        _number("ERRORS/S"),
-        _number("P50 MS"),
+        _number("REQ/S"),
+        _number("ERR/S"),
+        _number("BROKER P50"),
+        _number("P99 MS"),
+        _number("WIRE P50"),
         _number("P99 MS"),
     ]
     rows = [
         [
-            _text(api["api"]),
+            Text.assemble(_plain(api["api"]), (" can wait" if api["can_wait"] else "", _QUIET)),
             _text(_rate(api["requests_per_s"])),
             _text(_rate(api["errors_per_s"]), _BAD if api["errors_per_s"] else ""),
-            _text(_milliseconds(api["p50_ms"])),
-            _text(_milliseconds(api["p99_ms"])),
+            _text(_milliseconds(api["broker_p50_ms"])),
+            _text(_milliseconds(api["broker_p99_ms"])),
+            _text(_milliseconds(api["wire_p50_ms"])),
+            _text(_milliseconds(api["wire_p99_ms"])),
         ]
-        for api in sorted(apis, key=lambda api: -api["requests_per_s"])
-        if api["requests_per_s"]
+        for api in sorted(apis, key=lambda api: (api["can_wait"], -api["requests_per_s"]))
+        if api["requests_per_s"] or api["broker_p50_ms"] is not None
     ]
     return _Section(columns, rows, "no requests")
 

@@ -39,6 +39,8 @@ def print_report(console: Console, summary: Summary) -> None:
         console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
     notes = [f"Seed {summary.head.seed}."]
+    if summary.head.scale != 1:
+        notes.append(f"The workload was scaled to {number(summary.head.scale)} (--scale).")
     if not summary.head.complete:
         notes.append("The replay was interrupted: the numbers cover the time until then.")
     if not summary.head.cluster.reachable:

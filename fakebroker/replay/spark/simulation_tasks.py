@@ -88,6 +88,7 @@ def simulation_settings(plan: TaskPlan) -> SimulationSettings:
         topics=plan.topics,
         events=plan.events,
         loads=plan.loads,
+        group_counts=plan.group_counts,
         duration_s=plan.duration_s,
         folds=plan.record == "changes",
         closed_loop=plan.closed_loop,

@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from fakebroker.control.stats.rates import Latency
+
 NOW_MS = 1_790_000_000_000.0
 
 
@@ -107,8 +109,12 @@ class FakeTopSource:
 
 def overview(**changes: Any) -> dict[str, Any]:
     """Return the overview of a busy cluster with three brokers, with some keys changed."""
-    apis = [("Heartbeat", 2000.0, 0.0, 0.05, 0.12), ("Fetch", 300.0, 0.5, 0.4, 501.2), ("JoinGroup", 2.5, 0.0, 3, 2999)]
-    names = ("api", "requests_per_s", "errors_per_s", "p50_ms", "p99_ms")
+    rates = [
+        api_rate("Heartbeat", 2000.0, 0.0, (0.0, 0.0, 0.05, 0.12)),
+        api_rate("Fetch", 300.0, 0.5, (0.4, 501.2, 0.6, 502.4), can_wait=True),
+        api_rate("JoinGroup", 2.5, 0.0, (3.0, 2999.0, 3.2, 3001.0), can_wait=True),
+        api_rate("OffsetCommit", 1.0, 0.0, (0.0, 500.0, 0.1, 501.0)),
+    ]
     return {
         "name": "default",
         "clock": {"now_ms": NOW_MS, "kind": "real"},
@@ -116,11 +122,23 @@ def overview(**changes: Any) -> dict[str, Any]:
         "groups_by_state": {"Empty": 7, "PreparingRebalance": 1, "CompletingRebalance": 0, "Stable": 1234, "Dead": 0},
         "members": 3456,
         "connections": 24,
-        "rates": {"requests_per_s": 2302.5, "by_api": [dict(zip(names, api, strict=True)) for api in apis]},
+        "rates": {"requests_per_s": 2302.5, "latency": latency((0.0, 0.0, 0.05, 0.13)), "by_api": rates},
         "faults": 0,
         "rebalances": 56,
         **changes,
     }
+
+
+def latency(quantiles_ms: tuple[float | None, ...]) -> dict[str, Any]:
+    """Return quantiles in the order of `Latency`: of the broker time, then of the wire time."""
+    return dict(zip(Latency.__annotations__, quantiles_ms, strict=True))
+
+
+def api_rate(
+    api: str, requests_per_s: float, errors_per_s: float, quantiles_ms: tuple[float | None, ...], can_wait: bool = False
+) -> dict[str, Any]:
+    rates = {"api": api, "can_wait": can_wait, "requests_per_s": requests_per_s, "errors_per_s": errors_per_s}
+    return rates | latency(quantiles_ms)
 
 
 def broker_row(node_id: int, **changes: Any) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "complete": True,
         "transport": "tcp",
         "record": "all",
+        "scale": 1.0,
         "lanes": None,
         "cluster": {
             "bootstrap": "127.0.0.1:9092",
