@@ -13,9 +13,10 @@ import msgspec
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.report.html import page
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, document_of, summary_of
+from fakebroker.replay.samples import Samples
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
-SUMMARY, REPORT = "summary.json", "report.html"
+SUMMARY, REPORT, SAMPLES = "summary.json", "report.html", "samples.parquet"
 
 _FILES = {
     REPORT: "the report with charts, as one HTML page",
@@ -23,6 +24,7 @@ _FILES = {
     HEAD: "settings of the run that are not in its events",
     EVENTS: "the requests, one row each",
     MEMBERS: "the members' scripts, one row each",
+    SAMPLES: "counts by part of the run, from which `compare` estimates noise",
     WORKLOAD: "a copy of the workload",
     "spark.log": "Spark's log",
     "cluster.log": "the embedded cluster's log",
@@ -126,3 +128,13 @@ def read_summary(directory: Path) -> Summary:
     except ConfigError as error:
         mistake = error.mistakes[0]
         raise ConfigError(f"{path}: {mistake}; `fakebroker report {directory}` recomputes it") from None
+
+
+def read_samples(directory: Path) -> Samples | None:
+    """Return the samples of a run; None if it has none, as a run of an older version.
+
+    Raises:
+        ConfigError: The file is invalid.
+    """
+    path = directory / SAMPLES
+    return Samples.read(path) if path.exists() else None

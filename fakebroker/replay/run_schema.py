@@ -1,7 +1,7 @@
-"""The keys of `summary.json` and the columns of `events.parquet`, with their types, units and meanings.
+"""The keys of `summary.json` and the columns of `events.parquet` and `samples.parquet`: types, units and meanings.
 
-Derived from the types in `run_summary` and `members.events`, and from the `Attributes` of their docstrings. The tables
-in `scenarios/runs.md` are generated from this module.
+Derived from the types in `run_summary`, `members.events` and `samples`, and from the `Attributes` of their docstrings.
+The tables in `scenarios/runs.md` are generated from this module.
 """
 
 import inspect
@@ -13,6 +13,7 @@ from msgspec import UnsetType
 
 from fakebroker.replay.members.events import DDL, SCHEMA, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
+from fakebroker.replay.samples import SCHEMA as SAMPLES_SCHEMA, Sample
 
 
 class Key(NamedTuple):
@@ -85,6 +86,12 @@ def event_columns() -> list[Key]:
     types = dict(re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", DDL))
     units = {name: _unit(name) for name in types} | {"latency_us": "µs"}
     return [Key(name, types[name], units[name], meanings[name]) for name in SCHEMA.names]
+
+
+def sample_columns() -> list[Key]:
+    """Return the columns of `samples.parquet`, in their order."""
+    meanings = _meanings(Sample)
+    return [Key(field.name, str(field.type), "", meanings[field.name]) for field in SAMPLES_SCHEMA]
 
 
 def _unit(name: str) -> str:

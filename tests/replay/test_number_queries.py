@@ -1,5 +1,6 @@
 """The numbers of a replay, from events written by hand."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,10 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.compared_figures import answered, latency_ms, requests, unanswered
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
+from fakebroker.replay.samples import Samples
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import frame, member, scripts
@@ -44,12 +47,36 @@ EVENTS = [
 
 
 @pytest.fixture(scope="module")
-def summary(spark: SparkSession) -> dict[str, Any]:
-    return numbers(spark, EVENTS, TWO)
+def samples_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run") / "samples.parquet"
 
 
-def numbers(spark: SparkSession, events: list[Event], members: list[Script]) -> dict[str, Any]:
-    return dict(msgspec.to_builtins(compute_numbers(spark, frame(spark, events), scripts(spark, members), 50)))
+@pytest.fixture(scope="module")
+def summary(spark: SparkSession, samples_file: Path) -> dict[str, Any]:
+    return numbers(spark, EVENTS, TWO, samples_file)
+
+
+def numbers(
+    spark: SparkSession, events: list[Event], members: list[Script], samples: Path | None = None
+) -> dict[str, Any]:
+    recorded = frame(spark, events)
+    return dict(msgspec.to_builtins(compute_numbers(spark, recorded, scripts(spark, members), 50, samples)))
+
+
+def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples_file: Path) -> None:
+    samples = Samples.read(samples_file)
+    assert samples.slices == summary["over_time"]["slices"]
+    for division in ("time", "groups"):
+        for row in summary["apis"]:
+            found = samples.select(division, requests(row["api"], row["source"]))
+            assert found.n.sum() == row["requests"]
+        assert samples.select(division, unanswered).n.sum() == summary["total"]["unanswered"]
+        assert samples.select(division, lambda each: each.column("kind") == "rebalance").n.sum() == 2
+    waiting = samples.select("groups", lambda each: each.column("kind") == "unassigned")
+    assert waiting.n.sum() / 1e6 == pytest.approx(summary["metrics"]["unassigned_member_s"], abs=0.001)
+    for row in summary["apis"]:
+        p50_ms = latency_ms(samples, answered(requests(row["api"])), 0.5)
+        assert p50_ms == pytest.approx(row["p50_ms"], rel=0.02)
 
 
 def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:

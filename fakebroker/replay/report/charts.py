@@ -40,6 +40,12 @@ _DASHES = ("-", "--", "-.", ":")
 """Line styles, so that lines differ by more than their colors."""
 
 _ABBREVIATED_FROM = 10_000
+_MOST_SUBDIVIDED = 100
+"""Logarithmic axes up to this ratio have ticks at 1, 2, 5, others at the powers of ten."""
+
+_MAX_NUMBERED = 6
+"""Maximum number of groups of bars with a number at each bar."""
+
 _MAX_LABELS = 12
 """Maximum number of labels below a bar chart."""
 
@@ -58,17 +64,18 @@ class Drawing:
 
 
 @contextmanager
-def drawing(name: str, alt: str, height: float = 1.0) -> Iterator[Drawing]:
+def drawing(name: str, alt: str, height: float = 1.0, width: float = 1.0) -> Iterator[Drawing]:
     """Draw a chart; `svg` of the yielded value is set when the context ends.
 
     Args:
         name: Unique name of the chart on its page.
         alt: Alternative text for screen readers.
         height: Height as a multiple of the usual height.
+        width: Width as a multiple of the usual width.
     """
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         width_in, height_in = mpl.rcParams["figure.figsize"]
-        drawn = Drawing(Figure(figsize=(width_in, height_in * height)))
+        drawn = Drawing(Figure(figsize=(width_in * width, height_in * height)))
         yield drawn
         written = io.StringIO()
         drawn.figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None})
@@ -166,6 +173,37 @@ def bars(
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
 
 
+def paired_bars(
+    axes: Axes,
+    names: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    colors: Mapping[str, int],
+    *,
+    is_horizontal: bool = False,
+) -> None:
+    """Draw a bar of each series beside the others for each name, with its number if there is space."""
+    thickness = 0.8 / len(series)
+    draw = axes.barh if is_horizontal else axes.bar
+    for place, (label, numbers) in enumerate(series.items()):
+        offset = (place - (len(series) - 1) / 2) * thickness
+        drawn = draw([index + offset for index in range(len(names))], list(numbers), thickness, label=label)
+        for bar in drawn:
+            bar.set_color(_color(colors[label]))
+        if is_horizontal or len(names) <= _MAX_NUMBERED:
+            axes.bar_label(drawn, [_number(number) for number in numbers], padding=2, fontsize=7)
+    if is_horizontal:
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.12)
+    else:
+        axes.set_xticks(range(len(names)), names)
+        axes.grid(visible=False, axis="x")
+    axis = axes.xaxis if is_horizontal else axes.yaxis
+    axis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.set_major_formatter(FuncFormatter(_number))
+
+
 def event_lines(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
     """Draw a vertical line at the time of each event, with its number above it if `numbered`."""
     for number, when_s in enumerate(at_s, 1):
@@ -187,6 +225,29 @@ def event_lines(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
 def legend(axes: Axes) -> None:
     """Draw the legend to the right of the axes, so that it covers no data."""
     axes.legend(loc="upper left", bbox_to_anchor=(1.005, 1.02), handlelength=2.6)
+
+
+def fit_axes(axes: Axes, until_s: float) -> None:
+    """Fit the axes to all lines drawn so far: `lines` fits them to its own.
+
+    Args:
+        axes: The axes.
+        until_s: End of the horizontal axis, in seconds.
+    """
+    axes.set_xlim(0, until_s)
+    axes.relim()
+    axes.set_autoscaley_on(True)
+    axes.autoscale_view(scalex=False)
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(bottom=0)
+    elif high / low > _MOST_SUBDIVIDED:
+        axes.yaxis.set_major_locator(LogLocator(numticks=6))
+
+
+def legend_above(axes: Axes) -> None:
+    """Draw the legend as one line above the axes, for narrow charts."""
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=2, handlelength=2.6, columnspacing=1.2)
 
 
 def _format_axes(axes: Axes, times_s: Sequence[float], label: str) -> None:

@@ -6,6 +6,7 @@ creates the views `generations`, `member_states` and `group_states`. A slice is 
 is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
@@ -17,6 +18,7 @@ from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
+from fakebroker.replay.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.spark.query_settings import computed_once, suited_to
 
 SLOWEST_GROUPS = 10
@@ -160,7 +162,38 @@ _CHANGES = """
 """Changes of the number of groups and members in each state, as rows for `Slices.averages`."""
 
 
-def compute_numbers(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:
+_SAMPLES = f"""
+    with placed as (
+        select *, pmod(hash(group), {GROUP_PARTS}) part, int(floor((began_us - :begin_us) / :slice_us)) slice
+        from generations join (select distinct group, population from members) using (group)
+    )
+    select 'time' division, int(slice) part, 'request' kind, api, source, int(null) broker,
+        string(null) population, error, lost, {bucket_sql("key")} bucket, sum(n) n
+    from tally group by all
+    union all
+    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'request', api, source, broker, null, error,
+        lost, {bucket_sql("latency_us")}, sum(`count`)
+    from requests where group is not null group by all
+    union all
+    select 'time', slice, 'rebalance', null, null, null, null, null, null, {bucket_sql("length_us")}, count(*)
+    from placed group by all
+    union all
+    select 'groups', part, 'rebalance', null, null, null, population, null, null, {bucket_sql("length_us")}, count(*)
+    from placed group by all
+    union all
+    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'unassigned', null, null, null, population, null, null, null,
+        sum(until_us - at_us)
+    from member_states where state = 'waiting' and until_us > at_us group by all"""
+"""The rows of `samples.parquet`."""
+
+
+def compute_numbers(
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    offsets_partitions: int,
+    samples: Path | None = None,
+) -> Numbers:
     """Return the numbers of a replay.
 
     Args:
@@ -168,13 +201,19 @@ def compute_numbers(spark: SparkSession, events: DataFrame, members: DataFrame, 
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
         offsets_partitions: The number of partitions of `__consumer_offsets`.
+        samples: File for the rows described in `replay.samples`; none is written if not given.
     """
     with suited_to(events) as few:
-        return _run_queries(spark, events, members, offsets_partitions, few)
+        return _run_queries(spark, events, members, offsets_partitions, few, samples)
 
 
 def _run_queries(
-    spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int, few: bool
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    offsets_partitions: int,
+    few: bool,
+    samples: Path | None,
 ) -> Numbers:
     """Run all queries. `few` is whether there are few events; see `computed_once`."""
     events.createOrReplaceTempView("events")
@@ -199,6 +238,8 @@ def _run_queries(
             "slowest_groups": _rows(spark, _SLOWEST),
             "partitions": _offsets_partitions(spark, offsets_partitions),
         }
+        if samples is not None:
+            write_samples(samples, spark.sql(_SAMPLES, when).toArrow())
     finally:
         drop_states(spark)
         tally.unpersist()

@@ -10,7 +10,7 @@ from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.run_directory import EVENTS, MEMBERS
+from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import are_few, computed_once
@@ -22,7 +22,7 @@ _INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 
 
 def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
-    """Return the summary of a run.
+    """Return the summary of a run, and write `samples.parquet` to its directory.
 
     Args:
         spark: The session.
@@ -33,7 +33,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
     if are_few(recorded.count()):  # many rows are read again for each query, to save memory
         recorded, members = (computed_once(frame.coalesce(1), few=True) for frame in (recorded, members))
-    numbers = compute_numbers(spark, recorded, members, head.cluster.offsets_partitions)
+    numbers = compute_numbers(spark, recorded, members, head.cluster.offsets_partitions, samples=directory / SAMPLES)
     expected = with_default_expectation(msgspec.convert(head.workload["expect"], tuple[Expectation, ...]))
     verdict = judge(
         spark,
