@@ -472,7 +472,7 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
         yield ("promise", promise.name), _Check(promise.promise, outcome, not promise.kept, detail)
     for check in verdict.availability:
         detail = _counted(check.failures, "failure")
-        outcome = "passed" if check.passed else "failed"
+        outcome = check.outcome
         yield ("availability", check.name), _Check(check.check, outcome, not check.passed, detail)
     for each in verdict.expectations:
         detail = "no value" if each.actual is None else f"{each.actual:g}"

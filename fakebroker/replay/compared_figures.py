@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.request_outcomes import LOST, ORDINARY_ERRORS, UNANSWERED
 from fakebroker.replay.noise import Statistic, quantile
 from fakebroker.replay.run_summary import ALL, RequestNumbers, Summary
 from fakebroker.replay.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
@@ -84,7 +84,7 @@ def figures_of(run: Run) -> dict[str, Figure]:
                 found[f"never parked {name} ms{label}"] = Figure(value, "quantile", where, q, "responses")
     found["max ms"] = Figure(numbers.total.max_ms, "none", why=_MAXIMUM)
     everything = requests()
-    for name, where in (("unexpected errors", unexpected), ("lost", _lost), ("unanswered", unanswered)):
+    for name, where in (("unexpected errors", unexpected), ("lost", _lost), ("unanswered", _unanswered)):
         value = getattr(numbers.total, name.replace(" ", "_"))
         found[name] = Figure(value, "count", _both(everything, where), noun="requests")
     for name, code in {(error.name, error.code) for error in numbers.errors}:
@@ -163,9 +163,9 @@ def unexpected(samples: Samples) -> Mask:
     return np.asarray(~np.isnan(error) & ~np.isin(error, [int(each) for each in ORDINARY_ERRORS]))
 
 
-def unanswered(samples: Samples) -> Mask:
-    """Select requests without a response."""
-    return np.asarray(requests()(samples) & np.isnan(samples.column("bucket")))
+def lost_or_unanswered(samples: Samples) -> Mask:
+    """Select requests that were lost or unanswered."""
+    return _lost(samples) | _unanswered(samples)
 
 
 def latencies_ms(samples: Samples, where: Where, q: float) -> list[float | None]:
@@ -218,7 +218,11 @@ def answered(where: Where) -> Where:
 
 
 def _lost(samples: Samples) -> Mask:
-    return np.asarray(unanswered(samples) & (samples.column("lost") == True))  # noqa: E712  # an array of objects
+    return np.asarray(samples.column("missing") == LOST)
+
+
+def _unanswered(samples: Samples) -> Mask:
+    return np.asarray(samples.column("missing") == UNANSWERED)
 
 
 def _has_error(code: int, samples: Samples) -> Mask:

@@ -168,11 +168,11 @@ _SAMPLES = f"""
         from generations join (select distinct group, population from members) using (group)
     )
     select 'time' division, int(slice) part, 'request' kind, api, source, int(null) broker,
-        string(null) population, error, lost, {bucket_sql("key")} bucket, sum(n) n
+        string(null) population, error, missing, {bucket_sql("key")} bucket, sum(n) n
     from tally group by all
     union all
     select 'groups', pmod(hash(group), {GROUP_PARTS}), 'request', api, source, broker, null, error,
-        lost, {bucket_sql("latency_us")}, sum(`count`)
+        missing, {bucket_sql("latency_us")}, sum(`count`)
     from requests where group is not null group by all
     union all
     select 'time', slice, 'rebalance', null, null, null, null, null, null, {bucket_sql("length_us")}, count(*)
