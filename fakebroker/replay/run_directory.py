@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.report.html import page
@@ -81,6 +82,11 @@ def write_head(directory: Path, head: Head) -> None:
     """Write `head.json`."""
     with writing(directory / HEAD):
         (directory / HEAD).write_text(_json(msgspec.to_builtins(head)), encoding="utf-8")
+
+
+def recorded_events(directory: Path) -> int:
+    """Return the number of rows in the recorded events of a run, without reading them."""
+    return sum(pq.read_metadata(file).num_rows for file in (directory / EVENTS).glob("*.parquet"))
 
 
 def write_results(directory: Path, summary: Summary) -> Summary:

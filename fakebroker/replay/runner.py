@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import trio
 from msgspec.structs import replace
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession, functions as f
 from rich.console import Console
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
@@ -30,6 +30,7 @@ from fakebroker.replay.simulation.rehearsal import rehearse
 from fakebroker.replay.spark.interruption import Interruption
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, receiving
+from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.spark.session import address_for, spark_errors, spark_session
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
@@ -109,7 +110,7 @@ def play(options: ReplayOptions) -> int:
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepare(options, workload, seed, out, stack)
         with status_line(console, "Starting Spark"):
-            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
+            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.request_count))
         # Ctrl-C before the members start is remembered, and ends them at once.
         stack.enter_context(run.interruption.running(lambda: None))
         playing = thread.submit(play_on, spark, run, console)
@@ -192,14 +193,18 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
     Raises:
         FakebrokerError: A Spark job failed.
     """
-    tasks = min(run.tasks or spark.sparkContext.defaultParallelism, run.workload.group_count)
+    cores = spark.sparkContext.defaultParallelism
+    tasks = min(run.tasks or cores, run.workload.group_count)
     scripts = member_scripts(spark, run.workload, run.seed, tasks)
+    if run.transport == "memory":
+        tasks = simulating_tasks(cores, run.workload, run.tasks)
     with spark_errors(run.out / "spark.log"):
-        scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
-        members = spark.read.parquet(str(run.out / MEMBERS)).count()
-    head = _head(spark, run, scripts, tasks, members)
+        if are_few(run.workload.member_count):
+            scripts = computed_once(scripts, few=True)
+        members = _write_scripts(scripts, run.out / MEMBERS)
+    head = _head(spark, run, tasks, members)
     write_head(run.out, head)  # `fakebroker report` requires it, also after a crash
-    timeline = _run_members(spark, run, scripts, members, console)
+    timeline = _run_members(spark, run, scripts, head, console)
     with status_line(console, "Computing the summary"):
         partitions, reachable = final_state(run)
         gone = trio.run(unreachable_brokers, run.brokers) if reachable else []
@@ -210,9 +215,16 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
             return write_results(run.out, summarize(spark, run.out, head))
 
 
-def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members: int) -> Head:
+def _write_scripts(scripts: DataFrame, path: Path) -> int:
+    """Write the scripts of the members, and return their number."""
+    written = Observation()
+    counted = scripts.observe(written, f.count(f.lit(1)).alias("members"))
+    counted.write.mode("overwrite").parquet(str(path))
+    return int(written.get["members"])
+
+
+def _head(spark: SparkSession, run: Run, tasks: int, members: int) -> Head:
     """Return the settings of the run; `complete`, `timeline` and `cluster` are completed after the replay."""
-    partitions = run.workload.offsets_partitions
     return Head(
         workload={"file": str(run.file), **msgspec.to_builtins(run.workload)},
         seed=run.seed,
@@ -226,14 +238,10 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members
             bootstrap=run.bootstrap,
             embedded=run.cluster is not None or run.transport == "memory",
             partitions=dict(run.partitions),
-            offsets_partitions=partitions,
+            offsets_partitions=run.workload.offsets_partitions,
             reachable=True,
         ),
-        spark=SparkSummary(
-            version=spark.version,
-            master=str(spark.sparkContext.master),
-            tasks=tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
-        ),
+        spark=SparkSummary(version=spark.version, master=str(spark.sparkContext.master), tasks=tasks),
         timeline=[],
         members=members,
     )
@@ -251,24 +259,24 @@ def final_state(run: Run) -> tuple[int, bool]:
     return found or DEFAULT_OFFSETS_PARTITIONS, found is not None
 
 
-def _run_members(
-    spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console
-) -> list[EventOutcome]:
+def _run_members(spark: SparkSession, run: Run, scripts: DataFrame, head: Head, console: Console) -> list[EventOutcome]:
     """Run all members, and write their events.
 
     Returns:
         The events of the workload with their outcomes.
     """
-    console.print(f"Running {members:,} members for {run.workload.duration_s:g} s", highlight=False)
+    console.print(f"Running {head.members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = unbracketed(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     outcomes = no_outcomes(spark) if run.transport == "memory" else None
     with receiving(driver) as receiver, ExitStack() as stack:
-        stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
+        stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, head.members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.running(receiver.stop_tasks))
         stack.enter_context(watch_disk_space(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
-        events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
+        events = (
+            play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, head.spark.tasks, outcomes)
+        )
         with spark_errors(run.out / "spark.log"):
             events.write.mode("overwrite").parquet(str(run.out / EVENTS))
     if outcomes is not None:

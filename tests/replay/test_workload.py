@@ -1,6 +1,7 @@
 """Reading workload files: the values of valid ones, the errors of invalid ones."""
 
 import json
+import math
 from pathlib import Path
 
 import msgspec
@@ -128,6 +129,24 @@ def test_the_workloads_in_the_repository_are_valid(subtests: pytest.Subtests) ->
         with subtests.test(workload=file.stem):
             assert load_workload(file).duration_s > 0
             assert file.read_text().startswith("# ")
+
+
+def test_the_number_of_requests_is_estimated(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """For 4 members in 60 s: 10 requests each to join, 20 heartbeats and 12 commits."""
+    groups, load = "[[groups]]\ncount = 4\nmembers = 1\n", "[[load]]\nkind = 'list-groups'\n"
+    cases: dict[str, float] = {
+        groups: 4 * (10 + 20 + 12),
+        groups + "commit_interval_ms = 0": 4 * (10 + 20),
+        groups + load: 4 * (10 + 20 + 12) + 4,
+        groups + load + "for_s = 30\nrate_per_s = 5": 4 * (10 + 20 + 12) + 5 * 30,
+        groups + load + "for_s = 1": math.inf,
+        "pacing = { rate_per_s = 4 }\n" + groups: 4 * (10 + 60 + 12),
+        "pacing = { closed_loop = true }\n" + groups: math.inf,
+    }
+    for text, expected in cases.items():
+        with subtests.test(workload=text):
+            file = workload_file(tmp_path, "duration_s = 60\ntopics = { orders = 2 }\n" + text)
+            assert load_workload(file).request_count == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -16,6 +16,7 @@ from fakebroker.replay.compared_figures import (
     Run,
     Where,
     latencies_ms,
+    lost_or_unanswered,
     never_parked,
     parked,
     requests,

@@ -11,7 +11,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
@@ -19,6 +18,7 @@ from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.samples import GROUP_PARTS, bucket_sql, write_samples
+from fakebroker.replay.script.generator import offsets_partition
 from fakebroker.replay.spark.query_settings import computed_once, suited_to
 
 SLOWEST_GROUPS = 10
@@ -248,8 +248,8 @@ def _run_queries(
 
 def _offsets_partitions(spark: SparkSession, partitions: int) -> list[Row]:
     """Return the rows of the offsets partitions that have groups."""
-    partition_of = f.udf(lambda group: partition_for(group, partitions), "int", useArrow=True)
-    groups = spark.sql("select distinct group from members").withColumn("offsets_partition", partition_of("group"))
+    partition = offsets_partition(f.col("group"), partitions)
+    groups = spark.sql("select distinct group from members").withColumn("offsets_partition", partition)
     groups.createOrReplaceTempView("group_partitions")
     return _rows(spark, _PARTITIONS)
 

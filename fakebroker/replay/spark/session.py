@@ -27,6 +27,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import bracketed, parse_host_port, unbracketed
 from fakebroker.replay.disk_space import BLOCK_BYTES
 from fakebroker.replay.spark.java import java_home
+from fakebroker.replay.spark.query_settings import SETTINGS_FOR_FEW_ROWS, are_few
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 """Exceptions that calls of PySpark raise."""
@@ -66,11 +67,16 @@ _LOCAL_SETTINGS = {
 _SHORT_RUN_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """In a short run, Java's optimizing compiler and parallel garbage collector cost more CPU time than they save."""
 
-MANY_MEMBERS = 10_000
-"""From this number of members on, a run is long enough for Java's optimizing compiler."""
+MANY_REQUESTS = 1_000_000
+"""From this number of requests on, a run is long enough for Java's optimizing compiler."""
+
+_SMALL_MEMORY_MIB = 512
+"""Java's memory in a local session for few rows."""
 
 _MIN_MEMORY_MIB, _MAX_MEMORY_MIB = 1_024, 8_192
-"""Limits of Java's memory in a local session; between them it is a quarter of the machine's memory."""
+"""Limits of Java's memory in other local sessions; between them it is a quarter of the machine's memory."""
+
+_WORKER_DAEMON = "fakebroker.replay.spark.worker_daemon"
 
 
 def cause_of(error: Exception) -> str:
@@ -89,7 +95,7 @@ def cause_of(error: Exception) -> str:
 
 
 @contextmanager
-def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSession]:
+def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[SparkSession]:
     """Run Spark within the context.
 
     Sets environment variables that Spark's processes inherit, and leaves them set.
@@ -97,7 +103,7 @@ def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSes
     Args:
         master: Spark's master URL, for example `local[*]`.
         log: Receives the output of Spark's processes.
-        members: Number of members of the replay; selects settings.
+        requests: Expected number of requests of the replay; selects settings.
 
     Raises:
         FakebrokerError: Spark does not start.
@@ -105,7 +111,7 @@ def spark_session(master: str, log: Path, members: int = 0) -> Iterator[SparkSes
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs each interrupted call
     with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
-        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, members).items()))
+        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, requests).items()))
         settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if is_local(master):
@@ -142,21 +148,31 @@ def spark_errors(log: Path) -> Iterator[None]:
         raise FakebrokerError(f"the replay failed (see {log}): {cause_of(error)}") from None
 
 
-def settings_for(master: str, members: int) -> dict[str, str]:
-    """Return Spark's settings for a master URL and a number of members."""
+def settings_for(master: str, requests: float) -> dict[str, str]:
+    """Return Spark's settings for a master URL and an expected number of requests."""
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
-        if members < MANY_MEMBERS:
+        if requests < MANY_REQUESTS:
             settings |= dict.fromkeys(
                 ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _SHORT_RUN_JAVA_OPTIONS
             )
     if is_local(master):
         settings |= _LOCAL_SETTINGS
+        if are_few(requests):
+            settings |= SETTINGS_FOR_FEW_ROWS
         if "SPARK_DRIVER_MEMORY" not in os.environ:
-            quarter_mib = memory_bytes() // 2**22
-            settings["spark.driver.memory"] = f"{min(max(quarter_mib, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)}m"
+            settings["spark.driver.memory"] = f"{_memory_mib(requests)}m"
+        if sys.platform == "linux":
+            settings["spark.python.daemon.module"] = _WORKER_DAEMON
     return settings
+
+
+def _memory_mib(requests: float) -> int:
+    """Return the size of Java's heap in a local session, for an expected number of requests."""
+    if are_few(requests):
+        return _SMALL_MEMORY_MIB
+    return min(max(memory_bytes() // 2**22, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)
 
 
 def memory_bytes(limits: Path = Path("/sys/fs/cgroup")) -> int:

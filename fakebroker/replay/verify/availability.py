@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, VerdictOutcome
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
@@ -512,6 +513,7 @@ def _create_outages(spark: SparkSession, timeline: Sequence[Mapping[str, Any]], 
             if each.until_s is not None
         ]
 
+    schema = pa.schema([("broker", pa.int32()), ("from_us", pa.int64()), ("until_us", pa.int64())])
     outages = planned_outages(timeline)
     events = [(None, at_us(each["at_s"]), at_us(each["at_s"]) + SETTLING_US) for each in timeline if each["done"]]
     endless = [(None, at_us(each.from_s), _NEVER_US) for each in outages if each.until_s is None and each.is_fault]
@@ -521,5 +523,4 @@ def _create_outages(spark: SparkSession, timeline: Sequence[Mapping[str, Any]], 
         ("disturbances", [*ended(outages, SETTLING_US), *endless, *events]),
         ("excuses", [*ended(refused, SETTLING_US + load_us), *((None, at, end + load_us) for _, at, end in events)]),
     ):
-        frame = spark.createDataFrame(rows, "broker int, from_us bigint, until_us bigint")
-        frame.createOrReplaceTempView(name)
+        local_table(spark, rows, schema).createOrReplaceTempView(name)

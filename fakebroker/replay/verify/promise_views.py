@@ -10,9 +10,10 @@ Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALA
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -180,7 +181,8 @@ def promise_views(
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
-    spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
+    topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
+    local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
     kept = []
     with suited_to(events, _IN_PLACE) as few:
         try:

@@ -29,6 +29,8 @@ from fakebroker.replay.workload.timeline import check_events
 from fakebroker.validation import Count, Rate, convert
 
 _MAX_DURATION_S = 1_000_000
+_REQUESTS_TO_JOIN = 10
+"""Requests of a member besides heartbeats and commits, in an undisturbed replay."""
 
 
 class Cluster(Table, frozen=True):
@@ -163,6 +165,20 @@ class Workload(Table, frozen=True, kw_only=True):
     def member_count(self) -> int:
         """The expected number of members; sizes of groups may be random."""
         return round(sum(population.member_count for population in self.groups))
+
+    @property
+    def request_count(self) -> float:
+        """A rough estimate of the number of requests, infinite in closed loop. Selects settings, not results."""
+        if self.pacing.closed_loop:
+            return math.inf
+        of_loads = (load.request_count(self.group_count) for load in self.load)
+        return sum(map(self._request_count, self.groups)) + sum(of_loads)
+
+    def _request_count(self, population: Groups) -> float:
+        """Return the estimated number of requests of a population's members."""
+        commits_per_ms = 1 / population.commit_interval_ms if population.commit_interval_ms else 0.0
+        requests_per_ms = 1 / self.heartbeat_interval_ms(population) + commits_per_ms
+        return population.member_count * (_REQUESTS_TO_JOIN + 1000 * self.duration_s * requests_per_ms)
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
