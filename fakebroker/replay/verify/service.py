@@ -1,8 +1,9 @@
 """Queries for groups without service and for brokers without responses. Spark SQL on the views of `availability`.
 
-A group has service while a member gets responses that accept it as a member; a broker is in service while it responds
-to any client. The queries look for times in which requests were in vain: each was lost, unanswered, rejected or is
-still pending, and the next one followed soon. Times of planned outages do not count.
+A group has service while a member gets responses to SyncGroup, Heartbeat or OffsetCommit that accept it as a member; a
+broker is in service while it responds to any client. The queries look for times in which requests were in vain: each
+was lost, unanswered, rejected or is still pending, and the next one followed soon. Times of planned outages do not
+count.
 """
 
 from fakebroker.errors import ErrorCode
@@ -12,7 +13,12 @@ from fakebroker.replay.verify.promise_views import BOUND_US, PARKED
 CHAIN_US = BOUND_US
 """Maximum time between two requests in vain that belong together, in microseconds."""
 
-_ACCEPTED = f"coalesce(error, -1) in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
+# Not JoinGroup: members of a group whose SyncGroups are not answered join again and again.
+_ACCEPTED = (
+    "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit') "
+    f"and coalesce(error, -1) in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
+)
+_IN_VAIN = f"coalesce(error, -1) not in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
 _DONE_US = "coalesce(scheduled_us + latency_us, until_us, :end_us)"
 
 # The intervals between two responses that show service. `key` is a group or a broker; the first interval begins with
@@ -23,11 +29,12 @@ _GAPS = """
         coalesce(lead(from_us) over line, :end_us) until_us, lead(from_us) over line is null is_last
     from (
         select key, min(from_us) from_us, max(until_us) until_us from (
-            select {key} key, if({good}, if(`count` > 1, sent_us, scheduled_us + latency_us), sent_us) from_us,
-                if({good}, greatest(scheduled_us + latency_us, until_us), sent_us) until_us,
-                {good} or row_number() over (partition by {key} order by sent_us) = 1 is_mark
-            from events where kind = 'request' and {of_key})
-        where is_mark group by key, from_us div 1000000)
+            select {key} key, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
+                greatest(scheduled_us + latency_us, until_us) until_us
+            from events where kind = 'request' and {of_key} and {good}
+            union all
+            select {key}, min(sent_us), min(sent_us) from events where kind = 'request' and {of_key} group by {key})
+        group by key, from_us div 1000000)
     window line as (partition by key order by from_us)"""
 
 # The failures of groups or brokers in the intervals `gaps`, by the requests in vain (`vain`). If the last interval of
@@ -77,7 +84,7 @@ UNSERVED_GROUPS = _CHAINS.format(
                     partition by `group`, member order by done_us) suspended_us
             from (
                 select `group`, member, null action, api, broker, sent_us, {_DONE_US} done_us, null lasts_us from events
-                where kind = 'request' and member is not null and not {_ACCEPTED}
+                where kind = 'request' and member is not null and {_IN_VAIN}
                 union all
                 select `group`, member, action, null, null, sent_us, sent_us, lasts_us from acts))
         where api is not null and coalesce(suspended_us < sent_us, true)""",
