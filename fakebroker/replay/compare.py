@@ -370,7 +370,9 @@ def problems_of(before: Run, after: Run, repeats: Sequence[Run] = ()) -> list[st
         more = f", and {len(keys) - _MOST_KEYS} more" if len(keys) > _MOST_KEYS else ""
         found.append(f"The workloads differ ({'; '.join(keys[:_MOST_KEYS])}{more}): differences may be due to that.")
     elif old.head.members != new.head.members:
-        found.append(f"The runs had different numbers of members: {old.head.members:,} and {new.head.members:,}.")
+        why = "their seeds differ" if old.head.seed != new.head.seed else "their scripts differ"
+        counts = f"{old.head.members:,} and {new.head.members:,}"
+        found.append(f"The runs had {counts} members, because {why}: totals grow with the number of members.")
     if settings := differing_settings(old, new):
         found.append(f"The settings of the runs differ ({'; '.join(settings)}): differences may be due to that.")
     for name, run in (("BEFORE", old), ("AFTER", new)):
@@ -387,11 +389,12 @@ def problems_of(before: Run, after: Run, repeats: Sequence[Run] = ()) -> list[st
             f"{' and '.join(without)} {'has' if len(without) == 1 else 'have'} no samples.parquet, so that most "
             "noise cannot be estimated: `fakebroker report` writes it."
         )
-    return found + [
-        f"{run.summary.directory} is no repeat of BEFORE: its workload or settings differ."
-        for run in repeats
-        if differing_workload(old, run.summary) or differing_settings(old, run.summary)
-    ]
+    for repeat in (each.summary for each in repeats):
+        if differing_workload(old, repeat) or differing_settings(old, repeat):
+            found.append(f"{repeat.directory} is no repeat of BEFORE: its workload or settings differ.")
+        elif repeat.head.transport == "memory" and repeat.head.seed == old.head.seed:
+            found.append(f"{repeat.directory} shows no noise: BEFORE was simulated with the same seed.")
+    return found
 
 
 def _problems_of_run(name: str, run: Summary) -> Iterator[str]:
@@ -420,8 +423,8 @@ def _settings(run: Summary) -> dict[str, Any]:
     """Return settings that are not in the workload and may change figures, by their keys in the summary."""
     head = run.head
     return {
-        "record": head.record,
         "scale": head.scale,
+        "record": head.record,
         "lanes": head.lanes,
         "cluster.embedded": head.cluster.embedded,
         "spark.tasks": head.spark.tasks,

@@ -22,7 +22,7 @@ PARKED = ("JoinGroup", "SyncGroup")
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
-_MAXIMUM = "a maximum is a single value"
+_SINGLE = "one value per run: repeats of BEFORE show its noise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def figures_of(run: Run) -> dict[str, Figure]:
             for name, q in QUANTILES.items():
                 value = None if run.samples is None else latency_ms(run.samples, where, q)
                 found[f"never parked {name} ms{label}"] = Figure(value, "quantile", where, q, "responses")
-    found["max ms"] = Figure(numbers.total.max_ms, "none", why=_MAXIMUM)
+    found["max ms"] = Figure(numbers.total.max_ms, "none", why=_SINGLE)
     everything = requests()
     for name, where in (("unexpected errors", unexpected), ("lost", _lost), ("unanswered", _unanswered)):
         value = getattr(numbers.total, name.replace(" ", "_"))
@@ -96,12 +96,12 @@ def figures_of(run: Run) -> dict[str, Figure]:
     for name, q in QUANTILES.items():
         value = getattr(rebalances, f"{name}_ms")
         found[f"rebalance {name} ms"] = Figure(value, "quantile", answered(_rebalances()), q, "rebalances")
-    found["rebalance max ms"] = Figure(rebalances.max_ms, "none", why=_MAXIMUM)
+    found["rebalance max ms"] = Figure(rebalances.max_ms, "none", why=_SINGLE)
     found["unassigned member-s"] = Figure(metrics["unassigned_member_s"], "member-s", _unassigned(), noun="members")
     not_joined = summary.head.members - (metrics["members_joined"] or 0)
     found["members never assigned"] = Figure(not_joined, "count", noun="members", divisions=())
     found["broker skew"] = Figure(metrics["broker_skew"], "skew", everything, noun="requests", divisions=("groups",))
-    found["partition skew"] = Figure(metrics["partition_skew"], "none", why="not counted by part of the run")
+    found["partition skew"] = Figure(metrics["partition_skew"], "none", why=_SINGLE)
     if len(numbers.populations) > 1:
         found |= _figures_of_populations(summary)
     return found

@@ -109,8 +109,10 @@ class RequestNumbers(Section, frozen=True):
         source: `members`, which includes the look-ups of their coordinators, or `load` for requests of `[[load]]`
             tables; `all` for both.
         requests: Number of requests sent.
-        requests_per_s: `requests` divided by `span_s`.
-        p50_ms: Median latency, from when a request was due until its response was read; null without responses.
+        requests_per_s: `requests` divided by `span_s`, or by the length of the phase.
+        p50_ms: Median latency, from when a request was due until its response was read; null without responses. Of all
+            APIs: only of requests that are never parked, which are all except JoinGroup and SyncGroup. A coordinator
+            parks these until its group is ready. The same applies to the other latencies.
         p99_ms: 99th percentile of the latency.
         p99_9_ms: 99.9th percentile of the latency.
         max_ms: Maximum latency.
@@ -140,6 +142,24 @@ class RequestNumbers(Section, frozen=True):
     def name(self) -> str:
         """API and source for reports."""
         return named(self.api, self.source)
+
+
+class Phase(Section, frozen=True, kw_only=True):
+    """The requests sent in a part of the replay.
+
+    Attributes:
+        from_s: Beginning of the phase, in seconds from the start of the replay.
+        until_s: End of the phase, in seconds from the start of the replay.
+        never_parked: The requests of all APIs except JoinGroup and SyncGroup.
+        parked: The JoinGroups and SyncGroups, which coordinators park until a group is ready.
+        apis: The requests by API and source.
+    """
+
+    from_s: float
+    until_s: float
+    never_parked: RequestNumbers
+    parked: RequestNumbers
+    apis: list[RequestNumbers]
 
 
 class ErrorCount(Section, frozen=True):
@@ -291,12 +311,17 @@ class OffsetsPartitions(Section, frozen=True):
     Attributes:
         count: Number of partitions of `__consumer_offsets`.
         groups_skew: Maximum number of groups on a partition, divided by the mean; null without groups.
+        groups_skew_by_chance: Range in which `groups_skew` is in 9 of 10 runs if each of these groups is on a random
+            partition: two numbers; empty without groups.
         requests_skew: Maximum number of requests about groups of a partition, divided by the mean.
+        requests_skew_by_chance: The same range for `requests_skew`.
     """
 
     count: int
     groups_skew: float | None
+    groups_skew_by_chance: list[float]
     requests_skew: float | None
+    requests_skew_by_chance: list[float]
     partitions: list[OffsetsPartition]
 
 
@@ -408,6 +433,19 @@ class RebalancesOverTime(Section, frozen=True):
     max_ms: Series
 
 
+class PopulationOverTime(Section, frozen=True):
+    """A population by slice.
+
+    Attributes:
+        population: Name of the population.
+    """
+
+    population: str
+    groups: GroupsOverTime
+    members: MembersOverTime
+    rebalances: RebalancesOverTime
+
+
 class OverTime(Section, frozen=True):
     """Numbers by time slice.
 
@@ -423,6 +461,7 @@ class OverTime(Section, frozen=True):
     groups: GroupsOverTime
     members: MembersOverTime
     rebalances: RebalancesOverTime
+    populations: list[PopulationOverTime]
 
 
 class Numbers(Section, frozen=True, kw_only=True):
@@ -432,6 +471,14 @@ class Numbers(Section, frozen=True, kw_only=True):
         groups: Number of groups.
         span_s: Time from when the first request was due until the last response.
         began_us: Start of the replay: second 0 of `over_time` and `timeline`.
+        measure_from_s: Beginning of the steady state: the beginning of the first slice (`over_time`) at or after
+            `measure_from_s` of the workload, by default after all members have joined for the first time. Null if there
+            is no such slice.
+        total: All requests.
+        never_parked: The requests of all APIs except JoinGroup and SyncGroup.
+        parked: The JoinGroups and SyncGroups, which coordinators park until a group is ready.
+        startup: The requests sent before the steady state; null if it begins at once.
+        steady: The requests sent in the steady state; null if there is none.
         apis: The requests by API and source.
         subtotals: The requests of each source, and those of the APIs with requests from both sources.
         metrics: The metrics for `[[expect]]` tables, by name.
@@ -440,7 +487,12 @@ class Numbers(Section, frozen=True, kw_only=True):
     groups: int
     span_s: float
     began_us: int
+    measure_from_s: float | None
     total: RequestNumbers
+    never_parked: RequestNumbers
+    parked: RequestNumbers
+    startup: Phase | None
+    steady: Phase | None
     apis: list[RequestNumbers]
     subtotals: list[RequestNumbers]
     errors: list[ErrorCount]

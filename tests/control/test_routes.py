@@ -19,10 +19,11 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.group_requests import commit_request
+from tests.support.group_requests import commit_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 
@@ -175,6 +176,55 @@ def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
     with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(HeartbeatRequest(group_id="g1", generation_id=1, member_id="x"), HeartbeatResponse)
     assert [row["group_id"] for row in control.get("/groups?sort=busy")["groups"]][:2] == ["g1", "g3"]
+
+
+def test_blocked_groups_have_the_members_that_block_them_and_until_when(control: ControlHarness) -> None:
+    assert control.get("/blocked_groups") == {"total": 0, "groups": []}
+    members = [{"client_id": name, "rebalance_timeout_ms": 60_000} for name in ("a", "b", "c", "d")]
+    for group_id in ("g", "held"):
+        control.post(f"/groups/{group_id}/seed", {"members": members, "topics": ["orders"]}, 201)
+    control.post("/groups/calm/seed", {"members": 1, "topics": ["orders"]}, 201)
+    control.post("/groups/held/hold", {"state": "PreparingRebalance"})
+    control.post("/groups/held/force_rebalance")
+    control.post("/clock/advance", {"seconds": 1})
+    start_ms = control.cluster.clock.now_ms()
+    control.post("/groups/g/force_rebalance")
+    member = control.cluster.group("g").members[1]
+    with WireClient(control.cluster.coordinator_of("g"), "b") as wire:
+        protocols = [JoinGroupRequestProtocol(name=member.protocol_name or "", metadata=member.metadata)]
+        wire.send(join_request("g", member.member_id, protocols=protocols))
+        control.cluster.wait_for_request("JoinGroup")
+        blocked = control.get("/blocked_groups")
+        held, waiting = blocked["groups"]
+        assert (blocked["total"], held["group_id"], held["is_held"], held["until_ms"]) == (2, "held", True, None)
+        then = waiting.pop("then")
+        assert then.startswith("The join timer expires: a, c, d are removed unless they rejoin")
+        assert waiting == {
+            "group_id": "g",
+            "state": "PreparingRebalance",
+            "since_ms": start_ms,
+            "request": "JoinGroup",
+            "blocking": ["a", "c", "d"],
+            "missing": 3,
+            "sent": 1,
+            "members": 4,
+            "is_held": False,
+            "until_ms": start_ms + 60_000,
+            "removes": 3,
+            "restarts": False,
+        }
+        assert [row["group_id"] for row in control.get("/blocked_groups?limit=1")["groups"]] == ["held"]
+        for name in ("a", "c", "d"):
+            control.post("/groups/g/evict", {"member": name})
+        (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "g"]
+        assert (waiting["state"], waiting["request"]) == ("CompletingRebalance", "SyncGroup")
+        assert (waiting["blocking"], waiting["missing"], waiting["sent"], waiting["removes"]) == (["b"], 1, 0, 1)
+    static = [{"client_id": "s", "instance_id": "s"}, {"client_id": "t", "instance_id": "t"}]
+    control.post("/groups/static/seed", {"members": static, "topics": ["orders"]}, 201)
+    control.post("/groups/static/force_rebalance")
+    (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "static"]
+    assert (waiting["removes"], waiting["restarts"]) == (0, True)
+    assert "the join timer starts again" in waiting["then"]
 
 
 def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(control: ControlHarness) -> None:

@@ -69,11 +69,14 @@ def test_equal_runs_have_no_differences(healthy: Run) -> None:
 
 def test_true_changes_are_the_first_rows(healthy: Run, subtests: pytest.Subtests) -> None:
     for changes, names in (
-        (Changes(latency=1.5), {"Heartbeat p50 ms", "Heartbeat p99 ms", "never parked p50 ms"}),
-        (Changes(rate=1.3), {"Heartbeat requests/s", "requests/s"}),
-        (Changes(errors=4), {"unexpected errors", "NOT_COORDINATOR"}),
-        (Changes(rebalances=2), {"generations", "rebalances"}),
-        (Changes(durations=2), {"rebalance p50 ms"}),
+        (
+            Changes(latency=1.5, errors=4),
+            {"Heartbeat p50 ms", "Heartbeat p99 ms", "never parked p50 ms", "unexpected errors", "NOT_COORDINATOR"},
+        ),
+        (
+            Changes(rate=1.3, rebalances=2, durations=2),
+            {"Heartbeat requests/s", "requests/s", "generations", "rebalances", "rebalance p50 ms"},
+        ),
     ):
         with subtests.test(names=names):
             comparison = compare(healthy, synthetic_run(101, changes))
@@ -148,21 +151,23 @@ def test_single_events_are_judged_as_independent() -> None:
 
 
 def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pytest.Subtests) -> None:
-    after = synthetic_run(2)
-    for name, before, other, why in (
-        ("max ms", healthy, after, "a maximum is a single value"),
-        ("partition skew", healthy, changed(after, "numbers/metrics/partition_skew", 9.0), "not counted by part"),
-        ("rebalance p99 ms", healthy, after, r"only \d+ rebalances in BEFORE; p99 needs 500"),
-        ("Heartbeat p50 ms", changed(healthy, "numbers/apis/0/p50_ms", None), after, "not measured in BEFORE"),
-        ("Heartbeat p50 ms", healthy, changed(after, "numbers/apis/0/p50_ms", None), "not measured in AFTER"),
-        ("Heartbeat p50 ms", healthy, replace(after, samples=None), "no samples.parquet"),
+    before = changed(healthy, "numbers/apis/0/p50_ms", None)
+    after = changed(changed(synthetic_run(2), "numbers/apis/1/p50_ms", None), "numbers/metrics/partition_skew", 9.0)
+    comparison = compare(before, after)
+    for name, why in (
+        ("max ms", "one value per run"),
+        ("partition skew", "one value per run"),
+        ("rebalance p99 ms", r"only \d+ rebalances in BEFORE; p99 needs 500"),
+        ("Heartbeat p50 ms", "not measured in BEFORE"),
+        ("OffsetCommit p50 ms", "not measured in AFTER"),
     ):
         with subtests.test(name=name, why=why):
-            each = figure(compare(before, other), name)
+            each = figure(comparison, name)
             assert re.match(why, each.why)
             assert each.noise is None
-    for each in compare(healthy, after).differences:
+    for each in comparison.differences:
         assert bool(each.why) != (each.times is not None), each
+    assert figure(compare(healthy, replace(after, samples=None)), "Heartbeat p50 ms").why == "no samples.parquet"
 
 
 def repeats_of(values: list[float]) -> list[Run]:
@@ -208,7 +213,8 @@ def test_runs_that_cannot_be_compared_are_named(healthy: Run, subtests: pytest.S
     for path, value, sentence in (
         ("head/transport", "memory", "AFTER was simulated in memory and BEFORE ran over TCP"),
         ("head/workload/duration_s", 90, r"The workloads differ \(duration_s: 60 and 90\)"),
-        ("head/members", 950, "The runs had different numbers of members: 900 and 950."),
+        ("head/members", 950, "The runs had 900 and 950 members, because their scripts differ"),
+        ("head/scale", 0.5, r"The settings of the runs differ \(scale: 1.0 and 0.5\)"),
         ("head/lanes", 2, r"The settings of the runs differ \(lanes: none and 2\)"),
         ("head/complete", False, r"AFTER was interrupted after 60.0 s"),
         ("head/cluster/reachable", False, "The cluster of AFTER was unreachable at the end"),
@@ -228,6 +234,10 @@ def test_runs_that_cannot_be_compared_are_named(healthy: Run, subtests: pytest.S
     )
     repeat = compare(healthy, healthy, [changed(healthy, "head/lanes", 4)]).problems
     assert repeat == [f"{healthy.summary.directory} is no repeat of BEFORE: its workload or settings differ."]
+    simulated = changed(healthy, "head/transport", "memory")
+    assert (
+        "shows no noise: BEFORE was simulated with the same seed" in problems_of(simulated, simulated, [simulated])[0]
+    )
 
 
 def test_settings_that_differ_are_listed_with_both_values(healthy: Run) -> None:

@@ -110,7 +110,5 @@ def test_rows_next_to_decisive_ones_are_kept() -> None:
 
 def test_failures_of_availability_have_times_since_the_start() -> None:
     failure = Unavailability(group="g", at_us=START_US + SECOND, until_us=START_US + 9 * SECOND, what="silence")
-    assert unavailable(failure, START_US) == Case(
-        "silence", {"group": "g", "time": "1.000 s to 9.000 s after the start"}
-    )
+    assert unavailable(failure, START_US) == Case("silence", {"group": "g", "time": "1.000 to 9.000 s after the start"})
     assert unavailable(Unavailability(what="silence"), START_US) == Case("silence", {})

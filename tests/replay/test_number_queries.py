@@ -60,7 +60,7 @@ def numbers(
     spark: SparkSession, events: list[Event], members: list[Script], samples: Path | None = None
 ) -> dict[str, Any]:
     recorded = frame(spark, events)
-    return dict(msgspec.to_builtins(compute_numbers(spark, recorded, scripts(spark, members), 50, samples)))
+    return dict(msgspec.to_builtins(compute_numbers(spark, recorded, scripts(spark, members), 50, samples=samples)))
 
 
 def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples_file: Path) -> None:
@@ -127,9 +127,56 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     assert summary["offsets_partitions"] == {
         "count": 50,
         "groups_skew": 50,
+        "groups_skew_by_chance": [50, 50],
         "requests_skew": 50,
+        "requests_skew_by_chance": [50, 50],
         "partitions": [{"partition": partition_for("g", 50), "broker": 2, "groups": 1, "requests": 109}],
     }
+
+
+def test_latencies_of_parked_requests_are_apart(summary: dict[str, Any]) -> None:
+    """A JoinGroup or SyncGroup is answered when the group is ready, which says nothing about the broker's latency."""
+    latencies = {name: (summary[name]["requests"], summary[name]["max_ms"]) for name in ("never_parked", "parked")}
+    assert latencies == {"never_parked": (101, 2), "parked": (8, 19)}
+    assert (summary["total"]["requests"], summary["total"]["max_ms"], summary["metrics"]["max_ms"]) == (109, 2, 2)
+
+
+def test_the_steady_state_begins_when_all_members_have_joined(summary: dict[str, Any]) -> None:
+    # Member 1 has its first assignment at 45,000; the next slice begins at 51,000.
+    startup, steady = summary["startup"], summary["steady"]
+    assert summary["measure_from_s"] == startup["until_s"] == steady["from_s"] == 0.05
+    assert (startup["from_s"], steady["until_s"]) == (0, 0.15)
+    assert (startup["parked"]["requests"], steady["parked"]["requests"]) == (8, 0)
+    assert {row["api"]: row["requests"] for row in startup["apis"]} == {
+        "FindCoordinator": 1,
+        "Heartbeat": 2,
+        "JoinGroup": 5,
+        "SyncGroup": 3,
+    }
+    assert {row["api"]: row["requests"] for row in steady["apis"]} == {"Heartbeat": 97, "LeaveGroup": 1}
+    assert steady["never_parked"]["requests_per_s"] == 980.0
+
+
+def test_the_workload_may_define_the_steady_state(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    frames = frame(spark, EVENTS), scripts(spark, TWO)
+    for measure_from_s, begins_s, counts in ((0.0, 0.0, (0, 109)), (0.01, 0.05, (11, 98)), (9.0, None, (109, 0))):
+        with subtests.test(measure_from_s=measure_from_s):
+            found = compute_numbers(spark, *frames, 50, measure_from_s)
+            assert found.measure_from_s == begins_s
+            assert (
+                tuple(
+                    phase.never_parked.requests + phase.parked.requests if phase else 0
+                    for phase in (found.startup, found.steady)
+                )
+                == counts
+            )
+
+
+def test_without_all_members_there_is_no_steady_state(spark: SparkSession) -> None:
+    found = compute_numbers(spark, frame(spark, EVENTS), scripts(spark, [*TWO, member("g-2")]), 50)
+    assert (found.measure_from_s, found.steady) == (None, None)
+    assert found.startup is not None
+    assert (found.startup.until_s, found.startup.never_parked.requests) == (0.15, 101)
 
 
 def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
@@ -144,6 +191,8 @@ def test_numbers_over_time(summary: dict[str, Any]) -> None:
     # ... with heartbeats at 31,000, each 1,000 from 50,000 to 145,000, at 60,000 and at 61,000.
     assert heartbeats["requests_per_s"] == [40, 1040, 900]
     assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
+    assert [row.pop("population") for row in over_time["populations"]] == ["all"]
+    assert over_time["populations"] == [{what: over_time[what] for what in ("groups", "members", "rebalances")}]
     # The group was rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
     assert over_time["groups"] == {
         "stable": [0.26, 1, 1],

@@ -245,6 +245,11 @@ class Client(JournalExport):
         rows: list[dict[str, Any]] = self.get("groups", **options)["groups"]
         return rows
 
+    def blocked_groups(self, *, limit: int = 20) -> dict[str, Any]:
+        """Return groups whose rebalances wait for members, longest first, and the total number of such groups."""
+        blocked: dict[str, Any] = self.get("blocked_groups", limit=limit)
+        return blocked
+
     def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
         detail = self._get_of_group(group_id, "") or {"offsets": []}
         return {(row.pop("topic"), row.pop("partition")): CommittedOffset(**row) for row in detail["offsets"]}

@@ -10,6 +10,9 @@ import pyarrow as pa
 Source = Literal["members", "load"]
 """What sent a request: the members, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
 
+PARKED_APIS = ("JoinGroup", "SyncGroup")
+"""The APIs whose responses a coordinator may hold back until a rebalance makes progress."""
+
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
     [

@@ -35,6 +35,12 @@ _BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
 UNKNOWN = "unknown"
 """Name of the series of unknown states, which is hatched."""
+_FAINT = next(color for color, name in _VARIABLES.items() if name == "faint")
+
+_LABEL_SIZE_PT = 8
+"""Font size of the numbers of events."""
+_USED_WIDTH = 0.7
+"""Approximate share of the width of a figure that its axes have beside a legend and labels."""
 
 _DASHES = ("-", "--", "-.", ":")
 """Line styles, so that lines differ by more than their colors."""
@@ -85,6 +91,10 @@ def drawing(name: str, alt: str, height: float = 1.0, width: float = 1.0) -> Ite
     svg = re.sub(
         "#[0-9a-f]{6}", lambda found: f"var(--{_VARIABLES[found[0]]})" if found[0] in _VARIABLES else found[0], svg
     )
+    used = set(re.findall(r'url\(#(\w+)\)|href="#(\w+)"', svg))
+    named = {name for names in used for name in names if name}
+    # Other ids are the same in all charts of matplotlib, but must be unique on a page.
+    svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in named else "", svg)
     drawn.svg = Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1))
 
 
@@ -133,7 +143,7 @@ def stacked_areas(
     for name, area in zip(series, areas, strict=True):
         if name == UNKNOWN:
             area.set(facecolor="none", edgecolor=_color(colors[name]), hatch="////")
-    _format_axes(axes, times_s, label)
+    _format_axes(axes, times_s, label, counts=True)
 
 
 def stacked_bars(
@@ -146,7 +156,7 @@ def stacked_bars(
         known = [float(number or 0) for number in numbers]
         axes.bar(times_s, known, width, below, color=_color(colors[name]), label=name)
         below = [low + number for low, number in zip(below, known, strict=True)]
-    _format_axes(axes, times_s, label)
+    _format_axes(axes, times_s, label, counts=True)
 
 
 def bars(
@@ -205,21 +215,80 @@ def paired_bars(
 
 
 def event_lines(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
-    """Draw a vertical line at the time of each event, with its number above it if `numbered`."""
-    for number, when_s in enumerate(at_s, 1):
+    """Draw a vertical line at the time of each event, with its number above it if `numbered`.
+
+    Events so close to each other that their numbers would overlap have one label: "3, 4".
+    """
+    for when_s in at_s:
         axes.axvline(when_s, color=_BAD, lw=0.9, ls=(0, (4, 2)), alpha=0.9)
-        if numbered:
-            axes.annotate(
-                str(number),
-                (when_s, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="center",
-                color=_BAD,
-                weight="bold",
-                fontsize=8,
-            )
+    if not numbered:
+        return
+    start_s, end_s = axes.get_xlim()
+    for when_s, label in event_labels(at_s, _width_pt(axes) / (end_s - start_s)):
+        axes.annotate(
+            label,
+            (when_s, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            color=_BAD,
+            weight="bold",
+            fontsize=_LABEL_SIZE_PT,
+        )
+
+
+def event_labels(at_s: Sequence[float], points_per_s: float) -> list[tuple[float, str]]:
+    """Return the labels of events with the times at their centers, so that none overlaps the next one.
+
+    Args:
+        at_s: The times of the events.
+        points_per_s: The width of a second, in points.
+    """
+    labels: list[tuple[list[float], list[int]]] = []
+    for when_s, number in sorted((when_s, number) for number, when_s in enumerate(at_s, 1)):
+        times_s, numbers = [when_s], [number]
+        while (
+            labels
+            and (_center(times_s) - _center(labels[-1][0])) * points_per_s
+            < (_label_width_pt(numbers) + _label_width_pt(labels[-1][1])) / 2
+        ):
+            before = labels.pop()
+            times_s, numbers = before[0] + times_s, before[1] + numbers
+        labels.append((times_s, numbers))
+    return [(_center(times_s), _label(numbers)) for times_s, numbers in labels]
+
+
+def _center(times_s: Sequence[float]) -> float:
+    return (times_s[0] + times_s[-1]) / 2
+
+
+def _label(numbers: Sequence[int]) -> str:
+    """Return numbers of events as text; four or more successive ones as a range."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 3 and list(numbers) == list(range(first, last + 1)):
+        return f"{first} to {last}"
+    return ", ".join(map(str, numbers))
+
+
+def _label_width_pt(numbers: Sequence[int]) -> float:
+    """Return the approximate width of a label, including a space after it."""
+    return 0.62 * _LABEL_SIZE_PT * (len(_label(numbers)) + 1)
+
+
+def _width_pt(axes: Axes) -> float:
+    """Return the approximate width of axes: that of the figure without legend and labels."""
+    place = axes.get_subplotspec()
+    columns = place.get_gridspec().ncols if place is not None else 1
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return float(figure.get_size_inches()[0]) * 72 * _USED_WIDTH / columns
+
+
+def startup_area(axes: Axes, until_s: float | None) -> None:
+    """Shade the time until the steady state; all of it if there is no steady state."""
+    if until_s != 0:
+        axes.axvspan(0, axes.get_xlim()[1] if until_s is None else until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
 
 
 def legend(axes: Axes) -> None:
@@ -247,15 +316,15 @@ def fit_axes(axes: Axes, until_s: float) -> None:
 
 def legend_above(axes: Axes) -> None:
     """Draw the legend as one line above the axes, for narrow charts."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=2, handlelength=2.6, columnspacing=1.2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=3, handlelength=2, columnspacing=1.2)
 
 
-def _format_axes(axes: Axes, times_s: Sequence[float], label: str) -> None:
+def _format_axes(axes: Axes, times_s: Sequence[float], label: str, counts: bool = False) -> None:
     axes.set_ylabel(label)
     axes.set_xlim(0, max(times_s[-1] + times_s[0], 0.001))
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=counts, min_n_ticks=1))
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
     axes.yaxis.set_minor_formatter(NullFormatter())
 

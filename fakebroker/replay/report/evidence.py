@@ -21,6 +21,8 @@ COLUMNS = ("sent s", "answered s", "API", "member", "generation", "broker", "res
 MOST_LISTED = 6
 """Maximum number of partitions in one cell; decisive ones are always shown."""
 
+_NOTHING = "nothing"
+
 _SENT, _ANSWERED, _API, _MEMBER, _GENERATION, _BROKER, _RESPONSE, _DETAILS = range(len(COLUMNS))
 
 _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
@@ -126,8 +128,8 @@ def _facts(
     if members:
         facts["members" if len(members) > 1 else "member"] = listed(members)
     if at_us is not None:
-        until = "" if until_us is None or until_us == at_us else f" to {seconds(until_us - began_us)} s"
-        facts["time"] = f"{seconds(at_us - began_us)} s{until} after the start"
+        times = dict.fromkeys(seconds(each - began_us) for each in (at_us, until_us) if each is not None)
+        facts["time"] = f"{' to '.join(times)} s after the start"
     return facts
 
 
@@ -207,7 +209,7 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
 def _enumerated(items: Sequence[tuple[str, str]], decisive: Collection[str]) -> Iterator[Part]:
     """Yield a list of items, given as value and text: the decisive ones and the first of the others."""
     if not items:
-        yield Part("nothing")
+        yield Part(_NOTHING, _NOTHING in decisive)
     others = MOST_LISTED - sum(value in decisive for value, _ in items)
     separator, left_out = "", 0
     for value, text in items:
@@ -292,7 +294,7 @@ def _covered(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
         if event.get("assigned") is not None:
             yield Mark(index, _MEMBER)
             yield Mark(index, _GENERATION)
-            for partition in event["assigned"][:MOST_LISTED]:
+            for partition in event["assigned"][:MOST_LISTED] or (_NOTHING,):
                 yield Mark(index, _DETAILS, partition)
 
 

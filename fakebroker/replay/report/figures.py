@@ -3,11 +3,13 @@
 `suffix` makes the names of charts unique on a page with several runs. Does not depend on the page.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import ceil, floor, log10
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.report import charts
 from fakebroker.replay.run_summary import BrokerNumbers, OffsetsPartition, RequestsOverTime, Summary, named
 
@@ -31,6 +33,8 @@ _APIS = (
 _GROUP_STATES = {"stable": 2, "rebalancing": 1, charts.UNKNOWN: 7, "empty": 7}
 _MEMBER_STATES = {"assigned": 2, "waiting": 1, charts.UNKNOWN: 7}
 """Color indexes of states."""
+_DURATIONS = {"p50": 0, "max": 1}
+"""Color indexes of quantiles of durations."""
 
 
 def rates(summary: Summary, suffix: str = "") -> Markup:
@@ -44,17 +48,26 @@ def rates(summary: Summary, suffix: str = "") -> Markup:
 
 def latencies(summary: Summary, suffix: str = "") -> Markup:
     """Draw the p50 latency above the p99 latency."""
+    what = "simulated " if summary.head.transport == "memory" else ""
     apis, times_s = summary.numbers.over_time.apis, _times_s(summary)
     with charts.drawing(f"latencies{suffix}", "Latency by API over time, p50 and p99", 1.9) as drawn:
         above, below = drawn.figure.subplots(2, 1, sharex=True, sharey=True)
         p50s = {row.name: row.p50_ms for row in apis}
         p99s = {row.name: row.p99_ms for row in apis}
         for axes, name, series in ((above, "p50", p50s), (below, "p99", p99s)):
-            charts.lines(axes, times_s, series, api_colors(apis), f"{name} latency, ms", log=True)
+            charts.lines(axes, times_s, series, api_colors(apis), f"{what}{name} latency, ms", log=True)
+            charts.startup_area(axes, summary.numbers.measure_from_s)
             charts.event_lines(axes, _event_times_s(summary), numbered=axes is above)
         charts.legend(above)
         below.set_xlabel("seconds")
     return drawn.svg
+
+
+def latencies_vary(summary: Summary) -> bool:
+    """Return whether the chart of latencies shows more than the constant latency of a simulated network."""
+    apis = [row for row in summary.numbers.over_time.apis if row.api not in PARKED_APIS]
+    is_constant = len({latency_ms for row in apis for latency_ms in row.p99_ms if latency_ms is not None}) < 2
+    return summary.head.transport != "memory" or not is_constant
 
 
 def groups(summary: Summary, suffix: str = "") -> Markup:
@@ -98,15 +111,45 @@ def rebalances(summary: Summary) -> Markup:
     found, over_time = summary.numbers.rebalances.distribution, summary.numbers.over_time.rebalances
     with charts.drawing("rebalances", "Distribution of rebalance durations, and durations over time") as drawn:
         left, right = drawn.figure.subplots(1, 2)
-        names = [f"{row.from_ms:,g}" for row in found]
-        charts.bars(left, names, [row.count for row in found], "rebalances")
+        counts = {row.from_ms: row.count for row in found}
+        edges = _edges(min(counts), max(counts)) if counts else []
+        charts.bars(left, [f"{edge:,g}" for edge in edges], [counts.get(edge, 0) for edge in edges], "rebalances")
         left.set_xlabel("lower bound of the duration, ms")
         series = {"p50": over_time.p50_ms, "max": over_time.max_ms}
-        charts.lines(right, _times_s(summary), series, {"p50": 0, "max": 1}, "duration, ms", log=True)
+        charts.lines(right, _times_s(summary), series, _DURATIONS, "duration, ms", log=True)
+        charts.startup_area(right, summary.numbers.measure_from_s)
         charts.event_lines(right, _event_times_s(summary), numbered=True)
         right.set_xlabel("seconds")
         charts.legend(right)
     return drawn.svg
+
+
+def _edges(first: float, last: float) -> list[float]:
+    """Return the lower bounds of all intervals from one to another: 1, 2, 5, 10, 20 ..."""
+    powers = range(floor(log10(first)) - 1, ceil(log10(last)) + 1)
+    edges = (round(digit * 10.0**power, 3) for power in powers for digit in (1, 2, 5))
+    return [edge for edge in edges if first <= edge <= last]
+
+
+def populations(summary: Summary) -> Iterator[tuple[str, Markup]]:
+    """Yield a row of charts for each population: groups and members by state, and the durations of rebalances."""
+    times_s, events_s = _times_s(summary), _event_times_s(summary)
+    for index, row in enumerate(summary.numbers.over_time.populations):
+        alt = f"Groups, members and rebalances of {row.population} over time"
+        with charts.drawing(f"population{index}", alt) as drawn:
+            groups, members, rebalances = drawn.figure.subplots(1, 3)
+            states = {"stable": row.groups.stable, "rebalancing": row.groups.rebalancing, "empty": row.groups.empty}
+            charts.stacked_areas(groups, times_s, states, _GROUP_STATES, "groups")
+            states = {"assigned": row.members.assigned, "waiting": row.members.waiting}
+            charts.stacked_areas(members, times_s, states, _MEMBER_STATES, "members")
+            durations = {"p50": row.rebalances.p50_ms, "max": row.rebalances.max_ms}
+            charts.lines(rebalances, times_s, durations, _DURATIONS, "rebalance, ms", log=True)
+            for axes in (groups, members, rebalances):
+                charts.startup_area(axes, summary.numbers.measure_from_s)
+                charts.event_lines(axes, events_s, numbered=False)
+                charts.legend_above(axes)
+                axes.set_xlabel("seconds")
+        yield row.population, drawn.svg
 
 
 def brokers(summary: Summary) -> Markup:
@@ -147,6 +190,7 @@ def _over_time(
     with charts.drawing(name, alt) as drawn:
         axes = drawn.figure.subplots()
         draw(axes, _times_s(summary), series, colors, label)
+        charts.startup_area(axes, summary.numbers.measure_from_s)
         charts.event_lines(axes, _event_times_s(summary), numbered=True)
         axes.set_xlabel("seconds")
         if series:

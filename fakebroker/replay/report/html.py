@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report import evidence, figures, wording
 from fakebroker.replay.run_summary import Summary
+from fakebroker.replay.simulation.scheduler import LATENCY_MS
 
 UNFOLDED = 3
 """Number of violations of each promise that are unfolded when the page is opened."""
@@ -48,12 +49,14 @@ _ENVIRONMENT.globals |= {
     "event_columns": evidence.COLUMNS,
     "figures": figures,
     "meanings": MEANINGS,
+    "simulated_ms": LATENCY_MS,
     "unavailable": evidence.unavailable,
     "unfolded": UNFOLDED,
     "violated": evidence.violated,
 }
 _ENVIRONMENT.filters |= {
     "broker": wording.broker,
+    "by_chance": wording.by_chance,
     "event": wording.event,
     "ms": wording.ms,
     "number": wording.number,

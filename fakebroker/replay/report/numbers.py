@@ -1,12 +1,13 @@
 """Converts the rows of the queries in number_queries.py to `Numbers`. Does not depend on Spark."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
+from fakebroker.replay.report.chance import skew_by_chance
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
 from fakebroker.replay.run_summary import (
     ALL,
@@ -22,7 +23,9 @@ from fakebroker.replay.run_summary import (
     OffsetsPartition,
     OffsetsPartitions,
     OverTime,
+    Phase,
     PopulationNumbers,
+    PopulationOverTime,
     Rebalances,
     RebalancesOverTime,
     RequestNumbers,
@@ -45,21 +48,29 @@ _NO_REQUESTS: Row = {
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
-def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, offsets_partitions: int) -> Numbers:
+def numbers_of(
+    rows: Mapping[str, list[Row]],
+    span_s: float,
+    slices: Slices,
+    offsets_partitions: int,
+    steady_slice: int | None = None,
+) -> Numbers:
     """Return the numbers of a run.
 
     Args:
         rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api`, `source` or `slice` means
-            the total. Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
+            the total; a null `is_steady` is the whole replay. Rows of "rebalances" have a `part`: "all", "length"
+            (histogram of durations), "slice" or "population" (by slice and population).
         span_s: Time from when the first request was due until the last response, in seconds.
         slices: The time slices.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
+        steady_slice: The first slice of the steady state; None if there is no steady state.
     """
-    latencies = rows["latencies"]
-    sums = [row for row in latencies if row["slice"] is None]
-    whole = next((row for row in sums if row["api"] is None and row["source"] is None), _NO_REQUESTS)
-    total = _requests(whole, span_s)
-    apis = [_requests(row, span_s) for row in sums if row["api"] and row["source"]]
+    sums = [row for row in rows["latencies"] if row["slice"] is None]
+    whole = [row for row in sums if row["is_steady"] is None]
+    total = _requests(_sum(whole), span_s)
+    apis = _apis(whole, span_s)
+    steady_s = None if steady_slice is None else steady_slice * slices.length_s
     populations = [PopulationNumbers(**row) for row in rows["populations"]]
     errors, rebalances = _errors(rows["errors"]), _rebalances(rows["rebalances"])
     brokers, partitions = (
@@ -70,9 +81,14 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
         groups=sum(row.groups for row in populations),
         span_s=span_s,
         began_us=slices.begin_us,
+        measure_from_s=steady_s,
         total=total,
+        never_parked=_requests(_sum(whole, (False,)), span_s),
+        parked=_requests(_sum(whole, (True,)), span_s),
+        startup=None if steady_s == 0 else _phase(sums, False, 0.0, slices.end_s if steady_s is None else steady_s),
+        steady=None if steady_s is None else _phase(sums, True, steady_s, slices.end_s),
         apis=apis,
-        subtotals=_subtotals(sums, apis, span_s),
+        subtotals=_subtotals(whole, apis, span_s),
         errors=errors,
         rebalances=rebalances,
         populations=populations,
@@ -102,15 +118,45 @@ def error_name(code: int) -> str:
     return _ERRORS.get(code, str(code))
 
 
-def _subtotals(rows: Iterable[Row], apis: Sequence[RequestNumbers], span_s: float) -> list[RequestNumbers]:
+def _subtotals(rows: Sequence[Row], apis: Sequence[RequestNumbers], span_s: float) -> list[RequestNumbers]:
     """Return the sums by source, and the sums of the APIs whose requests have both sources."""
     from_load = {row.api for row in apis if row.source == "load"}
     from_both = {row.api for row in apis if row.source == "members" and row.api in from_load}
-    return [
-        _requests(row, span_s)
-        for row in rows
-        if (row["source"] and row["api"] is None) or (row["source"] is None and row["api"] in from_both)
-    ]
+    sources = [*dict.fromkeys(row["source"] for row in rows if row["source"])]
+    of_sources = [_sum(rows, source=source) for source in sources]
+    of_apis = [row for row in rows if row["source"] is None and row["api"] in from_both]
+    return [_requests(row, span_s) for row in (*of_sources, *of_apis)]
+
+
+def _apis(rows: Iterable[Row], span_s: float) -> list[RequestNumbers]:
+    return [_requests(row, span_s) for row in rows if row["api"] and row["source"]]
+
+
+def _phase(rows: Iterable[Row], is_steady: bool, from_s: float, until_s: float) -> Phase:
+    """Return the requests of a phase, from rows without a slice."""
+    of_phase = [row for row in rows if row["is_steady"] is is_steady]
+    length_s = until_s - from_s
+    return Phase(
+        from_s=from_s,
+        until_s=until_s,
+        never_parked=_requests(_sum(of_phase, (False,)), length_s),
+        parked=_requests(_sum(of_phase, (True,)), length_s),
+        apis=_apis(of_phase, length_s),
+    )
+
+
+def _sum(rows: Iterable[Row], parked: Collection[bool] = (False, True), source: str | None = None) -> Row:
+    """Return the sum over all APIs that may be parked, those that may not, or both.
+
+    Args:
+        rows: Rows of "latencies" of one phase, without a slice.
+        parked: Whether the APIs may be parked. The quantiles and the maximum are of the first value only.
+        source: The source; both if not given.
+    """
+    found = {row["is_parked"]: row for row in rows if row["api"] is None and row["source"] == source}
+    first, *others = (found.get(is_parked, _NO_REQUESTS) for is_parked in parked)
+    counts = ("requests", "unexpected_errors", "lost", "unanswered", "cut_off")
+    return {**first, "source": source} | {name: sum(row[name] for row in (first, *others)) for name in counts}
 
 
 def _requests(row: Row, span_s: float) -> RequestNumbers:
@@ -182,24 +228,24 @@ def _sent_late(rows: Iterable[Row]) -> SendingDelay:
 
 
 def _partitions(rows: list[Row], count: int) -> OffsetsPartitions:
+    used = [row for row in rows if row["partition"] is not None]
+    groups = sum(row["groups"] for row in used)
+    loads: Sequence[float] = next((row["loads"] for row in rows if row["partition"] is None and row["loads"]), [])
     return OffsetsPartitions(
         count=count,
-        groups_skew=skew([row["groups"] for row in rows], count),
-        requests_skew=skew([row["requests"] for row in rows], count),
-        partitions=[OffsetsPartition(**row) for row in rows],
+        groups_skew=skew([row["groups"] for row in used], count),
+        groups_skew_by_chance=skew_by_chance([1.0] if used else [], groups, count),
+        requests_skew=skew([row["requests"] for row in used], count),
+        requests_skew_by_chance=skew_by_chance(loads, groups, count),
+        partitions=[OffsetsPartition(row["partition"], row["broker"], row["groups"], row["requests"]) for row in used],
     )
 
 
-def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Iterable[PopulationNumbers]) -> OverTime:
+def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Sequence[PopulationNumbers]) -> OverTime:
     errors: dict[tuple[int, str, str], list[Row]] = {}
     for row in rows["errors"]:
         errors.setdefault((row["error"], row["api"], row["source"]), []).append(row)
-    rebalances = [row for row in rows["rebalances"] if row["part"] == "slice" and row["rebalances"]]
-    totals = {"groups": 0, "members": 0}
-    for population in populations:
-        totals["groups"] += population.groups
-        totals["members"] += population.members
-    changes = {name: [row for row in rows["changes"] if row["what"] == name] for name in totals}
+    changes = {what: [row for row in rows["changes"] if row["what"] == what] for what in ("groups", "members")}
     return OverTime(
         slice_s=slices.length_s,
         slices=slices.count,
@@ -208,13 +254,32 @@ def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Itera
             ErrorsOverTime(error_name(code), api, source, slices.counts(answers, "n"))
             for (code, api, source), answers in errors.items()
         ],
-        groups=states_over_time(slices, changes["groups"], GroupsOverTime, totals["groups"]),
-        members=states_over_time(slices, changes["members"], MembersOverTime, totals["members"]),
-        rebalances=RebalancesOverTime(
-            slices.counts(rebalances, "rebalances"),
-            slices.column(rebalances, "p50_ms"),
-            slices.column(rebalances, "max_ms"),
+        groups=states_over_time(slices, changes["groups"], GroupsOverTime, sum(row.groups for row in populations)),
+        members=states_over_time(slices, changes["members"], MembersOverTime, sum(row.members for row in populations)),
+        rebalances=_rebalances_over_time(slices, (row for row in rows["rebalances"] if row["part"] == "slice")),
+        populations=[_population_over_time(slices, changes, rows["rebalances"], row) for row in populations],
+    )
+
+
+def _population_over_time(
+    slices: Slices, changes: Mapping[str, Sequence[Row]], rebalances: Iterable[Row], population: PopulationNumbers
+) -> PopulationOverTime:
+    name = population.population
+    groups, members = ([row for row in changes[what] if row["population"] == name] for what in ("groups", "members"))
+    return PopulationOverTime(
+        population=name,
+        groups=states_over_time(slices, groups, GroupsOverTime, population.groups),
+        members=states_over_time(slices, members, MembersOverTime, population.members),
+        rebalances=_rebalances_over_time(
+            slices, (row for row in rebalances if row["part"] == "population" and row["population"] == name)
         ),
+    )
+
+
+def _rebalances_over_time(slices: Slices, rows: Iterable[Row]) -> RebalancesOverTime:
+    complete = [row for row in rows if row["rebalances"]]
+    return RebalancesOverTime(
+        slices.counts(complete, "rebalances"), slices.column(complete, "p50_ms"), slices.column(complete, "max_ms")
     )
 
 

@@ -35,21 +35,33 @@ class Slices:
         begin_us: Start of the first slice, in microseconds since the Unix epoch.
         length_us: Length of each slice, in microseconds.
         count: The number of slices.
+        end_us: End of the replay, in the last slice, in microseconds since the Unix epoch.
     """
 
     begin_us: int
     length_us: int
     count: int
+    end_us: int
 
     @classmethod
     def of(cls, begin_us: int, end_us: int) -> "Slices":
         """Return slices for a replay, given its start and end in microseconds since the Unix epoch."""
         length_us = slice_length_ms((end_us - begin_us) / 1000) * 1000
-        return cls(begin_us, length_us, max(1, -(-(end_us - begin_us) // length_us)))
+        return cls(begin_us, length_us, max(1, -(-(end_us - begin_us) // length_us)), end_us)
 
     @property
     def length_s(self) -> float:
         return self.length_us / 1e6
+
+    @property
+    def end_s(self) -> float:
+        """End of the replay, in seconds from the start of the first slice."""
+        return (self.end_us - self.begin_us) / 1e6
+
+    def first_from(self, at_us: int) -> int | None:
+        """Return the first slice that does not begin before a time; None if that is after the end."""
+        index = max(0, -(-(at_us - self.begin_us) // self.length_us))
+        return index if index < self.count else None
 
     def column(self, rows: Iterable[Row], name: str) -> Series:
         """Return a column as a list with a value per slice, from rows with a `slice` number."""

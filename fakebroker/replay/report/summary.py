@@ -33,7 +33,14 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
     if are_few(recorded.count()):  # many rows are read again for each query, to save memory
         recorded, members = (computed_once(frame.coalesce(1), few=True) for frame in (recorded, members))
-    numbers = compute_numbers(spark, recorded, members, head.cluster.offsets_partitions, samples=directory / SAMPLES)
+    numbers = compute_numbers(
+        spark,
+        recorded,
+        members,
+        head.cluster.offsets_partitions,
+        head.workload.get("measure_from_s"),
+        samples=directory / SAMPLES,
+    )
     expected = with_default_expectation(msgspec.convert(head.workload["expect"], tuple[Expectation, ...]))
     verdict = judge(
         spark,

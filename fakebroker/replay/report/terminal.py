@@ -11,8 +11,8 @@ from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
-from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
-from fakebroker.replay.run_summary import Summary, named
+from fakebroker.replay.report.wording import broker, by_chance, event as event_text, ms, number, share, times
+from fakebroker.replay.run_summary import Phase, Summary, named
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
@@ -49,9 +49,16 @@ def print_report(console: Console, summary: Summary) -> None:
 
 
 def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
+    numbers = summary.numbers
+    yield "Latency" + (" in the simulated network" if summary.head.transport == "memory" else ""), _headline(summary)
     if summary.head.timeline:
         yield "Events", _timeline(summary)
-    yield "Requests", Group(_latency(summary), *_meanings(summary))
+    if numbers.steady:
+        yield f"Requests, steady state from second {numbers.steady.from_s:.1f}", _requests(numbers.steady)
+    if numbers.startup:
+        yield f"Requests, start-up until second {numbers.startup.until_s:.1f}", _requests(numbers.startup)
+    if any(_meanings(summary)):
+        yield "Failed requests", "\n".join(_meanings(summary))
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)
@@ -82,16 +89,32 @@ def _timeline(summary: Summary) -> Table:
     return grid
 
 
-def _latency(summary: Summary) -> Table:
+def _headline(summary: Summary) -> str:
+    """Return the latencies of requests that are never parked, and of those that are."""
+    numbers = summary.numbers
+    phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "no steady state")
+    lines = [
+        f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms"
+        for what, row in (
+            (f"requests that are never parked, {name}", phase.never_parked if phase else numbers.never_parked),
+            ("JoinGroup and SyncGroup, parked until a group is ready", numbers.parked),
+        )
+    ]
+    return "\n".join(lines)
+
+
+def _requests(phase: Phase) -> Table:
     grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "failed")
-    for row in [*summary.numbers.apis, summary.numbers.total]:
+    rows = [(row.name, row, None) for row in phase.apis]
+    sums = [("never parked", phase.never_parked, "bold"), ("parked", phase.parked, "bold")]
+    for name, row, style in [*rows, *sums]:
         grid.add_row(
-            row.name,
+            name,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
             *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
             f"{row.unexpected_errors + row.lost + row.unanswered:,}",
-            style="bold" if row is summary.numbers.total else None,
+            style=style,
         )
     return grid
 
@@ -175,7 +198,8 @@ def _load(summary: Summary) -> str:
     lines = [
         f"{summary.head.members:,} members of {summary.numbers.groups:,} groups in {summary.head.spark.tasks} tasks",
         f"delay until sent, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
-        f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests",
+        f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests"
+        + by_chance(partitions.requests_skew, partitions.requests_skew_by_chance),
     ]
     lines += [f"{row.name}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
     return "\n".join(lines)

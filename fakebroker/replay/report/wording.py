@@ -30,6 +30,15 @@ def times(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} times"
 
 
+def by_chance(skew: float | None, ends: Sequence[float]) -> str:
+    """Compare a skew with the range that chance gives, as the end of a sentence; nothing without a skew."""
+    if skew is None or len(ends) < 2:
+        return ""
+    low, high = ends
+    verdict = "more than by chance" if skew > high else "less than by chance" if skew < low else "as by chance"
+    return f", {verdict} ({low:g} to {high:g})"
+
+
 def broker(node_id: int | None) -> str:
     """Format a node id; negative ones are brokers that are known by their address only."""
     return "-" if node_id is None else "unknown" if node_id < 0 else str(node_id)

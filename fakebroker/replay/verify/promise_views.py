@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
 
 CLOCK_SKEW_US = 100_000
@@ -40,7 +41,7 @@ _IN_PLACE = {
 }
 """Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
-PARKED = "api in ('JoinGroup', 'SyncGroup')"
+PARKED = f"api in {PARKED_APIS}"
 """Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
 
 _SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"

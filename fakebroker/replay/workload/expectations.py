@@ -15,7 +15,8 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, "==
 METRICS = {
     "requests": "number of requests sent",
     "requests_per_s": "`requests` divided by the time from when the first one was due to the last response",
-    "p50_ms": "median latency, from when a request was due until its response was read",
+    "p50_ms": "median latency, from when a request was due until its response was read; without `api`, of requests "
+    "that are never parked: all except JoinGroup and SyncGroup. The same applies to the other latencies",
     "p99_ms": "99th percentile of the latency",
     "p99_9_ms": "99.9th percentile of the latency",
     "max_ms": "maximum latency",

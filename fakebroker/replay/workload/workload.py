@@ -98,6 +98,9 @@ class Workload(Table, frozen=True, kw_only=True):
             leave one after the other, each with all its members at once.
         topics: Number of partitions of each topic.
         seed: Seed of all random choices; `--seed` overrides it. If neither is given, it is random.
+        measure_from_s: Beginning of the steady state, in seconds from the start. In the report, latencies and rates of
+            requests sent before it are apart. By default, it begins when all members have joined for the first time.
+            Expectations are about the whole replay.
         cluster: The embedded cluster.
         groups: The populations: `[[groups]]` tables.
         load: Requests of administrative tools: `[[load]]` tables.
@@ -111,6 +114,7 @@ class Workload(Table, frozen=True, kw_only=True):
     duration_s: Annotated[float, Meta(gt=0, le=_MAX_DURATION_S)]
     topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
     seed: int | None = None
+    measure_from_s: Annotated[float, Meta(ge=0)] | None = None
     cluster: Cluster = Cluster()
     groups: tuple[Groups, ...]
     load: tuple[Load, ...] = ()
@@ -121,6 +125,8 @@ class Workload(Table, frozen=True, kw_only=True):
 
     def broken_rules(self) -> Iterator[ConfigError]:
         """Yield the mistakes across tables, except those in events, which `load_workload` finds."""
+        if self.measure_from_s is not None and self.measure_from_s >= self.duration_s:
+            yield ConfigError.of("measure_from_s", self.measure_from_s, f"a number < duration_s ({self.duration_s:g})")
         yield from checks.check_topic_names(self.topics)
         yield from checks.check_names(self.groups)
         yield from checks.check_rate(self.pacing.rate_per_s, self.groups)

@@ -15,11 +15,12 @@ NOW_MS = 1_790_000_000_000.0
 
 
 class FakeControlServer(ThreadingHTTPServer):
-    """An HTTP server with the two responses that `top` needs.
+    """An HTTP server with the three responses that `top` needs.
 
     Attributes:
         overview: The overview of the cluster.
         groups: The rows of the groups, returned in this order for any `sort`.
+        blocked: The groups that wait for members.
         sorts: The `sort` parameters of the requests so far.
     """
 
@@ -30,6 +31,7 @@ class FakeControlServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.overview = overview()
         self.groups = [group_row(number) for number in range(1, 4)]
+        self.blocked: dict[str, Any] = {"total": 0, "groups": []}
         self.sorts: list[str] = []
 
 
@@ -45,6 +47,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.sorts += query["sort"]
             groups = self.server.groups[: int(query["limit"][0])]
             self._respond({"total": len(self.server.groups), "groups": groups})
+        elif url.path == "/v1/clusters/default/blocked_groups":
+            self._respond(self.server.blocked)
 
     def _respond(self, value: object) -> None:
         body = json.dumps(value).encode()
@@ -89,22 +93,27 @@ def raw_server(response: bytes) -> Iterator[str]:
 
 
 class FakeTopSource:
-    """The two methods of the control client that `top` calls, without HTTP.
+    """The three methods of the control client that `top` calls, without HTTP.
 
     Attributes:
         cluster: The overview.
         rows: The rows of the groups, returned in this order for any `sort`.
+        blocked: The groups that wait for members.
     """
 
     def __init__(self, rows: list[dict[str, Any]] | None = None, **changes: Any) -> None:
         self.cluster = overview(**changes)
         self.rows = [group_row(number) for number in range(1, 4)] if rows is None else rows
+        self.blocked: list[dict[str, Any]] = []
 
     def overview(self) -> dict[str, Any]:
         return self.cluster
 
     def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
         return self.rows[:limit]
+
+    def blocked_groups(self, *, limit: int) -> dict[str, Any]:
+        return {"total": len(self.blocked), "groups": self.blocked[:limit]}
 
 
 def overview(**changes: Any) -> dict[str, Any]:
@@ -165,5 +174,24 @@ def group_row(number: int, **changes: Any) -> dict[str, Any]:
         "since_ms": NOW_MS - 1000 * number,
         "rebalances": number + 1,
         "why": f"SyncGroup of the leader consumer-{number}",
+        **changes,
+    }
+
+
+def blocked_row(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "group_id": f"billing-{number}",
+        "state": "PreparingRebalance",
+        "since_ms": NOW_MS - 12_340,
+        "request": "JoinGroup",
+        "blocking": [f"slow-{number}"],
+        "missing": 1,
+        "sent": 3,
+        "members": 4,
+        "is_held": False,
+        "until_ms": NOW_MS + 287_660,
+        "removes": 1,
+        "restarts": False,
+        "then": f"The join timer expires: slow-{number} is removed unless it rejoins.",
         **changes,
     }

@@ -9,6 +9,7 @@ from math import floor, log10
 from typing import Any
 
 from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, ORDINARY_ERRORS, UNANSWERED
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import QUANTILES
@@ -67,12 +68,12 @@ def _three_digits(latency_us: int) -> int:
 
 
 def _latencies(requests: Sequence[Row]) -> Iterator[Row]:
-    parts: dict[tuple[str | None, str | None], list[Row]] = defaultdict(list)
+    parts: dict[tuple[str | None, str | None, bool | None], list[Row]] = defaultdict(list)
     for row in requests:
-        for api in (row["api"], None):
-            for source in (row["source"], None):
-                parts[api, source].append(row)
-    for (api, source), part in parts.items():
+        for source in (row["source"], None):
+            parts[row["api"], source, None].append(row)
+            parts[None, source, row["api"] in PARKED_APIS].append(row)
+    for (api, source, is_parked), part in parts.items():
         latencies: Counter[int] = Counter()
         for row in part:
             if row["latency_us"] is not None:
@@ -81,6 +82,8 @@ def _latencies(requests: Sequence[Row]) -> Iterator[Row]:
         yield {
             "api": api,
             "source": source,
+            "is_parked": is_parked,
+            "is_steady": None,
             "slice": None,
             "requests": sum(row["count"] for row in part),
             **{name: _quantile(latencies, share) for name, share in QUANTILES.items()},

@@ -6,7 +6,7 @@ A new key of `fakebroker/replay/run_summary.py` is added here, too.
 import random
 from typing import Any
 
-from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.events import PARKED_APIS, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION
 
 _APIS = {
@@ -45,6 +45,12 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
     apis = [_api_row(each["api"], each["source"], each) for each in series]
     total = _api_row("all", "all", series[0]) | {"requests": sum(row["requests"] for row in apis)}
     subtotals = [_api_row("all", source, series[index]) for source, index in (("members", 0), ("load", -1))]
+    parked = [row for row in apis if row["api"] in PARKED_APIS]
+    sums = {
+        "never_parked": total | {"requests": total["requests"] - sum(row["requests"] for row in parked)},
+        "parked": _api_row("all", "all", series[1]) | {"requests": sum(row["requests"] for row in parked)},
+        "apis": apis,
+    }
     rebalancing = [max(0.0, 40.0 - 2 * abs(20 - index)) for index in range(_SLICES)]
     return {
         "version": SUMMARY_VERSION,
@@ -79,8 +85,11 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "groups": 200,
         "span_s": 60.0,
         "began_us": 1_000_000,
+        "measure_from_s": 5.0,
         "total": total,
-        "apis": apis,
+        **sums,
+        "startup": {"from_s": 0.0, "until_s": 5.0, **sums},
+        "steady": {"from_s": 5.0, "until_s": 60.0, **sums},
         "subtotals": subtotals,
         "errors": [
             _error_row("UNKNOWN_MEMBER_ID", 25, "Heartbeat", 17, False),
@@ -120,7 +129,9 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "offsets_partitions": {
             "count": 50,
             "groups_skew": 1.75,
+            "groups_skew_by_chance": [2.0, 2.75],
             "requests_skew": 2.5,
+            "requests_skew_by_chance": [1.75, 2.25],
             "partitions": [
                 {"partition": number, "broker": number % 3 + 1, "groups": 4 + number % 3, "requests": 400 + 13 * number}
                 for number in range(50)
@@ -145,23 +156,11 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 _error_series("REBALANCE_IN_PROGRESS", [int(n / 3) for n in rebalancing]),
                 _error_series("UNKNOWN_MEMBER_ID", [17 * (n == 21) for n in range(_SLICES)]),
             ],
-            "groups": {
-                "stable": [200 - n - 2 for n in rebalancing],
-                "rebalancing": rebalancing,
-                "unknown": [0.0] * _SLICES,
-                "empty": [2.0] * _SLICES,
-            },
-            "members": {
-                "assigned": [900 - 4 * n for n in rebalancing],
-                "waiting": [4 * n for n in rebalancing],
-                "unknown": [0.0] * _SLICES,
-                "gone": [0.0] * _SLICES,
-            },
-            "rebalances": {
-                "count": [int(n) for n in rebalancing],
-                "p50_ms": [310.0 if n else None for n in rebalancing],
-                "max_ms": [3_012.0 if n else None for n in rebalancing],
-            },
+            **_states(rebalancing, groups=200, members=900),
+            "populations": [
+                {"population": name, **_states([n / 2 for n in rebalancing], groups=100, members=450)}
+                for name in ("dynamic", "static")
+            ],
         },
         "metrics": {
             **{name: value for name, value in total.items() if name not in ("api", "source")},
@@ -231,6 +230,29 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         },
         "directory": "runs/steady-20260102",
         "files": {"summary.json": "all numbers", "events.parquet": "one row per request"},
+    }
+
+
+def _states(rebalancing: list[float], groups: int, members: int) -> dict[str, Any]:
+    """Return groups, members and rebalances over time, from the number of groups that rebalance."""
+    return {
+        "groups": {
+            "stable": [groups - n - 2 for n in rebalancing],
+            "rebalancing": rebalancing,
+            "unknown": [0.0] * _SLICES,
+            "empty": [2.0] * _SLICES,
+        },
+        "members": {
+            "assigned": [members - 4 * n for n in rebalancing],
+            "waiting": [4 * n for n in rebalancing],
+            "unknown": [0.0] * _SLICES,
+            "gone": [0.0] * _SLICES,
+        },
+        "rebalances": {
+            "count": [int(n) for n in rebalancing],
+            "p50_ms": [310.0 if n else None for n in rebalancing],
+            "max_ms": [3_012.0 if n else None for n in rebalancing],
+        },
     }
 
 

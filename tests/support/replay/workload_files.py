@@ -16,6 +16,7 @@ BATCH_JOIN = (
 ALL_KEYS = """
 duration_s = 200
 seed = 3
+measure_from_s = 30
 [topics]
 orders = 12
 payments = 6
@@ -104,11 +105,18 @@ INVALID: dict[str, dict[str, str]] = {
         "topics = { orders = 1 }": "2 errors\n  duration_s is missing: expected a number > 0 and <= 1000000\n  "
         "groups is missing: expected a list",
         "duration_s = 3\n[[groups]]": "topics is missing: expected a table",
+        "duration_s = 3\nmeasure_from_s = 3\ntopics = { orders = 1 }\n[[groups]]": (
+            "measure_from_s=3.0: expected a number < duration_s (3)"
+        ),
+        "duration_s = 3\nmeasure_from_s = -1\ntopics = { orders = 1 }\n[[groups]]": (
+            "measure_from_s=-1: expected a number >= 0 or none"
+        ),
         WITHOUT_GROUPS: "groups is missing: expected a list",
         f"{WITHOUT_GROUPS}groups = []": "groups=[]: expected at least one [[groups]] table",
         f"{WITHOUT_GROUPS}[groups]\ncount = 5": "groups={'count': 5}: expected a list",
         f"{WITHOUT_GROUPS}x = ": "expected TOML: Invalid value (at line 3, column 5)",
         f"{WITHOUT_GROUPS}speed = 3\n[[groups]]": "speed=3: unknown field; expected one of duration_s, topics, seed, "
+        "measure_from_s, "
         "cluster, groups, load, event, pacing, expect, promises; did you mean 'seed'?",
         "duration_s = 0\ntopics = { orders = 1 }\n[[groups]]": "duration_s=0: expected a number > 0 and <= 1000000",
         "duration_s = inf\ntopics = { orders = 1 }\n[[groups]]": "duration_s=inf: expected a finite number",
