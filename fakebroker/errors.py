@@ -366,6 +366,10 @@ class IncompleteJournalError(FakebrokerError, AssertionError):
     """A query or an assertion that depends on requests that the journal has dropped."""
 
 
+class IncompleteHistoryError(FakebrokerError, AssertionError):
+    """A wait that depends on changes of a group that its history has dropped."""
+
+
 def shown(value: object) -> str:
     """Return the `repr` of a value for an error message, shortened to `MAX_SHOWN` characters."""
     try:

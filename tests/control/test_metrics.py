@@ -179,8 +179,12 @@ def test_a_client_that_does_not_read_has_a_long_wire_time() -> None:
         for _ in range(requests):
             wire.send(MetadataRequest(topics=None), 9)
         cluster.wait_for_request("Metadata", count=requests)
-        cluster.call(meter.catch_up)
-        stalled = cluster.call(lambda: [len(each.unsent_responses) for each in cluster.connections])[0]
+
+        def stalled_responses() -> int:
+            meter.catch_up()
+            return sum(len(each.unsent_responses) for each in cluster.connections)
+
+        stalled = cluster.call(stalled_responses)
         assert stalled > 0
         assert meter.totals.wire_times["Metadata"].count == requests - stalled
         assert meter.totals.broker_times["Metadata"].count == requests

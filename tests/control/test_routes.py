@@ -168,7 +168,7 @@ def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
     assert (listed["total"], [row["group_id"] for row in listed["groups"]]) == (4, ["g2", "g0"])
     assert listed["groups"][0]["state"] == "PreparingRebalance"
     assert listed["groups"][0]["why"] == (
-        "a rebalance was forced; 0 of 2 have joined, waiting for consumer-g2-1, consumer-g2-2"
+        "waiting for consumer-g2-1, consumer-g2-2; 0 of 2 have joined; a rebalance was forced"
     )
     assert [row["group_id"] for row in control.get("/groups?sort=name&offset=3")["groups"]] == ["g3"]
     assert [row["group_id"] for row in control.get("/groups?search=G1")["groups"]] == ["g1"]
@@ -197,8 +197,6 @@ def test_blocked_groups_have_the_members_that_block_them_and_until_when(control:
         blocked = control.get("/blocked_groups")
         held, waiting = blocked["groups"]
         assert (blocked["total"], held["group_id"], held["is_held"], held["until_ms"]) == (2, "held", True, None)
-        then = waiting.pop("then")
-        assert then.startswith("The join timer expires: a, c, d are removed unless they rejoin")
         assert waiting == {
             "group_id": "g",
             "state": "PreparingRebalance",
@@ -213,6 +211,8 @@ def test_blocked_groups_have_the_members_that_block_them_and_until_when(control:
             "removes": 3,
             "restarts": False,
         }
+        (join,) = [each for each in control.get("/deadlines")["deadlines"] if each["kind"] == "join"]
+        assert (join["group_id"], join["at_ms"], len(join["removes"])) == ("g", start_ms + 60_000, 3)
         assert [row["group_id"] for row in control.get("/blocked_groups?limit=1")["groups"]] == ["held"]
         for name in ("a", "c", "d"):
             control.post("/groups/g/evict", {"member": name})
@@ -224,7 +224,6 @@ def test_blocked_groups_have_the_members_that_block_them_and_until_when(control:
     control.post("/groups/static/force_rebalance")
     (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "static"]
     assert (waiting["removes"], waiting["restarts"]) == (0, True)
-    assert "the join timer starts again" in waiting["then"]
 
 
 def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(control: ControlHarness) -> None:
@@ -486,6 +485,33 @@ def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
     commit = {"group_id": "g", "partition": "orders-0", "at_least": 1, "timeout_s": 0}
     assert "changes" not in control.post("/wait/commit", commit, 408)
     assert control.post("/wait/state", {**body, "polling": []}, 422)["field"] == "polling"
+
+
+def test_dropped_changes_of_a_group_are_counted_and_make_waits_undecided(control: ControlHarness) -> None:
+    control.cluster.cluster.history.max_moments_of_a_group = 1
+    control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
+    control.post("/groups/g/force_rebalance")
+    timeline = control.get("/groups/g/timeline")
+    dropped = control.cluster.cluster.history.dropped_of("g")
+    assert timeline["dropped"] == {"count": dropped.count, "until_ms": dropped.until_ms, "is_exact": True}
+    assert dropped.count > 0
+    assert control.get("/group_views")["groups"][0]["dropped"] == timeline["dropped"]
+    body = {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0}
+    undecided = control.post("/wait/state", body, 410)
+    assert undecided["title"] == "No longer known"
+    assert undecided["detail"].startswith("not decided: group g in Stable since its first 0 changes: ")
+
+
+def test_a_group_has_its_deadlines_and_the_requests_that_it_waits_for(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
+    assert [each["kind"] for each in control.get("/groups/g")["deadlines"]] == ["session", "session"]
+    control.post("/groups/g/force_rebalance")
+    group = control.get("/groups/g")
+    assert [member["missing_request"] for member in group["members"]] == ["JoinGroup", "JoinGroup"]
+    assert {each["group_id"] for each in group["deadlines"]} == {"g"}
+    assert all(each["text"].endswith(".") for each in group["deadlines"])
+    (row,) = control.get("/groups")["groups"]
+    assert [each.at_ms for each in control.cluster.pending_deadlines() if each.kind == "join"] == [row["until_ms"]]
 
 
 def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:

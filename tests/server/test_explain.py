@@ -140,10 +140,10 @@ def test_a_rebalance_waits_for_members() -> None:
     group.harness.advance(100)
     assert group.explanation == (
         "g has been in PreparingRebalance for 0.1 s. Cause: JoinGroup of c, a new member. 2 of 4 members have joined "
-        "this rebalance. Waiting for a (last request: Heartbeat, 0.6 s ago), which has not rejoined. Its session "
-        "expires in 9.4 s unless it sends a request: then it is removed. Waiting for s (static, last request: "
-        "SyncGroup, 4.6 s ago), which has not rejoined. Its session expires in 25.4 s unless it sends a request: then "
-        "it is removed. The join timer does not remove static members. d was assigned its member id, and must join "
+        "this rebalance. Waiting for a (last request: Heartbeat, 0.6 s ago), which has not rejoined. If it "
+        "sends no request, it is removed in 9.4 s: its session expires. Waiting for s (static, last request: "
+        "SyncGroup, 4.6 s ago), which has not rejoined. If it sends no request, it is removed in 25.4 s: its "
+        "session expires. The join timer does not remove static members. d was assigned its member id, and must join "
         "with it within 9.9 s. The group waits at most 59.9 s longer; then the join timer expires: a is removed unless "
         "it rejoins (heartbeats do not prevent that), and generation 3 starts with 3 members."
     )
@@ -161,7 +161,7 @@ def test_a_member_that_sends_heartbeats_but_does_not_rejoin() -> None:
         assert f"The group waits at most {60 - 3 * sent}.0 s{left} (heartbeats do not prevent that), and" in waits
         group.heartbeat("stuck")
         is_earlier = 3 * sent + 10 <= 60
-        assert ("Its session expires in 10.0 s unless it sends a" in group.explanation) == is_earlier
+        assert ("request, it is removed in 10.0 s: its session expires." in group.explanation) == is_earlier
         group.harness.advance(3_000)
     assert group.explanation == (
         "g has been in PreparingRebalance for 57.0 s. Cause: JoinGroup of c, a new member. 3 of 4 members have joined "
@@ -239,9 +239,9 @@ def test_completing() -> None:
     group.heartbeat("a")
     assert group.explanation == (
         "g has been in CompletingRebalance for 0.2 s. Cause: initial delay is over. Waiting for the SyncGroup of "
-        "the leader a (last request: Heartbeat, 0.0 s ago), which has the assignment. The session of a expires in 10.0 "
-        "s unless it sends a request: then it is removed. Waiting for the SyncGroup of b. The session of b expires in "
-        "9.8 s unless it sends a request: then it is removed. The group waits at most 59.8 s longer; then the sync "
+        "the leader a (last request: Heartbeat, 0.0 s ago), which has the assignment. If a sends no request, it is "
+        "removed in 10.0 s: its session expires. Waiting for the SyncGroup of b. If b sends no request, it is removed "
+        "in 9.8 s: its session expires. The group waits at most 59.8 s longer; then the sync "
         "timer expires: a, b are removed unless they send a SyncGroup, and the group becomes Empty."
     )
 
@@ -255,8 +255,8 @@ def test_stable() -> None:
     group.sync("a")
     assert group.explanation == (
         "g has been in Stable for 0.0 s. Cause: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 "
-        "members. The leader is a. Waiting for the SyncGroup of b. The session of b expires in 10.0 s unless it sends "
-        "a request: then it is removed. The group waits at most 60.0 s longer; then the sync timer expires: b is "
+        "members. The leader is a. Waiting for the SyncGroup of b. If b sends no request, it is removed in "
+        "10.0 s: its session expires. The group waits at most 60.0 s longer; then the sync timer expires: b is "
         "removed unless it sends a SyncGroup, and a rebalance starts with the other member."
     )
     group.sync("b")

@@ -146,12 +146,13 @@ def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
             yield from _deadlines_of(group, broker)
 
 
-def deadlines_of(cluster: "Cluster", group: Group, now_ms: float) -> list[Deadline]:
-    """Return the pending deadlines of a group at its coordinator, also those of delayed requests, earliest first."""
-    broker = cluster.coordinator_of(group.group_id)
-    deadlines = [] if broker is None else list(_deadlines_of(group, broker))
+def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadline]:
+    """Return the pending deadlines of a group, also those of its delayed requests, earliest first."""
+    broker = cluster.coordinator_of(group_id)
+    group = broker.coordinator.group(group_id) if broker else None
+    deadlines = list(_deadlines_of(group, broker)) if broker and group else []
     delayed = (*_delayed_requests(cluster, now_ms), *_delayed_responses(cluster, now_ms))
-    return _sorted([*deadlines, *(each for each in delayed if each.group_id == group.group_id)], now_ms)
+    return _sorted([*deadlines, *(each for each in delayed if each.group_id == group_id)], now_ms)
 
 
 def _deadlines_of(group: Group, broker: "BrokerNode") -> Iterator[Deadline]:

@@ -44,7 +44,7 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     elif error := broker.coordinator.error_for(group_id):
         sentences = _not_served(cluster, group_id, broker, error, now_ms)
     elif group is None:
-        sentences = _without_group(group_id, moments, now_ms)
+        sentences = _without_group(cluster, group_id, moments, now_ms)
     else:
         sentences = _GroupExplanation(cluster, broker, group, moments, now_ms).sentences()
     return " ".join([*sentences, *_delays(cluster, group_id, now_ms), *_zombies(cluster, group_id)])
@@ -103,9 +103,14 @@ def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: Erro
     yield f"{group_id} is being loaded: broker {broker.node_id} loads {name} {until}. Requests fail with {error.name}."
 
 
-def _without_group(group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
+def _without_group(cluster: Cluster, group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
     yield f"{group_id} is Dead: there is no such group."
-    if not moments:
+    dropped = cluster.history.dropped_of(group_id)
+    if not moments and dropped.count:
+        yield f"It was removed: {dropped}."
+    elif not moments and dropped:
+        yield f"It is not known whether it has existed: {dropped}."
+    elif not moments:
         yield "No member has joined it, and no offset was committed."
     else:
         cause = with_names(moments[-1].cause, names_in(moments))
@@ -144,6 +149,9 @@ class _GroupExplanation:
         since_ms = last.at_ms if last else group.state_since_ms
         state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
         yield f"{state}. Cause: {with_names(last.cause, self.names)}." if last else f"{state}."
+        dropped = self.cluster.history.dropped_of(group.group_id)
+        if dropped and last is None:
+            yield f"The cause is not known: {dropped}."
         if group.is_held:
             yield "It is held in this state until it is released."
         yield from _BY_STATE[group.state](self)
@@ -168,6 +176,7 @@ class _GroupExplanation:
         if missing[_MAX_NAMES:]:
             yield f"Waiting for {counted(len(missing) - _MAX_NAMES, 'more member')}."
         yield from self._pending()
+        yield from self._new_members()
         if not group.is_initial_rebalance:
             yield from self._end_of_phase()
 
@@ -194,10 +203,19 @@ class _GroupExplanation:
             interval = _seconds((beats[-1] - beats[0]) / (len(beats) - 1))
             yield f"It sends a Heartbeat every {interval}, which extends its session, but no JoinGroup."
         if session:
-            unless = "unless it sends another request" if beats else "unless it sends a request"
-            yield f"Its session expires in {self._left(session.at_ms)} {unless}: then it is removed."
+            further = "further " if beats else ""
+            yield f"If it sends no {further}request, it is removed in {self._left(session.at_ms)}: its session expires."
         if member.instance_id is not None and self.phase:
             yield "The join timer does not remove static members."
+
+    def _new_members(self) -> Iterator[str]:
+        """Yield a sentence on the new member that is removed first because its JoinGroup has waited for too long."""
+        timers = (
+            each for each in self.by_member.values() if each.kind == "session" and not each.restarts_with_requests
+        )
+        first = min(timers, key=lambda each: each.at_ms, default=None)
+        if first is not None:
+            yield f"In {self._left(first.at_ms)}: {_lower_first(first.text)}"
 
     def completing(self) -> Iterator[str]:
         leader = self.group.members[self.group.leader_id or ""]
@@ -233,7 +251,7 @@ class _GroupExplanation:
         """Yield when a member is removed although the phase has not ended."""
         if session := self.by_member.get(member_id):
             name, left = self.names[member_id], self._left(session.at_ms)
-            yield f"The session of {name} expires in {left} unless it sends a request: then it is removed."
+            yield f"If {name} sends no request, it is removed in {left}: its session expires."
 
     def _silent(self) -> Iterator[str]:
         """Yield a sentence on the member whose session expires first, if it has missed some heartbeats."""

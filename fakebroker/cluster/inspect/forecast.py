@@ -117,7 +117,7 @@ def _session_expiry(group: Group, member_id: str, at_ms: float) -> Expiry:
     """Return the effect of an expiring session, as `rebalance.expire_session` has it. The member is not parked."""
     if group.repeating_members:  # Rare: whether there is a common protocol is known only afterwards.
         copied = _Copy(group, lambda _: inf)
-        copied.group.members[member_id].keeper = None
+        copied.resume_session(member_id)
         return replace(next(copied.expire(at_ms, is_included=True)), needs_silence=True)
     left = len(group.members) - 1
     is_held = group.controls is not None and PREPARING_REBALANCE in group.controls.held_states
@@ -167,16 +167,23 @@ class _Copy:
             extension.expected = ExpectedInstances(dict(expected.instances), waiting, expected.waiting_deadline_ms)
         self._steps_left = _MAX_STEPS + len(group.pending_members)
         self._suspend_sessions()
+        # Found once for each step, because groups can have thousands of members.
+        self._deadline_ms = group.earliest_deadline()
 
     def _suspend_sessions(self) -> None:
         for member in self.group.members.values():
             if member.keeper is None and not member.is_new:
                 member.keeper = _drop
 
+    def resume_session(self, member_id: str) -> None:
+        """Let the session of a member expire."""
+        self.group.members[member_id].keeper = None
+        self._deadline_ms = self.group.earliest_deadline()
+
     def expire(self, until_ms: float, *, is_included: bool = False) -> Iterator[Expiry]:
         """Expire the timers whose deadlines are before a time, or at it, and yield those that have an effect."""
         while self._steps_left:
-            deadline_ms = self.group.earliest_deadline()
+            deadline_ms = self._deadline_ms
             if deadline_ms > until_ms or (deadline_ms == until_ms and not is_included):
                 return
             if self.group.state is EMPTY and deadline_ms > self._removal_ms(self.group):
@@ -187,8 +194,7 @@ class _Copy:
                 yield expiry
 
     def _step(self) -> Expiry | None:
-        group = self.group
-        at_ms = group.earliest_deadline()
+        group, at_ms = self.group, self._deadline_ms
         kind, member_ids = _next_timer(group, at_ms)
         before = self._contents()
         state_before, ids_before = group.state, _ids(group)
@@ -196,6 +202,7 @@ class _Copy:
         _run(expire_next_timer(group, at_ms))
         group.change.clear()
         self._suspend_sessions()
+        self._deadline_ms = group.earliest_deadline()
         is_restarted = kind in ("join", "initial_delay") and group.state is state_before
         if before == self._contents() and (group.is_held or not is_restarted):
             return None

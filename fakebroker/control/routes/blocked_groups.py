@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from heapq import nsmallest
+from math import inf
 from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.inspect.deadlines import Deadline, timers_of
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.routes.arguments import check_range
@@ -19,7 +19,6 @@ from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PR
 MAX_LISTED = 100
 
 _MAX_NAMES = 3
-_PHASE_TIMERS = ("join", "initial_delay", "sync", "expected")
 
 
 class BlockedGroup(TypedDict):
@@ -28,8 +27,8 @@ class BlockedGroup(TypedDict):
     `sent` of its `members` have sent `request`, and the group waits for that of `missing` members; `blocking` has the
     names of the first three. If none are missing, it waits for more members (initial rebalance delay), for expected
     ones, or until it is released. At `until_ms` the timer of the phase expires, which removes `removes` members that
-    have not sent the request by then; null if the group is held, or no timer is running. `then` says what happens; the
-    wait does not end then if `restarts`: the initial delay is extended, or only static members are missing.
+    have not sent the request by then; null if the group is held, or no timer is running. The wait does not end then if
+    `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
     """
 
     group_id: str
@@ -44,7 +43,6 @@ class BlockedGroup(TypedDict):
     until_ms: float | None
     removes: int
     restarts: bool
-    then: str
 
 
 class BlockedGroupList(TypedDict):
@@ -78,7 +76,7 @@ def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Step
         yield
     rows = []
     for *_, at in first:
-        rows.append(_row(served, all_groups[at]))
+        rows.append(_row(all_groups[at]))
         yield
     return {"total": total, "groups": rows}
 
@@ -90,9 +88,10 @@ def _missing(group: Group) -> Sequence[str]:
     return [each for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
 
 
-def _row(served: ServedCluster, group: Group) -> BlockedGroup:
-    missing, phase = _missing(group), None if group.is_held else _phase_timer(served, group)
-    is_joining = group.state is PREPARING_REBALANCE
+def _row(group: Group) -> BlockedGroup:
+    missing, is_joining = _missing(group), group.state is PREPARING_REBALANCE
+    until_ms = group.join_deadline_ms if is_joining else group.sync_deadline_ms
+    removes, restarts = _expiry_of_join(group) if is_joining else (len(group.awaiting_sync), False)
     names = short_names([*group.members, *group.pending_members])
     return {
         "group_id": group.group_id,
@@ -104,15 +103,19 @@ def _row(served: ServedCluster, group: Group) -> BlockedGroup:
         "sent": len(group.parked_joins) if is_joining else len(group.members) - len(group.awaiting_sync),
         "members": len(group.members),
         "is_held": group.is_held,
-        "until_ms": phase.at_ms if phase else None,
-        "removes": len(phase.removes) if phase else 0,
-        "restarts": phase is not None and phase.state is None,
-        "then": phase.text if phase else "",
+        "until_ms": None if group.is_held or until_ms == inf else until_ms,
+        "removes": removes,
+        "restarts": restarts,
     }
 
 
-def _phase_timer(served: ServedCluster, group: Group) -> Deadline | None:
-    """Return the timer that ends the phase of a rebalance, even if the members that it waits for send heartbeats."""
-    broker = served.cluster.cluster.coordinator_of(group.group_id)
-    timers = timers_of(group, broker) if broker else ()
-    return next((each for each in timers if each.kind in _PHASE_TIMERS), None)
+def _expiry_of_join(group: Group) -> tuple[int, bool]:
+    """Return how many members the join timer removes, and whether it starts again; see `rebalance.complete_join_phase`.
+
+    The forecast of `explain` says more, but takes too long for large groups, every second.
+    """
+    if group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms:
+        return 0, True
+    missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
+    removes = sum(member.instance_id is None for member in missing)
+    return removes, not group.parked_joins and removes < len(missing)

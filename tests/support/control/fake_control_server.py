@@ -172,6 +172,7 @@ def group_row(number: int, **changes: Any) -> dict[str, Any]:
         "members": 3,
         "coordinator": number % 3 + 1,
         "since_ms": NOW_MS - 1000 * number,
+        "until_ms": None,
         "rebalances": number + 1,
         "why": f"SyncGroup of the leader consumer-{number}",
         **changes,
@@ -192,6 +193,5 @@ def blocked_row(number: int, **changes: Any) -> dict[str, Any]:
         "until_ms": NOW_MS + 287_660,
         "removes": 1,
         "restarts": False,
-        "then": f"The join timer expires: slow-{number} is removed unless it rejoins.",
         **changes,
     }
