@@ -471,12 +471,11 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
     verdict = run.verdict
     for promise in verdict.promises:
         detail = _counted(promise.broken, "violation")
-        outcome = "kept" if promise.kept else "broken"
-        yield ("promise", promise.name), _Check(promise.promise, outcome, not promise.kept, detail)
+        is_bad = promise.outcome == "broken" or (promise.required and promise.outcome == "not exercised")
+        yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:
         detail = _counted(check.failures, "failure")
-        outcome = check.outcome
-        yield ("availability", check.name), _Check(check.check, outcome, not check.passed, detail)
+        yield ("availability", check.name), _Check(check.check, check.outcome, not check.passed, detail)
     for each in verdict.expectations:
         detail = "no value" if each.actual is None else f"{each.actual:g}"
         outcome = "met" if each.met else "missed"

@@ -17,12 +17,13 @@ from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, docume
 from fakebroker.replay.samples import Samples
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
-SUMMARY, REPORT, SAMPLES = "summary.json", "report.html", "samples.parquet"
+SUMMARY, REPORT, VIOLATIONS, SAMPLES = "summary.json", "report.html", "violations.parquet", "samples.parquet"
 
 _FILES = {
     REPORT: "the report with charts, as one HTML page",
     SUMMARY: "all numbers and the verdict",
     HEAD: "settings of the run that are not in its events",
+    VIOLATIONS: "all violations of promises, one row each",
     EVENTS: "the requests, one row each",
     MEMBERS: "the members' scripts, one row each",
     SAMPLES: "counts by part of the run, from which `compare` estimates noise",
@@ -51,7 +52,7 @@ def new_directory(out: Path | None, name: str) -> Path:
         raise ConfigError.of("--out", str(directory), "a directory, or a path where one can be created") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
-    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
+    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT, VIOLATIONS):
         if (directory / taken).exists():
             raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
     return directory

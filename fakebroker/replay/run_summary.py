@@ -21,6 +21,7 @@ Series = list[float | None]
 """A value for each time slice; None for a slice without a value."""
 
 
+PromiseOutcome = Literal["kept", "broken", "not exercised"]
 VerdictOutcome = Literal["passed", "failed", "inconclusive"]
 
 ALL = "all"
@@ -579,13 +580,21 @@ class PromiseCheck(Section, frozen=True):
     Attributes:
         name: Name of the promise, as in `[promises]`.
         promise: The promise, as a sentence.
-        kept: Whether there was no violation.
+        outcome: `broken` if there was a violation; `kept` if there was none in at least one case; `not exercised` if
+            there was no case.
+        cases: Number of cases: situations in which a violation would have been seen.
+        case: What is counted as a case.
+        required: Whether the workload requires the promise: then the verdict fails if it is not exercised.
         broken: Number of violations.
+        violations: The first violations, at most five; all are in `violations.parquet`.
     """
 
     name: str
     promise: str
-    kept: bool
+    outcome: PromiseOutcome
+    cases: int
+    case: str
+    required: bool
     broken: int
     violations: list[Violation]
 

@@ -13,6 +13,7 @@ import trio
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, Observation, SparkSession, functions as f
 from rich.console import Console
+from rich.markup import escape
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
@@ -42,6 +43,7 @@ from fakebroker.replay.target_cluster import (
     ready_topics,
     unreachable_brokers,
 )
+from fakebroker.replay.verify import preconditions
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performing
 from fakebroker.replay.workload.workload import Workload, load_workload
@@ -105,6 +107,8 @@ def play(options: ReplayOptions) -> int:
     scale = "" if options.scale == 1 else f"scale {options.scale:g}, "
     heading = f"Workload [bold]{options.file}[/bold], {scale}seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
+    for line in preconditions.warnings(workload, is_embedded=options.bootstrap is None):
+        console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
     with ExitStack() as stack:
         # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
@@ -141,12 +145,21 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
             if is_given:
                 expected = f"none with {what}, which requires the embedded cluster"
                 raise ConfigError.of("--bootstrap", options.bootstrap, expected, where=str(options.file))
+        _check_required(options, workload)
         return
     in_memory = options.transport == "memory"
     if in_memory and options.lanes is not None:
         raise ConfigError.of("--lanes", options.lanes, "--transport tcp; in memory there are no connections")
     try:
         rehearse(workload.cluster, workload.topics, workload.events, in_memory=in_memory)
+    except ConfigError as error:
+        raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
+    _check_required(options, workload)
+
+
+def _check_required(options: ReplayOptions, workload: Workload) -> None:
+    try:
+        preconditions.check_required(workload, is_embedded=options.bootstrap is None)
     except ConfigError as error:
         raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
 

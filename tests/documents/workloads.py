@@ -114,7 +114,9 @@ def workloads_table() -> str:
 
 
 def promises_table() -> str:
-    return table(("name", "promise"), [(f"`{name}`", each.sentence) for name, each in PROMISES.items()])
+    return table(
+        ("name", "promise", "cases"), [(f"`{name}`", each.sentence, each.case) for name, each in PROMISES.items()]
+    )
 
 
 def tables() -> dict[str, Callable[[], str]]:

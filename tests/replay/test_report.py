@@ -124,6 +124,18 @@ def test_the_page_opens_with_unfolded_violations(html: str) -> None:
     assert marked == [["group-0-0", "2", "orders-0"], ["group-0-1", "2", "orders-0"]]
 
 
+def test_promises_are_shown_with_outcome_and_number_of_cases(html: str) -> None:
+    page = " ".join(html.split())
+    assert "1,204 generations with the assignments of all their members" in page
+    assert '<span class="faint">not exercised</span></td><td class="text">silent members are removed' in page
+    document = summary_document(1)
+    document["verdict"]["promises"][-1]["required"] = True
+    printed = " ".join(terminal_report(document).split())
+    assert "kept 1,204 cases: assignments cover the topics" in printed
+    assert "BROKEN 4,816 cases: no two members own one partition" in printed
+    assert "NOT EXERCISED 0 cases: silent members are removed" in printed
+
+
 def test_the_terminal_shows_the_first_three_violations() -> None:
     report = terminal_report(summary_document(1))
     assert report.count("Broken: ") == 3

@@ -161,6 +161,12 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 
     assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
+    events, two = frame(spark, [*HEALTHY, START_OF_1]), scripts(spark, MEMBERS[:2])
+    wanted, required = ["answered", "stale-refused"], ["stale-refused"]
+    assert judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted).outcome == "passed"
+    verdict = judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted, required=required)
+    reason = "Promise stale-refused is required, but was not exercised: there were no members that sent requests of an"
+    assert (verdict.outcome, verdict.reasons) == ("failed", [f"{reason} old generation."])
 
 
 @pytest.mark.slow
@@ -170,7 +176,7 @@ def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession)
         verdict = judge(
             spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how)
         )
-        assert all(check.kept for check in verdict.promises)
+        assert all(check.outcome == "kept" for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"

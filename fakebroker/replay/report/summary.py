@@ -6,19 +6,17 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import SparkSession
 
-from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
+from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES
+from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES, VIOLATIONS
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.verify.availability import Circumstances
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
-
-_INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 
 
 def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
@@ -51,6 +49,8 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         numbers,
         head.workload["promises"]["check"],
         _circumstances(head, expected),
+        required=head.workload["promises"].get("require", ()),
+        violations=directory / VIOLATIONS,
     )
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
@@ -58,6 +58,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
 
 def _circumstances(head: Head, expected: Sequence[Expectation]) -> Circumstances:
     cluster = head.workload["cluster"]
+    config = cluster["config"] if head.cluster.embedded else {}
     names = [event.get("error") for event in head.workload["event"]]
     names += [each.metric.removeprefix("errors.") for each in expected if each.metric.startswith("errors.")]
     return Circumstances(
@@ -67,7 +68,7 @@ def _circumstances(head: Head, expected: Sequence[Expectation]) -> Circumstances
         timeline=head.timeline,
         speed=head.workload["pacing"]["speed"],
         is_simulated=head.transport == "memory",
-        initial_delay_ms=float(cluster["config"].get(_INITIAL_DELAY, KAFKA_DEFAULTS.get(_INITIAL_DELAY, 3000))),
+        initial_delay_ms=Config(config).number("group.initial.rebalance.delay.ms"),
         load_ms=cluster["load_ms"],
         awaits_instances=bool(cluster["proposals"]),
         expected_errors=[int(ErrorCode[name]) for name in names if name in ErrorCode.__members__],

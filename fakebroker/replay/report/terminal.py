@@ -12,7 +12,7 @@ from rich.text import Text
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
 from fakebroker.replay.report.wording import broker, by_chance, event as event_text, ms, number, share, times
-from fakebroker.replay.run_summary import Phase, Summary, named
+from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, named
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
@@ -214,7 +214,8 @@ def _verdict(summary: Summary) -> Table:
             case = unavailable(violation, began_us)
             grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))
     for promised in verdict.promises:
-        grid.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
+        cases = "1 case" if promised.cases == 1 else f"{promised.cases:,} cases"
+        grid.add_row(_outcome(promised), f"[dim]{cases}:[/dim] {escape(promised.promise)}")
         if promised.broken:
             grid.add_row("", _counted_violations(promised.broken))
     for expected in verdict.expectations:
@@ -269,6 +270,12 @@ def _files(summary: Summary) -> Table:
 
 def _counted_violations(count: int) -> str:
     return "1 violation" if count == 1 else f"{count:,} violations"
+
+
+def _outcome(check: PromiseCheck) -> str:
+    if check.outcome == "not exercised" and not check.required:
+        return f"[dim]{check.outcome}[/dim]"
+    return _mark(check.outcome == "kept", check.outcome, check.outcome.upper())
 
 
 def _mark(good: bool, yes: str, no: str) -> str:

@@ -9,12 +9,19 @@ Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALA
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.members.events import PARKED_APIS
-from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
+from fakebroker.replay.spark.query_settings import (
+    are_few,
+    computed_once,
+    local_table,
+    settings_for_count,
+    temporary_settings,
+)
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -34,6 +41,9 @@ LOADING_US = 60_000_000
 RETENTION_US = 60_000_000
 """Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
+INITIAL_DELAY_US = 3_000_000
+"""Kafka's default of `group.initial.rebalance.delay.ms`, in microseconds."""
+
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -44,7 +54,9 @@ _IN_PLACE = {
 PARKED = f"api in {PARKED_APIS}"
 """Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
 
-_SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
+SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
+"""Condition for requests that extend the session of their member."""
+
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 
 NO_LOOKUP = """
@@ -99,16 +111,20 @@ LIVES = """
         select `group`, life, min(done_us) from_us from steps where life > 0 group by `group`, life)
     group by `group`"""
 
-# The last responses that accept a member in a generation. `beat_us`, for heartbeats, proves less than `proof_us`: a
-# coordinator that is loading answers all heartbeats without an error.
-LAST_ACCEPTED = f"""
+# The last requests of each member id in a generation: `beat_us` and `proof_us` of accepted ones, `refused_us` and
+# `refused_beat_us` of those with an error other than COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and
+# NOT_COORDINATOR. `beat_us`, for heartbeats, proves less than `proof_us`: a coordinator that is loading answers all
+# heartbeats without an error.
+LAST_REQUESTS = f"""
     select `group`, size(filter(coalesce(starts, array()), start -> start <= done_us)) life, generation, owner,
         member_id, any_value(member) member,
         max(last_us) filter (where api = 'Heartbeat' and error = 0) beat_us,
-        max(last_us) filter (where (api = 'Heartbeat') = (error = 27)) proof_us
+        max(last_us) filter (where if(api = 'Heartbeat', error = 27, error = 0)) proof_us,
+        max(last_us) filter (where api <> 'Heartbeat' and error <> 0) refused_us,
+        max(last_us) filter (where api = 'Heartbeat' and error not in (0, 27)) refused_beat_us
     from calls left join lives using (`group`)
     where {_IN_GENERATION} and generation >= 0 and owner is not null and member is not null
-        and (error = 0 or error = 27 and api = 'Heartbeat')
+        and error not in (14, 15, 16)
     group by all"""
 
 # A generation is joined with its first JoinGroup response, and complete with its first SyncGroup response.
@@ -134,6 +150,14 @@ REUSED = f"""
         and (first_join_us > completed_us + {CLOCK_SKEW_US} or leader = member_id and sent_us >= synced_us)
     group by `group`, life, generation"""
 
+# The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
+# that were used twice are left out: they violate only `generations-rise`.
+ASSIGNMENTS = """
+    select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
+        max_by(assigned, done_us) assigned
+    from steps left anti join reused using (`group`, life, generation)
+    where api = 'SyncGroup' and assigned is not null group by `group`, life, generation, owner"""
+
 # Requests of members with the state before them: `alive_us`, the end of the last request; `before`, the last request;
 # `beat`, the last successful heartbeat. Only the rows that promises about sessions need.
 SESSION_REQUESTS = f"""
@@ -144,12 +168,12 @@ SESSION_REQUESTS = f"""
             max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier left_or_joined_us,
             max(if(api = 'SyncGroup' and error = 0, done_us, null)) over earlier synced_us
         from (select `group`, member, owner, member_id, api, broker, generation, error, is_unanswered, sent_us, last_us,
-            done_us from calls where ({_SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
+            done_us from calls where ({SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
         window mine as (partition by `group`, owner order by sent_us, last_us), earlier as (
             partition by `group`, owner order by sent_us, last_us rows between unbounded preceding and 1 preceding)
     )
     select session_requests.*, session_timeout_ms * 1000L session_us, rebalance_timeout_ms * 1000L rebalance_us,
-        {_SESSION} and (error = 0 or error = 27 and api = 'Heartbeat' or error = 22) is_known,
+        {SESSION} and (error = 0 or error = 27 and api = 'Heartbeat' or error = 22) is_known,
         greatest(alive_us, last_us, coalesce(done_us, last_us)) last_alive_us
     from session_requests join scripts using (`group`, member)
     where error = 25 or before.error = 25 or before.api = 'LeaveGroup'
@@ -161,17 +185,43 @@ SESSION_REQUESTS = f"""
 _VIEWS = {
     "steps": STEPS,
     "lives": LIVES,
-    "last_accepted": LAST_ACCEPTED,
+    "last_requests": LAST_REQUESTS,
     "generation_times": GENERATION_TIMES,
     "reused": REUSED,
+    "assignments": ASSIGNMENTS,
     "session_requests": SESSION_REQUESTS,
 }
 
 
+@dataclass(frozen=True, slots=True)
+class PromiseViews:
+    """The session with the views of a run.
+
+    Attributes:
+        spark: The session.
+        few: Whether there are few events, as for `computed_once`.
+        end_us: When the last request was sent.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+    """
+
+    spark: SparkSession
+    few: bool
+    end_us: int
+    delay_us: int
+
+    def sql(self, query: str) -> DataFrame:
+        """Return the result of a query on the views, with the parameters `:end_us` and `:delay_us`."""
+        return self.spark.sql(query, {"end_us": self.end_us, "delay_us": self.delay_us})
+
+
 @contextmanager
 def promise_views(
-    spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
-) -> Iterator[None]:
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    partitions: Mapping[str, int],
+    delay_us: int = INITIAL_DELAY_US,
+) -> Iterator[PromiseViews]:
     """Create the views; they are cached, and exist until the context ends.
 
     Args:
@@ -179,13 +229,18 @@ def promise_views(
         events: Rows as in `events.Event`; read twice.
         members: Rows as in `script.Script`.
         partitions: Partition counts by topic, only of topics whose count did not change during the replay.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+
+    Yields:
+        Functions on the views.
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
     topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
     local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
-    kept = []
-    with suited_to(events, _IN_PLACE) as few:
+    (found,) = spark.sql("select count(*) rows, max(sent_us) end_us from events").collect()
+    few, kept = are_few(found["rows"]), []
+    with temporary_settings(spark, {**settings_for_count(spark, found["rows"]), **_IN_PLACE}):
         try:
             for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
                 kept.append(computed_once(spark.sql(query), few))
@@ -193,7 +248,7 @@ def promise_views(
             for name, query in _VIEWS.items():
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            yield
+            yield PromiseViews(spark, few, found["end_us"] or 0, delay_us)
         finally:
             for view in kept:
                 view.unpersist()

@@ -1,6 +1,7 @@
 """The verdict on a replay: availability of the cluster, promises of group coordinators, and expectations."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -42,13 +43,18 @@ def judge(
     numbers: Numbers,
     wanted: Sequence[str] | None = None,
     run: Circumstances = UNDISTURBED,
+    *,
+    required: Sequence[str] = (),
+    violations: Path | None = None,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
-    The arguments are those of `check_availability`, `check_promises` and `expectations`.
+    The arguments are those of `check_availability`, `check_promises` and `expectations`; `violations` is the file for
+    all violations.
     """
     available = check_availability(spark, events, members, run)
-    promised = check_promises(spark, events, members, partitions, wanted)
+    delay_us = round(1000 * run.initial_delay_ms)
+    promised = check_promises(spark, events, members, partitions, wanted, required, violations, delay_us)
     compared = [*expectations(expected, numbers), *events_done(run.timeline)]
     is_answered = numbers.total.max_ms is not None
     outcome, reasons = outcome_of(available, promised, compared, is_complete=run.is_complete, is_answered=is_answered)
@@ -77,8 +83,14 @@ def outcome_of(
     failed += [
         f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
     ]
+    untested = [
+        f"Promise {each.name} is required, but was not exercised: there were no {each.case}."
+        for each in promised
+        if each.required and each.outcome == "not exercised"
+    ]
     missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
     doubts = [_unavailable(each) for each in available if each.outcome == "inconclusive"]
+    missed = [*untested, *missed]
     if not is_answered:
         return "inconclusive", [*doubts, *failed, *missed]
     if is_complete:

@@ -158,11 +158,19 @@ class Promises(Table, frozen=True):
 
     Attributes:
         check: Names of promises; all if not given.
+        require: Names of promises that the run must exercise: without a case of the promise, the verdict is "failed".
     """
 
     check: tuple[str, ...] | None = None
+    require: tuple[str, ...] = ()
 
     def broken_rules(self) -> Iterator[ConfigError]:
-        for index, name in enumerate(self.check or ()):
-            if name not in PROMISES:
-                yield ConfigError.of(f"check[{index}]", name, one_of(PROMISES, name))
+        for key, names in (("check", self.check or ()), ("require", self.require)):
+            for index, name in enumerate(names):
+                if name not in PROMISES:
+                    yield ConfigError.of(f"{key}[{index}]", name, one_of(PROMISES, name))
+        for index, name in enumerate(self.require):
+            if self.check is not None and name in PROMISES and name not in self.check:
+                yield ConfigError.of(
+                    f"require[{index}]", name, f"a promise in check: {', '.join(self.check) or 'none'}"
+                )

@@ -23,12 +23,12 @@ from fakebroker.replay.workload import checks
 from fakebroker.replay.workload.expectations import Expectation, Promises
 from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.mistakes import MAX_DURATION_S, all_mistakes
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Table
 from fakebroker.replay.workload.timeline import check_events
 from fakebroker.validation import Count, Rate, convert
 
-_MAX_DURATION_S = 1_000_000
 _REQUESTS_TO_JOIN = 10
 """Requests of a member besides heartbeats and commits, in an undisturbed replay."""
 
@@ -111,7 +111,7 @@ class Workload(Table, frozen=True, kw_only=True):
         promises: The promises that the verdict checks.
     """
 
-    duration_s: Annotated[float, Meta(gt=0, le=_MAX_DURATION_S)]
+    duration_s: Annotated[float, Meta(gt=0, le=MAX_DURATION_S)]
     topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
     seed: int | None = None
     measure_from_s: Annotated[float, Meta(ge=0)] | None = None
@@ -208,8 +208,8 @@ def load_workload(path: Path) -> Workload:
     """Read a workload file.
 
     Raises:
-        ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path
-            and up to ten mistakes, each with its key, its value and what was expected.
+        ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path,
+            the number of mistakes and up to ten of them, each with its key, its value and what was expected.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -220,8 +220,8 @@ def load_workload(path: Path) -> Workload:
     mistakes: list[ConfigError] = []
     try:
         workload = convert(raw, Workload)
-    except ConfigError as error:
-        mistakes += error.mistakes
+    except ConfigError:
+        mistakes += all_mistakes(raw, Workload)
     mistakes += _mistakes_of_events(raw, {mistake.field for mistake in mistakes})
     try:
         if not mistakes:
@@ -234,7 +234,7 @@ def load_workload(path: Path) -> Workload:
 def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:
     """Return the mistakes in the `[[event]]` tables, except those in fields that are known to be wrong."""
     events, duration_s = raw.get("event"), raw.get("duration_s")
-    limit_s: float = _MAX_DURATION_S
+    limit_s: float = MAX_DURATION_S
     if isinstance(duration_s, int | float) and "duration_s" not in known and math.isfinite(duration_s):
         limit_s = duration_s
     found = check_events(events, limit_s) if isinstance(events, list) else ()

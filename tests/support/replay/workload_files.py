@@ -13,6 +13,9 @@ BATCH_JOIN = (
     '[[groups]]\ngrow = { instances = 4, at_s = 10, how = "static" }\n'
 )
 
+ADDED = '[[load]]\nkind = "add-members"\ninstances = 4\ngroups = "group"'
+"""A load for `BATCH_JOIN`."""
+
 ALL_KEYS = """
 duration_s = 200
 seed = 3
@@ -98,6 +101,7 @@ comparison = ">"
 value = 0
 [promises]
 check = ["answered", "one-owner"]
+require = ["one-owner"]
 """
 
 INVALID: dict[str, dict[str, str]] = {
@@ -438,6 +442,11 @@ INVALID: dict[str, dict[str, str]] = {
         ),
         f'{MINIMAL}[promises]\ncheck = ["x"]': "promises.check[0]='x': expected one of one-owner, covered, "
         "one-leader, generations-rise, commits-kept, silent-out, beating-stays, stale-refused, ",
+        f'{MINIMAL}[promises]\nrequire = ["one-owner", "silent"]': "promises.require[1]='silent': expected one of "
+        "one-owner, covered, one-leader, generations-rise, commits-kept, silent-out, beating-stays, stale-refused, ",
+        f'{MINIMAL}[promises]\ncheck = ["covered"]\nrequire = ["one-owner"]': (
+            "promises.require[0]='one-owner': expected a promise in check: covered"
+        ),
         f'{MINIMAL}[promises]\ncheck = "all"': "promises.check='all': expected a list or none",
     },
 }
