@@ -169,6 +169,11 @@ def noise_of_rare_events(
     return _NORMAL * deviation + burst / min(spans)
 
 
+def noise_of_chance(*ranges: Sequence[float]) -> float:
+    """Return the noise of the difference of two values, from the ranges in which each is with a probability of 90 %."""
+    return _NORMAL / 1.645 * sqrt(sum(((high - low) / 2) ** 2 for low, high in ranges))
+
+
 def quantile(q: float, low: Array, ratio: float) -> Statistic:
     """Return the statistic for a quantile of values that are counted in buckets.
 

@@ -47,10 +47,10 @@ def figure(comparison: Comparison, name: str) -> Difference:
 def changed(run: Run, path: str, value: Any) -> Run:
     """Return a run with another value in its summary."""
     document = msgspec.to_builtins(run.summary)
-    *parents, key = path.split("/")
+    *parents, key = (int(each) if each.isdigit() else each for each in path.split("/"))
     place = document
     for each in parents:
-        place = place[int(each) if each.isdigit() else each]
+        place = place[each]
     place[key] = value
     return replace(run, summary=msgspec.convert(document, Summary))
 
@@ -155,8 +155,8 @@ def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pyt
     after = changed(changed(synthetic_run(2), "numbers/apis/1/p50_ms", None), "numbers/metrics/partition_skew", 9.0)
     comparison = compare(before, after)
     for name, why in (
-        ("max ms", "one value per run"),
-        ("partition skew", "one value per run"),
+        ("never parked max ms", "one value per run"),
+        ("rebalance max ms", "one value per run"),
         ("rebalance p99 ms", r"only \d+ rebalances in BEFORE; p99 needs 500"),
         ("Heartbeat p50 ms", "not measured in BEFORE"),
         ("OffsetCommit p50 ms", "not measured in AFTER"),
@@ -167,6 +167,7 @@ def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pyt
             assert each.noise is None
     for each in comparison.differences:
         assert bool(each.why) != (each.times is not None), each
+    assert figure(comparison, "partition skew").basis == "chance"
     assert figure(compare(healthy, replace(after, samples=None)), "Heartbeat p50 ms").why == "no samples.parquet"
 
 
@@ -259,8 +260,21 @@ def test_outcomes_that_changed_come_first_and_worse_ones_before_better_ones() ->
         ("expectation", True),
         ("availability", False),
     ]
+    assert comparison.same.startswith("The other ")
     assert comparison.changed[0].before == "met (6.1)"
     assert comparison.changed[0].after == "missed (6.1)"
+
+
+def test_a_promise_that_was_kept_and_is_broken_comes_first_with_its_cases() -> None:
+    new = Run(summary_of(summary_document(1)))
+    index, promise = next((i, each) for i, each in enumerate(new.summary.verdict.promises) if each.broken)
+    kept = {"outcome": "kept", "broken": 0, "cases": 1_200, "violations": []}
+    old = changed(new, f"verdict/promises/{index}", msgspec.to_builtins(promise) | kept)
+    old = changed(old, "verdict/availability/0/passed", not old.summary.verdict.availability[0].passed)
+    (first, *_) = compare(old, new).changed
+    assert (first.kind, first.what, first.is_worse) == ("promise", promise.promise, True)
+    assert first.before == "kept (1,200 cases)"
+    assert re.fullmatch(r"broken \(\d+ violations? in [\d,]+ cases?\)", first.after)
 
 
 def text_of(before: Run, after: Run) -> str:
