@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-<<<<<<< HEAD
+from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import LOST, ORDINARY_ERRORS, UNANSWERED
-=======
-from fakebroker.replay.members.events import ORDINARY_ERRORS, PARKED_APIS
->>>>>>> main
 from fakebroker.replay.noise import Statistic, quantile
 from fakebroker.replay.run_summary import ALL, RequestNumbers, Summary
 from fakebroker.replay.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
@@ -101,12 +98,8 @@ def figures_of(run: Run) -> dict[str, Figure]:
             )
     found["never parked max ms"] = Figure(numbers.never_parked.max_ms, "none", why=_SINGLE)
     everything = requests()
-<<<<<<< HEAD
-    for name, where in (("unexpected errors", unexpected), ("lost", _lost), ("unanswered", _unanswered)):
-=======
-    failures: dict[str, Where] = {"unexpected errors": unexpected, "lost": _lost, "unanswered": unanswered}
+    failures: dict[str, Where] = {"unexpected errors": unexpected, "lost": _lost, "unanswered": _unanswered}
     for name, failed in failures.items():
->>>>>>> main
         value = getattr(numbers.total, name.replace(" ", "_"))
         found[name] = Figure(value, "count", _both(everything, failed), noun="requests")
     for name, code in {(error.name, error.code) for error in numbers.errors}:

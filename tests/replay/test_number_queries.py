@@ -8,11 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-<<<<<<< HEAD
-from fakebroker.replay.compared_figures import answered, latency_ms, lost_or_unanswered, requests
-=======
-from fakebroker.replay.compared_figures import answered, latency_quantile, requests, unanswered
->>>>>>> main
+from fakebroker.replay.compared_figures import answered, latency_quantile, lost_or_unanswered, requests
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
