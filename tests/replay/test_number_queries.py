@@ -121,6 +121,7 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     keys = {"requests": 1, "keys": 1, "most_in_one_request": 1}
     assert summary["lookups"] == [{"api": "FindCoordinator", **MEMBERS, **keys}]
     assert [(row["api"], row["source"], row["requests"]) for row in summary["subtotals"]] == [("all", "members", 109)]
+    assert summary["broker_skew_by_chance"] == [2, 2]
     # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
     waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
     assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]
