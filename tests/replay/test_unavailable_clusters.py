@@ -164,7 +164,7 @@ def _busy_groups(rng: random.Random) -> list[Any]:
                     (Act(at_ms, "crash"),),
                     (Act(at_ms, "pause", for_ms),),
                     (Act(at_ms, "slow", for_ms),),
-                    (Act(at_ms, "zombie", 2_000),),
+                    (Act(at_ms, "zombie", 2_000.0),),
                     (Act(at_ms, "leave"), Act(at_ms + for_ms, "start")),
                     (Act(at_ms, "crash"), Act(at_ms + for_ms, "start")),
                 ]
