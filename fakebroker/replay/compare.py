@@ -498,8 +498,7 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
         yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:
         detail = _counted(check.failures, "failure")
-        outcome = "passed" if check.passed else "failed"
-        yield ("availability", check.name), _Check(check.check, outcome, not check.passed, detail)
+        yield ("availability", check.name), _Check(check.check, check.outcome, not check.passed, detail)
     for each in verdict.expectations:
         detail = "no value" if each.actual is None else f"{each.actual:g}"
         outcome = "met" if each.met else "missed"

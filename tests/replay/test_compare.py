@@ -262,7 +262,7 @@ def test_settings_that_differ_are_listed_with_both_values(healthy: Run) -> None:
 
 def test_outcomes_that_changed_come_first_and_worse_ones_before_better_ones() -> None:
     old, new = (Run(summary_of(summary_document(1))) for _ in range(2))
-    new = changed(new, "verdict/availability/0/passed", True)
+    new = changed(new, "verdict/availability/0/outcome", "passed")
     new = changed(new, "verdict/expectations/0/met", False)
     comparison = compare(old, new)
     assert [(each.kind, each.is_worse) for each in comparison.changed] == [

@@ -33,6 +33,8 @@ _VARIABLES = {
 
 _BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
+UNKNOWN = "unknown"
+"""Name of the series of unknown states, which is hatched."""
 _FAINT = next(color for color, name in _VARIABLES.items() if name == "faint")
 
 _LEAST_PX_PER_IN = 62
@@ -136,7 +138,7 @@ def stacked_areas(
     axes: Axes, times_s: Sequence[float], series: Mapping[str, Series], colors: Mapping[str, int], label: str
 ) -> None:
     """Draw stacked areas, for series that add up to a total."""
-    axes.stackplot(
+    areas = axes.stackplot(
         times_s,
         [[number or 0 for number in numbers] for numbers in series.values()],
         labels=list(series),
@@ -144,6 +146,9 @@ def stacked_areas(
         alpha=0.75,
         lw=0,
     )
+    for name, area in zip(series, areas, strict=True):
+        if name == UNKNOWN:
+            area.set(facecolor="none", edgecolor=_color(colors[name]), hatch="////")
     _format_axes(axes, times_s, label, counts=True)
 
 
