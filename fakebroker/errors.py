@@ -157,6 +157,9 @@ class ErrorCode(IntEnum):
 MAX_MISTAKES = 10
 """The largest number of errors that one `ConfigError` combines."""
 
+MOST_COUNTED = 100
+"""The largest number of errors that are counted."""
+
 MAX_SHOWN = 200
 """The longest representation of a value in an error message, in characters."""
 
@@ -265,7 +268,7 @@ class ConfigError(FakebrokerError):
         """Combine errors into one, with a line for each and the attributes of the first.
 
         Args:
-            mistakes: One or more errors; those after the first `MAX_MISTAKES` are dropped.
+            mistakes: One or more errors; those after the first `MAX_MISTAKES` are only counted, up to `MOST_COUNTED`.
             where: A prefix that names the context, such as the name of a file.
         """
         prefix = f"{where}: " if where else ""
@@ -274,7 +277,8 @@ class ConfigError(FakebrokerError):
             return first
         text = prefix + str(first)
         if len(mistakes) > 1:
-            count = f"{len(mistakes)} errors" if len(mistakes) <= MAX_MISTAKES else f"the first {MAX_MISTAKES} errors"
+            more = f"{MOST_COUNTED} or more" if len(mistakes) >= MOST_COUNTED else len(mistakes)
+            count = f"{more} errors" if len(mistakes) <= MAX_MISTAKES else f"the first {MAX_MISTAKES} errors of {more}"
             text = "\n".join([prefix + count, *(f"  {each}" for each in reported)])
         error = cls(text, field=first.field, value=first.value, expected=first.expected)
         error._mistakes = tuple(reported)
@@ -364,6 +368,10 @@ class PollError(FakebrokerError):
 
 class IncompleteJournalError(FakebrokerError, AssertionError):
     """A query or an assertion that depends on requests that the journal has dropped."""
+
+
+class IncompleteHistoryError(FakebrokerError, AssertionError):
+    """A wait that depends on changes of a group that its history has dropped."""
 
 
 def shown(value: object) -> str:

@@ -281,7 +281,7 @@ def _timelines(cluster: "FakeCluster") -> Iterator[str]:
         moments = timeline.moments[-_SHOWN_MOMENTS:]
         explanation, earlier = cluster.explain(group_id), len(timeline.moments) - len(moments)
         text = f"{explanation[:_MAX_EXPLANATION]}{'...' * (len(explanation) > _MAX_EXPLANATION)}"
-        more = f"\n... and {earlier} earlier entries" if earlier else ""
+        more = f"\n... and {earlier} earlier entries" if earlier else ""  # Dropped ones are mentioned in the timeline.
         yield f"{text}\n\n{replace(timeline, moments=moments)}{more}"
 
 

@@ -2,7 +2,7 @@
 
 Files, events, HTTP bodies and the arguments of commands are validated here. Types are msgspec structs, typed
 dictionaries, lists, unions and literals; bounds are `msgspec.Meta` annotations. msgspec reports only the first error,
-so invalid data is checked a second time here, to report up to `MAX_MISTAKES`.
+so invalid data is checked a second time here, to report up to `MAX_MISTAKES` and to count the others.
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
-from fakebroker.errors import MAX_MISTAKES, ConfigError, bounds, nearest, one_of, shown
+from fakebroker.errors import MOST_COUNTED, ConfigError, bounds, nearest, one_of, shown
 
 T = TypeVar("T")
 
@@ -177,7 +177,7 @@ def _combined_error(
     value: Any, kind: Any, where: str, cause: Exception, strict: bool = True, name: str = "value"
 ) -> ConfigError:
     """Return one error that combines all mistakes in a value; `cause` is the error that msgspec raised."""
-    found = list(islice(_mistakes(value, kind, "", strict), MAX_MISTAKES + 1))
+    found = list(islice(_mistakes(value, kind, "", strict), MOST_COUNTED))
     if found and found[0].field is None and not where:  # the value as a whole
         found = [ConfigError.of(name, value, found[0].expected or "")]
     if not found:  # a rule of a struct (`__post_init__`)

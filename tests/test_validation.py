@@ -94,9 +94,11 @@ def test_all_errors_of_a_file_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         convert({"rows": rows, "sze": 3}, File, where="a.toml")
     first, *rest = str(caught.value).split("\n")
-    assert first == f"a.toml: the first {MAX_MISTAKES} errors"
+    assert first == f"a.toml: the first {MAX_MISTAKES} errors of 21"
     assert rest == [f"  rows[{number}].count={-number}: expected an integer >= 1" for number in range(MAX_MISTAKES)]
     assert len(caught.value.mistakes) == MAX_MISTAKES
+    with pytest.raises(ConfigError, match=r"^the first 10 errors of 100 or more\n"):
+        convert({"rows": rows * 6}, File)
 
 
 def test_tagged_unions() -> None:

@@ -15,11 +15,11 @@ from fakebroker.cli.run_options import PATH
     metavar="DIRECTORY",
     type=PATH,
     multiple=True,
-    help="Another run of the same workload as BEFORE, to estimate noise; repeatable.",
+    help="A repeat of BEFORE, to estimate noise; give at least two.",
 )
-@click.option("--html", metavar="FILE", type=PATH, help="Also write the comparison as an HTML page with charts.")
+@click.option("--html", metavar="FILE", type=PATH, help="Also write an HTML page with charts of both runs.")
 def compare(before: Path, after: Path, again: tuple[Path, ...], html: Path | None) -> int:
-    """Compare two runs and mark the differences that exceed noise.
+    """Compare two runs: outcomes that changed, and figures that differ by more than noise.
 
     BEFORE and AFTER are directories with the results of `fakebroker replay`.
     """

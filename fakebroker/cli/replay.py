@@ -42,6 +42,15 @@ from fakebroker.replay.options import Record, ReplayOptions, Transport
     show_default="as many as can run at the same time",
     help="Number of Spark tasks, among which the groups are distributed.",
 )
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="Play a smaller workload: multiply the number of groups and the rates by FACTOR. Populations keep at least "
+    "20 groups, or all of them; if that is too many, groups of more than 20 members get fewer.",
+)
 @master_option
 @click.option(
     "--out", metavar="DIRECTORY", type=PATH, show_default="runs/WORKLOAD-TIME", help="Directory for the results."
@@ -54,6 +63,7 @@ def replay(
     record: Record | None,
     lanes: int | None,
     tasks: int | None,
+    scale: float,
     master: str,
     out: Path | None,
     seed: int | None,
@@ -64,10 +74,11 @@ def replay(
 
     \b
     Exit status:
-      0    every promise was kept, every expectation met, every event done
+      0    passed: the cluster was available, every promise kept, every expectation met, every event done
       1    the replay could not be completed
       2    the workload file or an option is invalid
-      3    a promise was broken, an expectation not met, or an event not done
+      3    failed: at least one of these was shown to be wrong
+      4    inconclusive: the replay could not observe enough to say
       130  interrupted
     """
     from fakebroker.replay import commands
@@ -79,6 +90,7 @@ def replay(
         record=record,
         lanes=lanes,
         tasks=tasks,
+        scale=scale,
         master=master,
         out=out,
         seed=seed,

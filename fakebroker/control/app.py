@@ -50,15 +50,16 @@ class App:
     async def _respond(self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         # Segments of the path may contain encoded slashes, so they are decoded only after the path has been split.
         method, path = scope["method"], scope["raw_path"].decode("latin-1")
+        headers = _headers(scope)
         try:
-            self._guard.check(method, path, _headers(scope))
+            self._guard.check(method, path, headers)
             body = await _read_body(receive)
         except Problem as problem:
             await _send(failure(Request(method, path), problem), method, send)
             return
         if body is None:
             return
-        request = Request(method, path, scope["query_string"].decode("latin-1"), body)
+        request = Request(method, path, scope["query_string"].decode("latin-1"), body, headers.get("accept", ""))
         if self._dispatcher.is_brief(request):
             await _send(await self._dispatcher.handle(request), method, send)
             return

@@ -15,7 +15,7 @@ TOKEN_VARIABLE = "FAKEBROKER_CONTROL_TOKEN"
 
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
 _PUBLIC_PATHS = ("/", "/docs", "/healthz")
-_PUBLIC_FOLDER = "/page/"
+_PUBLIC_FOLDERS = ("/page/", "/docs/")
 
 
 def effective_token(host: str, token: str | None) -> str | None:
@@ -50,7 +50,7 @@ class Guard:
         if method not in _READ_METHODS:
             _check_origin(host, headers)
         # The web page contains no secrets, and prompts for the token.
-        if self._token is not None and path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDER):
+        if self._token is not None and path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDERS):
             self._check_token(headers.get("authorization", ""))
 
     def _check_token(self, authorization: str) -> None:

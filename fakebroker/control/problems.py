@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from fakebroker.errors import ClusterStopped, ConfigError, FakebrokerError, ListenError, WaitTimeout
+from fakebroker.errors import (
+    ClusterStopped,
+    ConfigError,
+    FakebrokerError,
+    IncompleteHistoryError,
+    ListenError,
+    WaitTimeout,
+)
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -15,6 +22,7 @@ _TITLES = {
     405: "Method not allowed",
     408: "Timeout",
     409: "Conflict",
+    410: "No longer known",
     413: "Body too large",
     415: "Not JSON",
     421: "Misdirected request",
@@ -24,7 +32,7 @@ _TITLES = {
 }
 
 
-_STATUSES: Mapping[type[FakebrokerError], int] = {ListenError: 409, ClusterStopped: 503}
+_STATUSES: Mapping[type[FakebrokerError], int] = {ListenError: 409, ClusterStopped: 503, IncompleteHistoryError: 410}
 
 
 class Mistake(TypedDict):

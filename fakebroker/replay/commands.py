@@ -50,7 +50,7 @@ def report(run: Path, master: str) -> int:
 
 
 def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> int:
-    """Print the numbers of two runs side by side.
+    """Print the figures of two runs, with the noise of their differences.
 
     Args:
         before: Directory of the first run.
@@ -66,15 +66,16 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
         from rich.console import Console
 
         from fakebroker.replay.compare import compare
+        from fakebroker.replay.compared_figures import Run
         from fakebroker.replay.report.compare_report import comparison_page, print_comparison
-        from fakebroker.replay.run_directory import read_summary, writing
+        from fakebroker.replay.run_directory import read_samples, read_summary, writing
 
-        old, new, *repeats = (read_summary(directory) for directory in (before, after, *again))
-        differences = compare(old, new, repeats)
-        print_comparison(Console(), old, new, differences)
+        old, new, *repeats = (Run(read_summary(each), read_samples(each)) for each in (before, after, *again))
+        comparison = compare(old, new, repeats)
         if page is not None:
             with writing(page):
-                page.write_text(comparison_page(old, new, differences), encoding="utf-8")
+                page.write_text(comparison_page(old, new, comparison), encoding="utf-8")
+        print_comparison(Console(), old, new, comparison)
         return PASSED
 
     return _exit_status(command)

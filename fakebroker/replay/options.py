@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-PASSED, COULD_NOT_RUN, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit statuses: success; another error; an invalid file or option; verdict failed; interrupted by the user."""
+PASSED, COULD_NOT_RUN, BAD_INPUT, FAILED, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit statuses: success; another error; an invalid file or option; the verdict; interrupted by the user."""
+
+STATUS_OF = {"passed": PASSED, "failed": FAILED, "inconclusive": INCONCLUSIVE}
+"""Exit statuses by the outcome of the verdict."""
 
 Transport = Literal["tcp", "memory"]
 Record = Literal["all", "changes"]
@@ -24,6 +27,7 @@ class ReplayOptions:
             row (see `EventRecorder`). If not given, `all` over TCP and `changes` in memory.
         lanes: Connections per broker that the members of a task share; if not given, each member has its own.
         tasks: Number of Spark tasks among which groups are distributed; if not given, as many as can run at once.
+        scale: Factor by which the workload is scaled down, > 0 and <= 1; see `fakebroker.replay.workload.scale`.
         master: Spark's master URL.
         out: Directory for the results; `runs/<workload>-<time>` if not given.
         seed: Seed of all random choices; if not given, the workload's `seed`, or a random one if it has none.
@@ -35,6 +39,7 @@ class ReplayOptions:
     record: Record | None = None
     lanes: int | None = None
     tasks: int | None = None
+    scale: float = 1.0
     master: str = "local[*]"
     out: Path | None = None
     seed: int | None = None

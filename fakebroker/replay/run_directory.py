@@ -9,20 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow.parquet as pq
 
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.report.html import page
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, document_of, summary_of
+from fakebroker.replay.samples import Samples
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
-SUMMARY, REPORT = "summary.json", "report.html"
+SUMMARY, REPORT, VIOLATIONS, SAMPLES = "summary.json", "report.html", "violations.parquet", "samples.parquet"
 
 _FILES = {
     REPORT: "the report with charts, as one HTML page",
     SUMMARY: "all numbers and the verdict",
     HEAD: "settings of the run that are not in its events",
+    VIOLATIONS: "all violations of promises, one row each",
     EVENTS: "the requests, one row each",
     MEMBERS: "the members' scripts, one row each",
+    SAMPLES: "counts by part of the run, from which `compare` estimates noise",
     WORKLOAD: "a copy of the workload",
     "spark.log": "Spark's log",
     "cluster.log": "the embedded cluster's log",
@@ -48,7 +52,7 @@ def new_directory(out: Path | None, name: str) -> Path:
         raise ConfigError.of("--out", str(directory), "a directory, or a path where one can be created") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
-    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT):
+    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT, VIOLATIONS):
         if (directory / taken).exists():
             raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
     return directory
@@ -79,6 +83,11 @@ def write_head(directory: Path, head: Head) -> None:
     """Write `head.json`."""
     with writing(directory / HEAD):
         (directory / HEAD).write_text(_json(msgspec.to_builtins(head)), encoding="utf-8")
+
+
+def recorded_events(directory: Path) -> int:
+    """Return the number of rows in the recorded events of a run, without reading them."""
+    return sum(pq.read_metadata(file).num_rows for file in (directory / EVENTS).glob("*.parquet"))
 
 
 def write_results(directory: Path, summary: Summary) -> Summary:
@@ -126,3 +135,13 @@ def read_summary(directory: Path) -> Summary:
     except ConfigError as error:
         mistake = error.mistakes[0]
         raise ConfigError(f"{path}: {mistake}; `fakebroker report {directory}` recomputes it") from None
+
+
+def read_samples(directory: Path) -> Samples | None:
+    """Return the samples of a run; None if it has none, as a run of an older version.
+
+    Raises:
+        ConfigError: The file is invalid.
+    """
+    path = directory / SAMPLES
+    return Samples.read(path) if path.exists() else None

@@ -1,18 +1,21 @@
-"""The keys of `summary.json` and the columns of `events.parquet`, with their types, units and meanings.
+"""The keys of `summary.json` and the columns of the Parquet files of a run, with their types, units and meanings.
 
-Derived from the types in `run_summary` and `members.events`, and from the `Attributes` of their docstrings. The tables
-in `scenarios/runs.md` are generated from this module.
+Derived from the types in `run_summary`, `members.events`, `samples` and `verify.violations`, and from the `Attributes`
+of their docstrings. The tables in `scenarios/runs.md` are generated from this module.
 """
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import UnsetType
 
-from fakebroker.replay.members.events import DDL, SCHEMA, Event
+from fakebroker.replay.members.events import DDL, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
+from fakebroker.replay.samples import SCHEMA as SAMPLES_SCHEMA, Sample
+from fakebroker.replay.verify.violations import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
 
 
 class Key(NamedTuple):
@@ -81,10 +84,30 @@ def _json_type(hint: Any) -> str:
 
 def event_columns() -> list[Key]:
     """Return the columns of `events.parquet`, in their order."""
-    meanings = _meanings(Event)
     types = dict(re.findall(r"`(\w+)` (.+?)(?:, (?=`)|$)", DDL))
-    units = {name: _unit(name) for name in types} | {"latency_us": "µs"}
-    return [Key(name, types[name], units[name], meanings[name]) for name in SCHEMA.names]
+    return _columns(Event, types, {"latency_us": "µs"})
+
+
+def violation_columns() -> list[Key]:
+    """Return the columns of `violations.parquet`, in their order."""
+    return _columns(ViolationRow, {field.name: str(field.type) for field in VIOLATIONS_SCHEMA})
+
+
+def sample_columns() -> list[Key]:
+    """Return the columns of `samples.parquet`, in their order."""
+    return _columns(Sample, {field.name: str(field.type) for field in SAMPLES_SCHEMA})
+
+
+def _columns(row: type, types: Mapping[str, str], units: Mapping[str, str] = MappingProxyType({})) -> list[Key]:
+    """Return columns with the descriptions of the fields of `row`.
+
+    Args:
+        row: The type of a row.
+        types: Types by name, in the order of the columns.
+        units: Units of names whose suffix does not tell the unit.
+    """
+    meanings = _meanings(row)
+    return [Key(name, kind, units.get(name, _unit(name)), meanings[name]) for name, kind in types.items()]
 
 
 def _unit(name: str) -> str:

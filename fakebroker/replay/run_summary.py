@@ -21,7 +21,16 @@ Series = list[float | None]
 """A value for each time slice; None for a slice without a value."""
 
 
+PromiseOutcome = Literal["kept", "broken", "not exercised"]
 VerdictOutcome = Literal["passed", "failed", "inconclusive"]
+
+ALL = "all"
+"""The API, or the source, of the sum over all of them."""
+
+
+def named(api: str, source: str) -> str:
+    """Return API and source for reports; requests of members are named by their API only."""
+    return f"{api} ({source})" if source == "load" else api
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -37,6 +46,7 @@ class ClusterSummary(Section, frozen=True):
         partitions: Number of partitions of each topic.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
         reachable: Whether a broker could be reached after the last member had stopped.
+        unreachable: Node ids of brokers that could be reached before the replay and not after it. Over TCP only.
     """
 
     bootstrap: str
@@ -44,6 +54,7 @@ class ClusterSummary(Section, frozen=True):
     partitions: dict[str, int]
     offsets_partitions: int
     reachable: bool
+    unreachable: list[int] = []
 
 
 class SparkSummary(Section, frozen=True):
@@ -71,6 +82,7 @@ class Head(Section, frozen=True, kw_only=True):
         transport: `tcp` or `memory`.
         record: `all`: one row per request; `changes`: successive successful heartbeats of a
             member are folded into one row.
+        scale: Factor of `--scale`, 1 without it; `workload` is the scaled one.
         lanes: Connections per broker that the members of a task shared; null if each member had its own.
         timeline: An event of the workload: `at_s`, `do`, its arguments, whether it was `done`, and if not, `why`.
         members: Number of members.
@@ -82,6 +94,7 @@ class Head(Section, frozen=True, kw_only=True):
     complete: bool
     transport: str
     record: str
+    scale: float = 1.0
     lanes: int | None = None
     cluster: ClusterSummary
     spark: SparkSummary
@@ -90,22 +103,31 @@ class Head(Section, frozen=True, kw_only=True):
 
 
 class RequestNumbers(Section, frozen=True):
-    """The requests of one API, or of all APIs.
+    """The requests of one API, or of all APIs, from one source or both.
 
     Attributes:
-        api: The API; `all` for the total.
+        api: The API; `all` for all APIs.
+        source: `members`, which includes the look-ups of their coordinators, or `load` for requests of `[[load]]`
+            tables; `all` for both.
         requests: Number of requests sent.
-        requests_per_s: `requests` divided by `span_s`.
-        p50_ms: Median latency, from when a request was due until its response was read; null without responses.
+        requests_per_s: `requests` divided by `span_s`, or by the length of the phase.
+        p50_ms: Median latency, from when a request was due until its response was read; null without responses. Of all
+            APIs: only of requests that are never parked, which are all except JoinGroup and SyncGroup. A coordinator
+            parks these until its group is ready. The same applies to the other latencies.
         p99_ms: 99th percentile of the latency.
         p99_9_ms: 99.9th percentile of the latency.
         max_ms: Maximum latency.
-        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
-        lost: Number of requests without a response whose connection was lost, or whose member stopped or gave up.
-        unanswered: Number of all requests without a response, including `lost`.
+        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED;
+            requests without a response are not among them.
+        lost: Number of requests whose connection was refused, or closed before the response.
+        unanswered: Number of requests without a response for as long as the client waits: its session timeout; for
+            JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s.
+        cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when a script
+            stopped its member; they are neither `lost` nor `unanswered`.
     """
 
     api: str
+    source: str
     requests: int
     requests_per_s: float
     p50_ms: float | None
@@ -115,15 +137,40 @@ class RequestNumbers(Section, frozen=True):
     unexpected_errors: int
     lost: int
     unanswered: int
+    cut_off: int
+
+    @property
+    def name(self) -> str:
+        """API and source for reports."""
+        return named(self.api, self.source)
+
+
+class Phase(Section, frozen=True, kw_only=True):
+    """The requests sent in a part of the replay.
+
+    Attributes:
+        from_s: Beginning of the phase, in seconds from the start of the replay.
+        until_s: End of the phase, in seconds from the start of the replay.
+        never_parked: The requests of all APIs except JoinGroup and SyncGroup.
+        parked: The JoinGroups and SyncGroups, which coordinators park until a group is ready.
+        apis: The requests by API and source.
+    """
+
+    from_s: float
+    until_s: float
+    never_parked: RequestNumbers
+    parked: RequestNumbers
+    apis: list[RequestNumbers]
 
 
 class ErrorCount(Section, frozen=True):
-    """Responses of one API with one error.
+    """Responses of one API to one source with one error.
 
     Attributes:
         name: Kafka's name of the error; the code if Kafka has no name for it.
         code: Error code.
         api: The API.
+        source: As in `apis`.
         requests: Number of requests whose response had the error.
         ordinary: True for the errors of normal operation, REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
     """
@@ -131,6 +178,7 @@ class ErrorCount(Section, frozen=True):
     name: str
     code: int
     api: str
+    source: str
     requests: int
     ordinary: bool
 
@@ -212,15 +260,22 @@ class LookupNumbers(Section, frozen=True):
 
     Attributes:
         api: FindCoordinator, OffsetFetch or DescribeGroups.
+        source: As in `apis`.
         requests: Number of requests sent.
         keys: Number of groups named in all requests together.
         most_in_one_request: Maximum number of groups named in one request.
     """
 
     api: str
+    source: str
     requests: int
     keys: int
     most_in_one_request: int
+
+    @property
+    def name(self) -> str:
+        """API and source for reports."""
+        return named(self.api, self.source)
 
 
 class SendingDelay(Section, frozen=True):
@@ -257,12 +312,17 @@ class OffsetsPartitions(Section, frozen=True):
     Attributes:
         count: Number of partitions of `__consumer_offsets`.
         groups_skew: Maximum number of groups on a partition, divided by the mean; null without groups.
+        groups_skew_by_chance: Range in which `groups_skew` is in 9 of 10 runs if each of these groups is on a random
+            partition: two numbers; empty without groups.
         requests_skew: Maximum number of requests about groups of a partition, divided by the mean.
+        requests_skew_by_chance: The same range for `requests_skew`.
     """
 
     count: int
     groups_skew: float | None
+    groups_skew_by_chance: list[float]
     requests_skew: float | None
+    requests_skew_by_chance: list[float]
     partitions: list[OffsetsPartition]
 
 
@@ -287,30 +347,41 @@ class SlowGroup(Section, frozen=True):
 
 
 class RequestsOverTime(Section, frozen=True):
-    """The requests of an API by slice.
+    """The requests of an API from one source by slice.
 
     Attributes:
+        api: The API.
+        source: As in `apis`.
         requests_per_s: Rate of requests of the API sent in the slice.
         p50_ms: Median of their latency.
         p99_ms: 99th percentile of their latency.
     """
 
+    api: str
+    source: str
     requests_per_s: list[float]
     p50_ms: Series
     p99_ms: Series
 
+    @property
+    def name(self) -> str:
+        """API and source for reports."""
+        return named(self.api, self.source)
+
 
 class ErrorsOverTime(Section, frozen=True):
-    """The responses of an API with an error, by slice.
+    """The responses of an API to one source with an error, by slice.
 
     Attributes:
         name: As in `errors`.
         api: The API.
+        source: As in `apis`.
         answers: Number of requests sent in the slice whose response had the error.
     """
 
     name: str
     api: str
+    source: str
     answers: list[int]
 
 
@@ -318,13 +389,17 @@ class GroupsOverTime(Section, frozen=True):
     """The number of groups in each state, by slice.
 
     Attributes:
-        stable: Average number of groups with members and without a rebalance.
-        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`.
+        stable: Average number of groups without a rebalance, in which at least one member is assigned.
+        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`, or in which all members
+            wait for an assignment.
+        unknown: Average number of groups without a rebalance, in which no member is assigned and at least one is
+            unknown.
         empty: Average number of groups without members.
     """
 
     stable: list[float]
     rebalancing: list[float]
+    unknown: list[float]
     empty: list[float]
 
 
@@ -334,11 +409,14 @@ class MembersOverTime(Section, frozen=True):
     Attributes:
         assigned: Average number of members with an assignment, which may be empty.
         waiting: Average number of members that are running without an assignment.
+        unknown: Average number of members with an assignment that have got no response for their session timeout: the
+            coordinator may have removed them.
         gone: Average number of members that are not running.
     """
 
     assigned: list[float]
     waiting: list[float]
+    unknown: list[float]
     gone: list[float]
 
 
@@ -356,6 +434,19 @@ class RebalancesOverTime(Section, frozen=True):
     max_ms: Series
 
 
+class PopulationOverTime(Section, frozen=True):
+    """A population by slice.
+
+    Attributes:
+        population: Name of the population.
+    """
+
+    population: str
+    groups: GroupsOverTime
+    members: MembersOverTime
+    rebalances: RebalancesOverTime
+
+
 class OverTime(Section, frozen=True):
     """Numbers by time slice.
 
@@ -366,11 +457,12 @@ class OverTime(Section, frozen=True):
 
     slice_s: float
     slices: int
-    apis: dict[str, RequestsOverTime]
+    apis: list[RequestsOverTime]
     errors: list[ErrorsOverTime]
     groups: GroupsOverTime
     members: MembersOverTime
     rebalances: RebalancesOverTime
+    populations: list[PopulationOverTime]
 
 
 class Numbers(Section, frozen=True, kw_only=True):
@@ -380,14 +472,32 @@ class Numbers(Section, frozen=True, kw_only=True):
         groups: Number of groups.
         span_s: Time from when the first request was due until the last response.
         began_us: Start of the replay: second 0 of `over_time` and `timeline`.
+        measure_from_s: Beginning of the steady state: the beginning of the first slice (`over_time`) at or after
+            `measure_from_s` of the workload, by default after all members have joined for the first time. Null if there
+            is no such slice.
+        total: All requests.
+        never_parked: The requests of all APIs except JoinGroup and SyncGroup.
+        parked: The JoinGroups and SyncGroups, which coordinators park until a group is ready.
+        startup: The requests sent before the steady state; null if it begins at once.
+        steady: The requests sent in the steady state; null if there is none.
+        apis: The requests by API and source.
+        subtotals: The requests of each source, and those of the APIs with requests from both sources.
+        broker_skew_by_chance: Range of `broker_skew` (`metrics`) in 9 of 10 runs if each of these groups is on a random
+            broker; as in `offsets_partitions`.
         metrics: The metrics for `[[expect]]` tables, by name.
     """
 
     groups: int
     span_s: float
     began_us: int
+    measure_from_s: float | None
     total: RequestNumbers
+    never_parked: RequestNumbers
+    parked: RequestNumbers
+    startup: Phase | None
+    steady: Phase | None
     apis: list[RequestNumbers]
+    subtotals: list[RequestNumbers]
     errors: list[ErrorCount]
     rebalances: Rebalances
     populations: list[PopulationNumbers]
@@ -397,6 +507,7 @@ class Numbers(Section, frozen=True, kw_only=True):
     offsets_partitions: OffsetsPartitions
     slowest_groups: list[SlowGroup]
     over_time: OverTime
+    broker_skew_by_chance: list[float]
     metrics: dict[str, Number | None]
 
 
@@ -424,15 +535,24 @@ class AvailabilityCheck(Section, frozen=True):
     Attributes:
         name: Name of the check.
         check: What the check requires, as a sentence.
-        passed: Whether it passed.
-        failures: Number of outages, members or requests that failed the check.
+        outcome: `failed` if the cluster did not do what the check requires; `inconclusive` if the replay could not
+            observe it.
+        failures: Number of outages, brokers, groups, members or requests that failed the check.
+        violations: The first of them.
+        doubts: What the replay could not observe.
     """
 
     name: str
     check: str
-    passed: bool
+    outcome: VerdictOutcome
     failures: int
     violations: list[Unavailability]
+    doubts: list[Unavailability] = []
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check passed."""
+        return self.outcome == "passed"
 
 
 class Violation(Section, frozen=True):
@@ -463,13 +583,21 @@ class PromiseCheck(Section, frozen=True):
     Attributes:
         name: Name of the promise, as in `[promises]`.
         promise: The promise, as a sentence.
-        kept: Whether there was no violation.
+        outcome: `broken` if there was a violation; `kept` if there was none in at least one case; `not exercised` if
+            there was no case.
+        cases: Number of cases: situations in which a violation would have been seen.
+        case: What is counted as a case.
+        required: Whether the workload requires the promise: then the verdict fails if it is not exercised.
         broken: Number of violations.
+        violations: The first violations, at most five; all are in `violations.parquet`.
     """
 
     name: str
     promise: str
-    kept: bool
+    outcome: PromiseOutcome
+    cases: int
+    case: str
+    required: bool
     broken: int
     violations: list[Violation]
 
@@ -493,7 +621,8 @@ class Verdict(Section, frozen=True):
 
     Attributes:
         outcome: `passed` if all availability checks passed, all promises were kept and all expectations were met;
-            `failed` if one of these failed; `inconclusive` if the run cannot tell.
+            `failed` if one of these was shown to be wrong; `inconclusive` if the replay could not observe enough to say
+            either.
         reasons: Why the verdict is not `passed`, one sentence each.
     """
 

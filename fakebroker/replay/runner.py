@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 import trio
 from msgspec.structs import replace
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession, functions as f
 from rich.console import Console
+from rich.markup import escape
 
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
@@ -20,7 +21,7 @@ from fakebroker.host_port import unbracketed
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.members.bootstrap import addresses
-from fakebroker.replay.options import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
+from fakebroker.replay.options import INTERRUPTED, STATUS_OF, Record, ReplayOptions, Transport
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
@@ -30,10 +31,20 @@ from fakebroker.replay.simulation.rehearsal import rehearse
 from fakebroker.replay.spark.interruption import Interruption
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, receiving
+from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.spark.session import address_for, spark_errors, spark_session
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
-from fakebroker.replay.target_cluster import DEFAULT_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
+from fakebroker.replay.target_cluster import (
+    DEFAULT_OFFSETS_PARTITIONS,
+    brokers,
+    check_answers,
+    offsets_partitions,
+    ready_topics,
+    unreachable_brokers,
+)
+from fakebroker.replay.verify import preconditions
+from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performing
 from fakebroker.replay.workload.workload import Workload, load_workload
 
@@ -44,16 +55,18 @@ class Run:
 
     Attributes:
         file: Path of the workload file.
-        workload: The workload.
+        workload: The workload, scaled.
         seed: Seed of all random choices.
         bootstrap: Bootstrap servers of the cluster, embedded or not; empty in memory.
         cluster: The embedded cluster, if there is one.
         out: Directory for the results.
         partitions: Number of partitions of each topic.
+        brokers: Addresses of the brokers by node id; none in memory.
         transport: As in `ReplayOptions`.
         record: As in `ReplayOptions`.
         lanes: As in `ReplayOptions`.
         tasks: As in `ReplayOptions`.
+        scale: As in `ReplayOptions`.
         interruption: Ends the replay early.
     """
 
@@ -64,10 +77,12 @@ class Run:
     cluster: EmbeddedCluster | None
     out: Path
     partitions: Mapping[str, int]
+    brokers: Mapping[int, str] = field(default_factory=dict)
     transport: Transport = "tcp"
     record: Record = "all"
     lanes: int | None = None
     tasks: int | None = None
+    scale: float = 1.0
     interruption: Interruption = field(default_factory=Interruption)
 
 
@@ -75,28 +90,31 @@ def play(options: ReplayOptions) -> int:
     """Replay a workload and print its report.
 
     Returns:
-        An exit status: `PASSED` or `FAILED` by the verdict, or `INTERRUPTED`.
+        An exit status: by the verdict, or `INTERRUPTED`.
 
     Raises:
         ConfigError: The workload or an option is invalid.
         FakebrokerError: The replay failed, or was stopped because the disk was full.
     """
     console = Console()
-    workload = load_workload(options.file)
+    workload = scaled(load_workload(options.file), options.scale, where=str(options.file))
     _check(options, workload)
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)
     out = new_directory(options.out, options.file.stem)
     check_disk_space(out)
     copy_workload(options.file, out)
-    heading = f"Workload [bold]{options.file}[/bold], seed {seed}, results in {out}"
+    scale = "" if options.scale == 1 else f"scale {options.scale:g}, "
+    heading = f"Workload [bold]{options.file}[/bold], {scale}seed {seed}, results in {out}"
     console.print(heading, highlight=False, soft_wrap=True)
+    for line in preconditions.warnings(workload, is_embedded=options.bootstrap is None):
+        console.print(f"[yellow]Warning:[/yellow] {escape(line)}", highlight=False, soft_wrap=True)
     with ExitStack() as stack:
         # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepare(options, workload, seed, out, stack)
         with status_line(console, "Starting Spark"):
-            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.member_count))
+            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.request_count))
         # Ctrl-C before the members start is remembered, and ends them at once.
         stack.enter_context(run.interruption.running(lambda: None))
         playing = thread.submit(play_on, spark, run, console)
@@ -112,7 +130,7 @@ def play(options: ReplayOptions) -> int:
         raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
     if not summary.head.complete:
         return INTERRUPTED
-    return PASSED if summary.verdict.outcome == "passed" else FAILED
+    return STATUS_OF[summary.verdict.outcome]
 
 
 def _check(options: ReplayOptions, workload: Workload) -> None:
@@ -127,6 +145,7 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
             if is_given:
                 expected = f"none with {what}, which requires the embedded cluster"
                 raise ConfigError.of("--bootstrap", options.bootstrap, expected, where=str(options.file))
+        _check_required(options, workload)
         return
     in_memory = options.transport == "memory"
     if in_memory and options.lanes is not None:
@@ -135,11 +154,19 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
         rehearse(workload.cluster, workload.topics, workload.events, in_memory=in_memory)
     except ConfigError as error:
         raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
+    _check_required(options, workload)
+
+
+def _check_required(options: ReplayOptions, workload: Workload) -> None:
+    try:
+        preconditions.check_required(workload, is_embedded=options.bootstrap is None)
+    except ConfigError as error:
+        raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
 
 
 def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
     """Prepare the run. Over TCP, start an embedded cluster unless `--bootstrap` is given, and create the topics."""
-    cluster, bootstrap, partitions = None, "", workload.topics
+    cluster, bootstrap, partitions, found = None, "", workload.topics, {}
     if options.transport == "tcp":
         if options.bootstrap is None:
             speed, host = workload.pacing.speed, address_for(options.master)
@@ -147,6 +174,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
         check_answers(bootstrap)
         partitions = trio.run(ready_topics, bootstrap, workload.topics)
+        found = trio.run(brokers, bootstrap)
     return Run(
         file=options.file,
         workload=workload,
@@ -155,10 +183,12 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         cluster=cluster,
         out=out,
         partitions=partitions,
+        brokers=found,
         transport=options.transport,
         record=options.record or ("changes" if options.transport == "memory" else "all"),
         lanes=options.lanes,
         tasks=options.tasks,
+        scale=options.scale,
     )
 
 
@@ -176,26 +206,38 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
     Raises:
         FakebrokerError: A Spark job failed.
     """
-    tasks = min(run.tasks or spark.sparkContext.defaultParallelism, run.workload.group_count)
+    cores = spark.sparkContext.defaultParallelism
+    tasks = min(run.tasks or cores, run.workload.group_count)
     scripts = member_scripts(spark, run.workload, run.seed, tasks)
+    if run.transport == "memory":
+        tasks = simulating_tasks(cores, run.workload, run.tasks)
     with spark_errors(run.out / "spark.log"):
-        scripts.write.mode("overwrite").parquet(str(run.out / MEMBERS))
-        members = spark.read.parquet(str(run.out / MEMBERS)).count()
-    head = _head(spark, run, scripts, tasks, members)
+        if are_few(run.workload.member_count):
+            scripts = computed_once(scripts, few=True)
+        members = _write_scripts(scripts, run.out / MEMBERS)
+    head = _head(spark, run, tasks, members)
     write_head(run.out, head)  # `fakebroker report` requires it, also after a crash
-    timeline = _run_members(spark, run, scripts, members, console)
+    timeline = _run_members(spark, run, scripts, head, console)
     with status_line(console, "Computing the summary"):
         partitions, reachable = final_state(run)
-        found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable)
+        gone = trio.run(unreachable_brokers, run.brokers) if reachable else []
+        found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable, unreachable=gone)
         head = replace(head, complete=not run.interruption.requested, cluster=found, timeline=timeline)
         write_head(run.out, head)
         with spark_errors(run.out / "spark.log"):
             return write_results(run.out, summarize(spark, run.out, head))
 
 
-def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members: int) -> Head:
+def _write_scripts(scripts: DataFrame, path: Path) -> int:
+    """Write the scripts of the members, and return their number."""
+    written = Observation()
+    counted = scripts.observe(written, f.count(f.lit(1)).alias("members"))
+    counted.write.mode("overwrite").parquet(str(path))
+    return int(written.get["members"])
+
+
+def _head(spark: SparkSession, run: Run, tasks: int, members: int) -> Head:
     """Return the settings of the run; `complete`, `timeline` and `cluster` are completed after the replay."""
-    partitions = run.workload.offsets_partitions
     return Head(
         workload={"file": str(run.file), **msgspec.to_builtins(run.workload)},
         seed=run.seed,
@@ -203,19 +245,16 @@ def _head(spark: SparkSession, run: Run, scripts: DataFrame, tasks: int, members
         complete=False,
         transport=run.transport,
         record=run.record,
+        scale=run.scale,
         lanes=run.lanes,
         cluster=ClusterSummary(
             bootstrap=run.bootstrap,
             embedded=run.cluster is not None or run.transport == "memory",
             partitions=dict(run.partitions),
-            offsets_partitions=partitions,
+            offsets_partitions=run.workload.offsets_partitions,
             reachable=True,
         ),
-        spark=SparkSummary(
-            version=spark.version,
-            master=str(spark.sparkContext.master),
-            tasks=tasks if run.transport == "tcp" else simulating_tasks(scripts, partitions, run.tasks),
-        ),
+        spark=SparkSummary(version=spark.version, master=str(spark.sparkContext.master), tasks=tasks),
         timeline=[],
         members=members,
     )
@@ -233,24 +272,24 @@ def final_state(run: Run) -> tuple[int, bool]:
     return found or DEFAULT_OFFSETS_PARTITIONS, found is not None
 
 
-def _run_members(
-    spark: SparkSession, run: Run, scripts: DataFrame, members: int, console: Console
-) -> list[EventOutcome]:
+def _run_members(spark: SparkSession, run: Run, scripts: DataFrame, head: Head, console: Console) -> list[EventOutcome]:
     """Run all members, and write their events.
 
     Returns:
         The events of the workload with their outcomes.
     """
-    console.print(f"Running {members:,} members for {run.workload.duration_s:g} s", highlight=False)
+    console.print(f"Running {head.members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = unbracketed(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     outcomes = no_outcomes(spark) if run.transport == "memory" else None
     with receiving(driver) as receiver, ExitStack() as stack:
-        stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, members))
+        stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, head.members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.running(receiver.stop_tasks))
         stack.enter_context(watch_disk_space(run.out, spark.sparkContext.defaultParallelism, run.interruption.request))
         plan = plan_for(run, (driver, receiver.port))
-        events = play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, run.tasks, outcomes)
+        events = (
+            play_scripts(scripts, plan) if outcomes is None else simulate(scripts, plan, head.spark.tasks, outcomes)
+        )
         with spark_errors(run.out / "spark.log"):
             events.write.mode("overwrite").parquet(str(run.out / EVENTS))
     if outcomes is not None:
@@ -279,6 +318,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
         events=workload.events,
         cluster=replace(workload.cluster, config={**KAFKA_DEFAULTS, **workload.cluster.config}),
         topics=dict(run.partitions),
+        group_counts={population.name: population.group_count for population in workload.groups},
     )
 
 

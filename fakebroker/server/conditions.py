@@ -12,6 +12,7 @@ from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of,
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.coordinator.group.history import History, Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.errors import IncompleteHistoryError
 from fakebroker.server.polling import Assignments, have_received
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
@@ -127,6 +128,16 @@ class GroupCondition(Condition[GroupView]):
         self._subscribe()
         if self._seen_changes is not None:
             self._on_changes(self._group_id, self._history.since(self._group_id, self._seen_changes))
+            if not self._history.is_complete_since(self._group_id, self._seen_changes) and self.evaluate() is None:
+                self.end()
+                raise IncompleteHistoryError(self._incomplete())
+
+    def _incomplete(self) -> str:
+        dropped = self._history.dropped_of(self._group_id)
+        return (
+            f"not decided: {self.description} since its first {self._seen_changes} changes: {dropped}, and it is not "
+            "so now"
+        )
 
     def end(self) -> None:
         self._history.listeners.remove(self._on_changes)

@@ -35,6 +35,12 @@ class Blocked(Enum):
     HANGING_UP = auto()
 
 
+UnsentResponse = tuple[str, float, int]
+"""A response whose wire time is measured: the API, when the request was read in real time, and how many bytes of it the
+socket has not accepted yet. A tuple, because there is one per heartbeat.
+"""
+
+
 class Connection(Peer):
     """One client connection.
 
@@ -45,13 +51,27 @@ class Connection(Peer):
         pending: The call whose response is pending, or why the connection is blocked; None if the next queued request
             can be handled.
         unsent: Bytes of responses that the socket has not accepted yet.
+        read_ms: When the last request was read, or taken from `queued`: real time, in milliseconds since the epoch.
+        unsent_responses: The responses in `unsent` whose wire times are measured.
         is_dirty: Whether it is in the reactor's list of connections with new bytes to send.
         is_resumable: Whether it is in the reactor's list of connections whose queued frames can be handled.
         is_closed: Whether it has been closed.
         interest: The readiness flags that the poller watches for.
     """
 
-    __slots__ = ("frames", "interest", "is_closed", "is_dirty", "is_resumable", "pending", "queued", "socket", "unsent")
+    __slots__ = (
+        "frames",
+        "interest",
+        "is_closed",
+        "is_dirty",
+        "is_resumable",
+        "pending",
+        "queued",
+        "read_ms",
+        "socket",
+        "unsent",
+        "unsent_responses",
+    )
 
     def __init__(self, sock: socket.socket, broker: BrokerNode, connection_id: int, max_request_bytes: int) -> None:
         super().__init__(broker, client_host(sock.getpeername()[0]), connection_id)
@@ -60,6 +80,8 @@ class Connection(Peer):
         self.queued: deque[bytes] = deque()
         self.pending: Call | Blocked | None = None
         self.unsent = bytearray()
+        self.read_ms = 0.0
+        self.unsent_responses: list[UnsentResponse] = []
         self.is_dirty = False
         self.is_resumable = False
         self.is_closed = False
@@ -72,6 +94,7 @@ class Connection(Peer):
         self.frames = FrameBuffer(self.frames.max_bytes)
         self.queued.clear()
         self.unsent = bytearray()
+        self.unsent_responses.clear()
 
     def __repr__(self) -> str:
         return f"connection {self.connection_id} from {self.client_host[1:]} to broker {self.broker.node_id}"

@@ -45,6 +45,7 @@ from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.polling import Polled
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
+from fakebroker.server.response_times import ResponseTimes
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Data, Seconds
@@ -265,6 +266,12 @@ class FakeCluster(JournalExport):
         self._server.check_started()
         return self._server.reactor.connections.values()
 
+    @property
+    def response_times(self) -> ResponseTimes:
+        """The times until responses are sent, for statistics. Use them only in the cluster's thread, see `call`."""
+        self._server.check_started()
+        return self._server.reactor.response_times
+
     # Brokers and groups
 
     @property
@@ -327,6 +334,9 @@ class FakeCluster(JournalExport):
 
     def timeline(self, group_id: str) -> Timeline:
         """Return the state transitions of a group with their causes; `str()` of the result is a text diagram.
+
+        The history is limited: it has the newest 256 changes of a group, fewer if the group is large, and 20,000
+        changes in all. `Timeline.dropped` counts those that were dropped; the diagram mentions them.
 
         Args:
             group_id: The group, which may have been deleted since.

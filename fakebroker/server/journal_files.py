@@ -6,7 +6,8 @@ Passwords, salts and tokens are left out: their fields are empty.
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from os import PathLike
@@ -43,7 +44,7 @@ _Convert = Callable[[Any, int], Any]
 class _Head(msgspec.Struct, forbid_unknown_fields=True):
     """The first line of a file: the attributes of `RecordedJournal`, where `brokers` are the node ids.
 
-    `dropped_kinds` has the attributes of each `DroppedKind`.
+    `dropped_kinds` and `left_out` have the attributes of each `DroppedKind`; `only` has the filters of a part.
     """
 
     format: Literal[1]
@@ -51,6 +52,8 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     dropped: Count
     brokers: tuple[int, ...]
     dropped_kinds: tuple[DroppedKind, ...] = ()
+    only: dict[str, Any] | None = None
+    left_out: tuple[DroppedKind, ...] = ()
 
 
 class _Entry(msgspec.Struct, forbid_unknown_fields=True):
@@ -82,6 +85,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     response: dict[str, Any] | None
     instances: tuple[str, ...] = ()
     partitions: tuple[tuple[str, int | None], ...] = ()
+    number: int = 0
 
 
 class JournalExport(JournalQueries):
@@ -168,7 +172,17 @@ def parse_journal(lines: Iterable[bytes | str], source: str) -> RecordedJournal:
     if head is None:
         raise ConfigError(f"{source}: empty, expected a journal")
     kinds = head.dropped_kinds or ((DroppedKind(calls=head.dropped),) if head.dropped else ())
-    return RecordedJournal(JournalView(calls, head.dropped, head.brokers, head.mode, kinds))
+    view = JournalView(calls, head.dropped, head.brokers, head.mode, kinds)
+    return RecordedJournal(view if head.only is None else _part(view, head.only, head.left_out, f"{source}, line 1"))
+
+
+def _part(view: JournalView, filters: dict[str, Any], left_out: Sequence[DroppedKind], where: str) -> JournalView:
+    """Return the view of a part of a journal that has only the calls that match filters."""
+    try:
+        only = view.matcher(filters.pop("api", None), filters)
+    except ConfigError as error:
+        raise ConfigError.all_of(error.mistakes, where=where) from None
+    return replace(view, only=only, left_out=left_out)
 
 
 def journal_lines(view: JournalView) -> Iterator[str]:
@@ -176,6 +190,8 @@ def journal_lines(view: JournalView) -> Iterator[str]:
     first: dict[str, object] = {"format": 1, "mode": view.mode, "dropped": view.dropped, "brokers": view.node_ids}
     if view.dropped_kinds:
         first["dropped_kinds"] = view.dropped_kinds
+    if view.only is not None:
+        first |= {"only": view.only.given, "left_out": view.left_out}
     for entry in chain((first,), (_plain_call(call, view.topic_name) for call in view.calls)):
         yield json.dumps(entry, separators=(",", ":")) + "\n"
 
@@ -209,6 +225,7 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "action_errors": call.action_errors,
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
+        "number": call.number,
     }
 
 
@@ -225,6 +242,7 @@ def _call(entry: _Entry) -> Call:
     if entry.handled_ms != entry.received_ms or entry.action_errors:
         call.boundaries_or_none = Boundaries(entry.handled_ms, entry.action_errors)
     call.answered_after, call.response_version = entry.answered_after, entry.response_version
+    call.number = entry.number
     call.summary = CallSummary(
         node_id=entry.broker,
         group_ids=entry.groups,

@@ -6,11 +6,12 @@ are real time, in milliseconds since the Unix epoch. Does not depend on sockets.
 
 from collections.abc import Iterator
 from enum import Enum, auto
+from typing import NamedTuple
 
 from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
-from fakebroker.server.connection import Blocked, Connection
+from fakebroker.server.connection import Blocked, Connection, UnsentResponse
 
 
 class Action(Enum):
@@ -22,6 +23,22 @@ class Action(Enum):
     """Handle requests again."""
     HANG_UP = auto()
     """Send the pending bytes that the socket accepts at once, and close the connection."""
+
+
+class DelayedAction(NamedTuple):
+    """A delayed action on a connection.
+
+    Attributes:
+        connection: The connection.
+        action: The action.
+        frame: The response to send; may be empty.
+        response: The response, if its wire time is measured.
+    """
+
+    connection: Connection
+    action: Action
+    frame: bytearray
+    response: UnsentResponse | None
 
 
 class NetworkFaults:
@@ -36,7 +53,7 @@ class NetworkFaults:
 
     def __init__(self) -> None:
         self.conditions: dict[int, NetworkConditions] = {}
-        self._actions: TimerQueue[TimedValue[tuple[Connection, Action, bytearray]]] = TimerQueue()
+        self._actions: TimerQueue[TimedValue[DelayedAction]] = TimerQueue()
         self._last_due_ms: dict[Connection, float] = {}
 
     def accept(self, connection: Connection, now_ms: float) -> None:
@@ -50,10 +67,12 @@ class NetworkFaults:
             connection.pending = Blocked.NOT_ACCEPTED
             self._schedule(connection, now_ms + conditions.accept_delay_ms, Action.UNBLOCK)
 
-    def delay(self, connection: Connection, frame: bytearray, now_ms: float) -> None:
+    def delay(
+        self, connection: Connection, frame: bytearray, now_ms: float, response: UnsentResponse | None = None
+    ) -> None:
         """Schedule a response after the round trip time of its broker, which must be in `conditions`."""
         round_trip_ms = self.conditions[connection.broker.node_id].round_trip_ms
-        self._schedule(connection, now_ms + round_trip_ms, Action.SEND, frame)
+        self._schedule(connection, now_ms + round_trip_ms, Action.SEND, frame, response)
 
     def after_response(self, connection: Connection, fault: Fault, now_ms: float) -> None:
         """Block or close a connection if the fault that applied to its last request requires that."""
@@ -64,22 +83,26 @@ class NetworkFaults:
             connection.pending = Blocked.THROTTLED
             self._schedule(connection, now_ms + fault.throttle_time_ms, Action.UNBLOCK)
 
-    def _schedule(self, connection: Connection, due_ms: float, action: Action, frame: bytearray | None = None) -> None:
+    def _schedule(
+        self,
+        connection: Connection,
+        due_ms: float,
+        action: Action,
+        frame: bytearray | None = None,
+        response: UnsentResponse | None = None,
+    ) -> None:
         due_ms = max(due_ms, self._last_due_ms.get(connection, 0.0))
         self._last_due_ms[connection] = due_ms
-        self._actions.schedule(TimedValue((connection, action, frame or bytearray())), due_ms)
+        self._actions.schedule(TimedValue(DelayedAction(connection, action, frame or bytearray(), response)), due_ms)
 
-    def due(self, now_ms: float) -> Iterator[tuple[Connection, Action, bytearray]]:
-        """Remove and yield the actions that are due, each with the response to send, which may be empty.
-
-        Closed connections are skipped.
-        """
+    def due(self, now_ms: float) -> Iterator[DelayedAction]:
+        """Remove and yield the actions that are due. Closed connections are skipped."""
         for timer, due_ms in self._actions.expired(now_ms):
-            connection, action, frame = timer.value
+            connection = timer.value.connection
             if self._last_due_ms.get(connection) == due_ms:
                 del self._last_due_ms[connection]
             if not connection.is_closed:
-                yield connection, action, frame
+                yield timer.value
 
     def next_deadline(self) -> float | None:
         """Return when the next action is due; None if none is scheduled."""

@@ -26,9 +26,10 @@ from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame
 from fakebroker.server.clock import Clock
-from fakebroker.server.connection import Blocked, Connection
-from fakebroker.server.network_faults import Action, NetworkFaults
+from fakebroker.server.connection import Blocked, Connection, UnsentResponse
+from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
+from fakebroker.server.response_times import ResponseTimes
 
 T = TypeVar("T")
 
@@ -66,6 +67,7 @@ class Reactor:
         watchers: Functions that are called after changes until they return True: once for all requests of a poll.
         observers: Functions that are called after each request.
         connections: Open connections by file descriptor.
+        response_times: The times until responses are sent, if they are measured.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Reactor:
         self.watchers: list[Callable[[], bool]] = []
         self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
+        self.response_times = ResponseTimes()
         self._listeners: dict[int, tuple[socket.socket, BrokerNode]] = {}
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
@@ -172,8 +175,8 @@ class Reactor:
         """Handle what is due: timers of the cluster, delayed actions, incomplete frames."""
         now_ms = self.wire_clock.now_ms()
         self.cluster.tick(self.clock.now_ms(), now_ms)
-        for connection, action, frame in self.network_faults.due(now_ms):
-            self._perform(connection, action, frame)
+        for delayed in self.network_faults.due(now_ms):
+            self._perform(delayed)
         for timer, _ in self._muted.expired(self.clock.now_ms()):
             self._unmute(*timer.value)
         self._deliver()
@@ -186,13 +189,16 @@ class Reactor:
         if self.watchers:
             self._call_watchers()
 
-    def _perform(self, connection: Connection, action: Action, frame: bytearray) -> None:
+    def _perform(self, delayed: DelayedAction) -> None:
         """Perform a delayed action of the network faults."""
+        connection, action, frame, response = delayed
         if action is Action.UNBLOCK:
             connection.pending = None
             self._handle_later(connection)
             return
         connection.unsent += frame
+        if response is not None:
+            connection.unsent_responses.append(response)
         self._send(connection)
         if action is Action.HANG_UP:
             self.close(connection)
@@ -323,6 +329,7 @@ class Reactor:
         except ProtocolError as error:
             self.close(connection, str(error))
             return
+        connection.read_ms = wire_ms
         try:
             if self.cluster.handle(call, now_ms, wire_ms):
                 if call.throttle_ms:
@@ -412,10 +419,15 @@ class Reactor:
             self.cluster.journal.add_response(call, len(frame))
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
+        response: UnsentResponse | None = None
+        if self.response_times.is_on:
+            response = (call.api.name, connection.read_ms, len(frame))
         conditions = self.network_faults.conditions
         if conditions and connection.broker.node_id in conditions:
-            self.network_faults.delay(connection, frame, self.wire_clock.now_ms())
+            self.network_faults.delay(connection, frame, self.wire_clock.now_ms(), response)
             return
+        if response is not None:
+            connection.unsent_responses.append(response)
         if connection.unsent:
             connection.unsent += frame
         else:
@@ -461,6 +473,8 @@ class Reactor:
         except OSError:
             self.close(connection)
             return
+        if connection.unsent_responses:
+            self.response_times.record(connection.unsent_responses, sent, self.wire_clock.now_ms())
         if sent == len(unsent):
             connection.unsent = bytearray()
             if connection.interest & WRITE:

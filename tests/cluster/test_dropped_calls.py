@@ -60,6 +60,7 @@ def random_filters(random: Random) -> dict[str, Any]:
         "error": ("NONE", "NOT_COORDINATOR"),
         "fault": (True, False),
         "since": tuple(float(now) for now in range(0, CALLS, 3)),
+        "until": tuple(float(now) for now in range(0, CALLS, 3)),
     }
     names = random.sample(list(known), random.choice((0, 1, 1, 2)))
     return {name: random.choice(known[name]) for name in names}

@@ -13,6 +13,7 @@ from fakebroker import (
     FakebrokerError,
     FakeCluster,
     GroupSeed,
+    IncompleteHistoryError,
     MemberSeed,
     PollError,
     Scaled,
@@ -49,7 +50,7 @@ def client(control: ControlHarness) -> Client:
 WITHOUT_CLIENT_METHOD = {
     # These need the process of the cluster, or more than one request. Other methods need a method of `Client`.
     "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread", "journal_dropped", "report",
-    "start_task", "wait_until", "watch",
+    "response_times", "start_task", "wait_until", "watch",
 }  # fmt: skip
 
 
@@ -106,6 +107,22 @@ def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Clien
     assert client.timeline("none").moments == ()
     assert [row["group_id"] for row in client.group_rows(state="Stable")] == ["g"]
     assert client.overview()["members"] == 2
+
+
+def test_dropped_changes_are_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
+    history = control.cluster.cluster.history
+    history.max_moments_of_a_group = 1
+    client.seed_group("g", ["a", "b"], topics=["orders"])
+    client.force_rebalance("g")
+    assert client.timeline("g").dropped == client.groups()[0].timeline().dropped == history.dropped_of("g")
+    assert history.dropped_of("g").count > 0
+    with pytest.raises(IncompleteHistoryError, match=r"^not decided: group g in Stable since its first 0 changes: "):
+        client.post("wait/state", {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0})
+    history.max_moments, history.max_groups_without_moments = 0, 0
+    client.seed_group("h", ["a"], topics=["orders"])
+    assert client.timeline("h").dropped == history.dropped_of("h")
+    assert not client.timeline("h").dropped.is_exact
+    assert client.explain("never").endswith("existed: earlier changes may have been dropped.")
 
 
 def test_views_of_a_missing_group_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:

@@ -1,17 +1,24 @@
 """Metrics as parsed by Prometheus' client library, the meter behind them, and request rates."""
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Any
 
 import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 from fakebroker import FakeCluster
-from fakebroker.control.stats.meter import BOUNDS_MS, Histogram, Meter, quantile
-from fakebroker.control.stats.rates import RateWindow
+from fakebroker.control.stats.meter import Meter, Totals
+from fakebroker.control.stats.rates import ApiRate, Latency, RateWindow
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.metadata import MetadataRequest
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.support.control.control_server import ControlHarness, controlled_cluster
+from tests.support.group_requests import commit_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator
 
 Samples = dict[str, dict[frozenset[tuple[str, str]], float]]
@@ -65,7 +72,8 @@ def test_metrics_count_requests_errors_groups_rebalances_and_faults(control: Con
     assert found["fakebroker_members"] == {labeled(): 0}
     assert found["fakebroker_rebalances_total"] == {labeled(): 1}
     assert found["fakebroker_rebalance_duration_seconds_sum"] == {labeled(): 2}
-    assert found["fakebroker_rebalance_duration_seconds_bucket"][labeled(le="2.5")] == 1
+    rebalances = found["fakebroker_rebalance_duration_seconds_bucket"]
+    assert (rebalances[labeled(le="1.024")], rebalances[labeled(le="2.048")]) == (0, 1)
     assert found["fakebroker_faults"] == {labeled(): 1}
     assert found["fakebroker_fault_hits_total"] == {labeled(fault=fault, api="Heartbeat"): 0}
     assert found["fakebroker_connections"][labeled(broker=broker.node_id)] == 1
@@ -99,10 +107,10 @@ def test_delayed_responses_are_counted_when_sent_and_counting_continues_after_a_
             cluster.wait_for_request("Heartbeat")
             cluster.call(meter.catch_up)
             assert meter.totals.requests == {("Heartbeat", 1): 1}
-            assert meter.totals.latencies == {}
+            assert meter.totals.broker_times == {}
             cluster.advance(3)
             cluster.call(meter.catch_up)
-            assert meter.totals.latencies["Heartbeat"].sum_ms == 3000
+            assert meter.totals.broker_times["Heartbeat"].sum_ms == 3000
             assert isinstance(wire.receive(), HeartbeatResponse)
             wire.ask(find_coordinator("g"), FindCoordinatorResponse)
         cluster.reset()
@@ -125,7 +133,200 @@ def test_the_latency_of_a_delayed_response_does_not_depend_on_when_it_is_counted
             assert wire.receive() is not None
         cluster.call(meter.catch_up)
         assert meter.totals.requests == {("Heartbeat", 1): 1}
-        assert meter.totals.latencies["Heartbeat"].sum_ms == 3000
+        assert meter.totals.broker_times["Heartbeat"].sum_ms == 3000
+
+
+def rates_of(cluster: FakeCluster, meter: Meter) -> dict[str, ApiRate]:
+    """Return the rates of all requests so far, by API."""
+    cluster.call(meter.catch_up)
+    window = RateWindow()
+    window.record(0.0, Totals())
+    return {rate["api"]: rate for rate in window.rates(1.0, meter.totals, [1])["by_api"]}
+
+
+def test_delays_of_faults_are_in_the_broker_time_and_those_of_the_network_in_the_wire_time_only() -> None:
+    with FakeCluster(1) as cluster, WireClient(cluster.brokers[0]) as wire:
+        meter = Meter(cluster)
+        cluster.call(meter.catch_up)
+        cluster.fail("Heartbeat", delay_s=0.05)
+        cluster.fail("OffsetCommit", delay_before_s=0.05)
+        wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
+        wire.ask(commit_request(1), OffsetCommitResponse, 8)
+        cluster.set_broker(1, round_trip_s=0.05)
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        rates = rates_of(cluster, meter)
+        for api, least_broker_ms in (("Heartbeat", 50), ("OffsetCommit", 50), ("FindCoordinator", 0)):
+            broker_ms, wire_ms = rates[api]["broker_p50_ms"], rates[api]["wire_p50_ms"]
+            assert broker_ms is not None
+            assert wire_ms is not None
+            assert wire_ms >= 49
+            assert broker_ms >= 0.99 * least_broker_ms
+        assert rates["FindCoordinator"]["broker_p99_ms"] == 0
+
+
+def shrink_send_buffers(cluster: FakeCluster) -> None:
+    for connection in cluster.connections:
+        connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
+
+
+def test_a_client_that_does_not_read_has_a_long_wire_time() -> None:
+    with FakeCluster(1, {"t": 2_000}) as cluster, WireClient(cluster.brokers[0]) as wire:
+        meter = Meter(cluster)
+        cluster.call(meter.catch_up)
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        cluster.call(lambda: shrink_send_buffers(cluster))
+        requests = 20  # Their responses do not fit into the buffers.
+        for _ in range(requests):
+            wire.send(MetadataRequest(topics=None), 9)
+        cluster.wait_for_request("Metadata", count=requests)
+
+        def stalled_responses() -> int:
+            meter.catch_up()
+            return sum(len(each.unsent_responses) for each in cluster.connections)
+
+        stalled = cluster.call(stalled_responses)
+        assert stalled > 0
+        assert meter.totals.wire_times["Metadata"].count == requests - stalled
+        assert meter.totals.broker_times["Metadata"].count == requests
+        for _ in range(requests):
+            wire.receive_frame()
+        cluster.call(meter.catch_up)
+        assert meter.totals.wire_times["Metadata"].count == requests
+        assert cluster.call(lambda: [each.unsent_responses for each in cluster.connections]) == [[]]
+
+
+def test_requests_that_wait_by_design_are_not_in_the_latency_of_the_others() -> None:
+    config = {"group.initial.rebalance.delay.ms": 3000}
+    with FakeCluster(1, clock="manual", config=config) as cluster, WireClient(cluster.brokers[0]) as wire:
+        meter = Meter(cluster)
+        cluster.call(meter.catch_up)
+        wire.send(join_request(member_id=""), 3)
+        cluster.wait_for_request("JoinGroup")
+        cluster.advance(3)
+        wire.receive()
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        cluster.call(meter.catch_up)
+        window = RateWindow()
+        window.record(0.0, Totals())
+        rates = window.rates(1.0, meter.totals, [1])
+        by_api = {rate["api"]: rate for rate in rates["by_api"]}
+        assert by_api["JoinGroup"]["can_wait"] is True
+        assert by_api["JoinGroup"]["broker_p50_ms"] == pytest.approx(3000, rel=0.01)
+        assert rates["latency"]["broker_p99_ms"] == 0
+
+
+def test_nothing_is_measured_without_a_control_server() -> None:
+    with FakeCluster(1) as cluster, WireClient(cluster.brokers[0]) as wire:
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        assert cluster.call(cluster.response_times.take) == {}
+        meter = Meter(cluster)
+        cluster.call(meter.catch_up)
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        cluster.call(meter.unsubscribe)
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        assert cluster.call(cluster.response_times.take) == {}
+
+
+FAMILIES = (
+    "requests",
+    "request_duration_seconds",
+    "request_wire_duration_seconds",
+    "request_latency_seconds",
+    "groups",
+)
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+ACCEPT = {
+    "": "text/plain; version=0.0.4; charset=utf-8",
+    "*/*": "text/plain; version=0.0.4; charset=utf-8",
+    "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5": OPENMETRICS,
+}
+
+
+def test_expositions_are_read_by_the_parsers_of_prometheus(subtests: pytest.Subtests) -> None:
+    odd = ['quo"te', "back\\slash", "line\nbreak", "日本 \u00e9", "{x=1}", ""]
+    with (
+        controlled_cluster(2, {"orders": 1}, clock="manual") as control,
+        WireClient(control.cluster.brokers[0]) as wire,
+    ):
+        for group_id in odd:
+            wire.ask(HeartbeatRequest(group_id=group_id, generation_id=1, member_id="x"), HeartbeatResponse)
+            control.cluster.fail("Heartbeat", group=group_id, delay_s=0.5)
+        wire.send(HeartbeatRequest(group_id=odd[0], generation_id=1, member_id="x"))
+        control.cluster.wait_for_request("Heartbeat", group=odd[0], count=2)
+        control.cluster.advance(0.5)
+        wire.receive()
+        counters: dict[Any, float] = {}
+        for accept, media_type in ACCEPT.items():
+            with subtests.test(accept=accept):
+                response = control.request("GET", "/metrics", headers={"accept": accept})
+                assert response.headers["content-type"].partition("; escaping")[0] == media_type
+                parse = openmetrics_families if "openmetrics" in media_type else text_string_to_metric_families
+                families = {family.name: family for family in parse(response.body.decode())}
+                assert families.keys() >= {f"fakebroker_{name}" for name in FAMILIES}
+                counters |= check_families(families, counters)
+
+
+def check_families(families: Mapping[str, Metric], before: Mapping[Any, float]) -> dict[Any, float]:
+    """Assert that samples are consistent, and that no count is below an earlier one; return the counts."""
+    counts: dict[Any, float] = {}
+    for family in families.values():
+        assert family.documentation
+        by_labels: dict[Any, dict[str, float]] = {}
+        buckets: dict[Any, list[tuple[float, float]]] = {}
+        quantiles: dict[Any, list[tuple[float, float]]] = {}
+        for sample in family.samples:
+            labels = {name: value for name, value in sample.labels.items() if name not in ("le", "quantile")}
+            assert labels["cluster"] == "default"
+            key = (family.name, *sorted(labels.items()))
+            if "le" in sample.labels:
+                buckets.setdefault(key, []).append((float(sample.labels["le"]), sample.value))
+            elif "quantile" in sample.labels:
+                quantiles.setdefault(key, []).append((float(sample.labels["quantile"]), sample.value))
+            else:
+                by_labels.setdefault(key, {})[sample.name.removeprefix(family.name)] = sample.value
+            if family.type != "gauge" and "quantile" not in sample.labels:
+                key = (sample.name, *sorted(sample.labels.items()))
+                counts[key] = sample.value
+                assert sample.value >= before.get(key, 0)
+        if family.type == "histogram":
+            assert by_labels.keys() == buckets.keys()
+            for key, found in buckets.items():
+                assert found == sorted(found)
+                assert [count for _, count in found] == sorted(count for _, count in found)
+                assert found[-1] == (inf, by_labels[key]["_count"])
+                assert by_labels[key]["_sum"] >= 0
+        elif family.type == "summary":
+            assert by_labels.keys() == quantiles.keys()
+            assert all(found == sorted(found) and len(found) == 3 for found in quantiles.values())
+    return counts
+
+
+def test_quantiles_of_metrics_are_right(subtests: pytest.Subtests) -> None:
+    delays_s = [0.003 * 1.7**step for step in range(12)]
+    with controlled_cluster(1, clock="manual") as control, WireClient(control.cluster.brokers[0]) as wire:
+        for delay_s in delays_s:
+            with control.cluster.fail("Heartbeat", delay_s=delay_s):
+                wire.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"))
+                control.cluster.wait_for_request("Heartbeat", since=control.cluster.clock.now_ms())
+                control.cluster.advance(delay_s)
+                wire.receive()
+                control.cluster.advance(1)
+        found = scrape(control)["fakebroker_request_latency_seconds"]
+        for quantile, expected_s in ((0.5, delays_s[5]), (0.9, delays_s[10]), (0.99, delays_s[11])):
+            with subtests.test(quantile=quantile):
+                labels = labeled(api="Heartbeat", time="broker", quantile=quantile)
+                assert found[labels] == pytest.approx(expected_s, rel=0.02)
+
+
+def test_counters_do_not_decrease_at_a_reset() -> None:
+    with controlled_cluster(1, journal_calls=3) as control:
+        for count in (5, 4):
+            with WireClient(control.cluster.brokers[0]) as wire:
+                for _ in range(count):
+                    wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+            if count == 5:
+                control.post("/reset")
+        assert scrape(control)["fakebroker_journal_dropped_total"] == {labeled(): 2 + 1}
 
 
 def test_metrics_have_labels_for_clusters_and_faults() -> None:
@@ -159,21 +360,10 @@ def test_requests_that_the_journal_dropped_before_counting_are_missed() -> None:
         assert (meter.totals.requests, meter.missed) == ({("FindCoordinator", 1): 3}, 2)
 
 
-def test_quantiles_are_estimated_from_buckets() -> None:
-    durations = Histogram()
-    assert quantile(durations.buckets, 0.5) is None
-    durations.add(0.0, 50)
-    assert quantile(durations.buckets, 0.99) == 0.0
-    durations.add(75.0, 50)
-    assert quantile(durations.buckets, 0.5) == 0.0
-    assert quantile(durations.buckets, 0.75) == 75.0
-    durations.add(1e9, 900)
-    assert quantile(durations.buckets, 0.99) == BOUNDS_MS[-1]
-
-
 def test_rates_are_averages_of_the_last_seconds() -> None:
     with FakeCluster(2) as cluster:
         meter, window = Meter(cluster), RateWindow()
+        cluster.call(meter.catch_up)
         window.record(10.0, meter.totals)
         with WireClient(cluster.brokers[1]) as wire:
             for _ in range(8):
@@ -182,9 +372,19 @@ def test_rates_are_averages_of_the_last_seconds() -> None:
         rates = window.rates(14.0, meter.totals, [1, 2])
         assert rates["requests_per_s"] == 2.0
         assert rates["by_broker"] == [{"node_id": 1, "requests_per_s": 0.0}, {"node_id": 2, "requests_per_s": 2.0}]
-        assert rates["by_api"] == [
-            {"api": "Heartbeat", "requests_per_s": 2.0, "errors_per_s": 2.0, "p50_ms": 0.0, "p99_ms": 0.0}
-        ]
+        (heartbeats,) = rates["by_api"]
+        assert 0 < (heartbeats["wire_p50_ms"] or 0) <= (heartbeats["wire_p99_ms"] or 0)
+        assert heartbeats == {
+            "api": "Heartbeat",
+            "can_wait": False,
+            "requests_per_s": 2.0,
+            "errors_per_s": 2.0,
+            "broker_p50_ms": 0.0,
+            "broker_p99_ms": 0.0,
+            "wire_p50_ms": heartbeats["wire_p50_ms"],
+            "wire_p99_ms": heartbeats["wire_p99_ms"],
+        }
+        assert rates["latency"] == {name: heartbeats[name] for name in Latency.__annotations__}  # type: ignore[literal-required]
         for second in range(4):
             window.record(20.0 + second, meter.totals)
         assert window.rates(24.0, meter.totals, [1, 2])["requests_per_s"] == 0.0

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from fakebroker import FakeCluster
 from fakebroker.control.server import ControlServer
-from tests.support.control.browser import HTTP_ERROR, TIMEOUT_MS, low_contrast_texts, open_page, wait_until_live
+from tests.support.control.browser import HTTP_ERROR, TIMEOUT_MS, open_page, wait_until_live
 
 pytestmark = pytest.mark.slow
 
@@ -30,28 +30,6 @@ def test_the_page_prompts_for_the_token_and_keeps_it(browser: Browser, cluster: 
         page.reload()
         wait_until_live(page)
         expect(dialog).to_be_hidden()
-
-
-@pytest.mark.parametrize("token", [None, "sesame"])
-def test_the_api_documentation_lists_every_operation(browser: Browser, cluster: FakeCluster, token: str | None) -> None:
-    with (
-        ControlServer(cluster, token=token) as server,
-        open_page(browser, f"{server.url}/docs", allowed_errors=(HTTP_ERROR,) if token else ()) as page,
-    ):
-        if token is not None:
-            page.get_by_label("Token").fill(token)
-            page.keyboard.press("Enter")
-        headers = {"authorization": f"Bearer {token}"}
-        request = urllib.request.Request(f"{server.url}/openapi.json", headers=headers)
-        with urllib.request.urlopen(request, timeout=TIMEOUT_MS / 1000) as response:
-            paths = json.load(response)["paths"]
-        operations = page.locator("summary")
-        expect(operations).to_have_count(sum(map(len, paths.values())))
-        operations.filter(has_text="/healthz").click()
-        expect(page.get_by_text("200: The brokers' loop runs.")).to_be_visible()
-        operations.filter(has_text="/wait/state").click()
-        expect(page.locator("details[open] pre").filter(has_text='"group_id"').first).to_be_visible()
-        assert low_contrast_texts(page) == []
 
 
 def test_the_page_shows_a_lost_connection_and_reconnects(browser: Browser, cluster: FakeCluster) -> None:

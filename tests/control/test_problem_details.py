@@ -23,6 +23,7 @@ STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
 DURATION = "a number from 0 to 1000000000000 or none"
 SECONDS = "a number from 0 to 1000000000"
 TEXT = "a string or none"
+DELAY = "seconds >= 0, or a range of them"
 ACCEPT = "one of normal, slow, half_open, refuse or none"
 # Method, path, body; status, field, value, what was expected (None: any text).
 INVALID: list[tuple[str, str, Any, int, str, Any, str | None]] = [
@@ -43,6 +44,15 @@ INVALID: list[tuple[str, str, Any, int, str, Any, str | None]] = [
     ("POST", f"{BASE}/groups/g/evict", {}, 422, "member", None, "a string"),
     ("POST", f"{BASE}/topics", {"name": "t", "partitions": 0}, 422, "partitions", 0, "an integer from 1 to 100000"),
     ("POST", f"{BASE}/faults", {"api": "Fetch", "nth": 0}, 422, "nth", 0, "an integer >= 1 or none"),
+    ("POST", f"{BASE}/faults", {"api": "Fetch", "for_s": 3}, 422, "fault", {"api": "Fetch", "for_s": 3.0}, None),
+    ("POST", f"{BASE}/faults", {"api": "Fetch", "delay_s": [3, 1]}, 422, "delay_s", [3, 1], DELAY),
+    ("POST", f"{BASE}/faults", {"api": "Fetch", "drop": True, "twice": True}, 422, "twice", True, None),
+    ("POST", f"{BASE}/faults", {"api": "Fetch", "then": {"do": "boil"}}, 422, "then.do", "boil", None),
+    ("POST", f"{BASE}/faults", {"api": "Fetch", "then": {"do": "advance"}}, 422, "then.seconds", None, SECONDS),
+    ("POST", f"{BASE}/faults", [], 422, "body", [], None),
+    ("POST", f"{BASE}/clock/advance", {}, 422, "seconds", None, "a number"),
+    ("POST", f"{BASE}/clock/advance", {"seconds": "x"}, 422, "seconds", "x", "a number"),
+    ("POST", f"{BASE}/clock/advance", {"second": 1}, 422, "second", 1, None),
     ("POST", f"{BASE}/coordinators/move", {"partition": 50, "to": 1}, 422, "partition", 50, "0 to 49"),
     ("POST", f"{BASE}/events", {"do": "boil"}, 422, "do", "boil", f"one of {', '.join(COMMANDS)}"),
     ("POST", f"{BASE}/events", {"do": {}}, 422, "do", {}, f"one of {', '.join(COMMANDS)}"),
@@ -80,6 +90,16 @@ def test_invalid_requests_are_rejected_with_field_value_and_expectation(
             assert problem["expected"] == expected or (expected is None and problem["expected"])
             assert problem["detail"]
             assert control.get("/brokers")["brokers"][0]["up"] is True
+
+
+def test_only_a_manual_clock_can_be_advanced(subtests: pytest.Subtests) -> None:
+    with controlled_cluster(1) as control:
+        for path, body in (("/clock/advance", {"seconds": 1}), ("/events", {"do": "advance", "seconds": 1})):
+            with subtests.test(path=path):
+                problem = control.post(path, body, 422)
+                assert (problem["field"], problem["value"]) == ("clock", "real")
+                assert problem["expected"] == "'manual': other clocks cannot be advanced"
+        assert control.post("/clock/advance_to_next_deadline", status=422)["field"] == "clock"
 
 
 def test_an_invalid_event_changes_nothing(control: ControlHarness) -> None:

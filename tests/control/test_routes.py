@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from fakebroker import FakeCluster, ListenError
+from fakebroker import FakeCluster, IncompleteJournalError, ListenError
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
@@ -18,10 +19,11 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
-from tests.support.group_requests import commit_request
+from tests.support.group_requests import commit_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator, until
 
 
@@ -166,7 +168,7 @@ def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
     assert (listed["total"], [row["group_id"] for row in listed["groups"]]) == (4, ["g2", "g0"])
     assert listed["groups"][0]["state"] == "PreparingRebalance"
     assert listed["groups"][0]["why"] == (
-        "a rebalance was forced; 0 of 2 have joined, waiting for consumer-g2-1, consumer-g2-2"
+        "waiting for consumer-g2-1, consumer-g2-2; 0 of 2 have joined; a rebalance was forced"
     )
     assert [row["group_id"] for row in control.get("/groups?sort=name&offset=3")["groups"]] == ["g3"]
     assert [row["group_id"] for row in control.get("/groups?search=G1")["groups"]] == ["g1"]
@@ -174,6 +176,54 @@ def test_groups_are_listed_searched_and_sorted(control: ControlHarness) -> None:
     with WireClient(control.cluster.brokers[0]) as wire:
         wire.ask(HeartbeatRequest(group_id="g1", generation_id=1, member_id="x"), HeartbeatResponse)
     assert [row["group_id"] for row in control.get("/groups?sort=busy")["groups"]][:2] == ["g1", "g3"]
+
+
+def test_blocked_groups_have_the_members_that_block_them_and_until_when(control: ControlHarness) -> None:
+    assert control.get("/blocked_groups") == {"total": 0, "groups": []}
+    members = [{"client_id": name, "rebalance_timeout_ms": 60_000} for name in ("a", "b", "c", "d")]
+    for group_id in ("g", "held"):
+        control.post(f"/groups/{group_id}/seed", {"members": members, "topics": ["orders"]}, 201)
+    control.post("/groups/calm/seed", {"members": 1, "topics": ["orders"]}, 201)
+    control.post("/groups/held/hold", {"state": "PreparingRebalance"})
+    control.post("/groups/held/force_rebalance")
+    control.post("/clock/advance", {"seconds": 1})
+    start_ms = control.cluster.clock.now_ms()
+    control.post("/groups/g/force_rebalance")
+    member = control.cluster.group("g").members[1]
+    with WireClient(control.cluster.coordinator_of("g"), "b") as wire:
+        protocols = [JoinGroupRequestProtocol(name=member.protocol_name or "", metadata=member.metadata)]
+        wire.send(join_request("g", member.member_id, protocols=protocols))
+        control.cluster.wait_for_request("JoinGroup")
+        blocked = control.get("/blocked_groups")
+        held, waiting = blocked["groups"]
+        assert (blocked["total"], held["group_id"], held["is_held"], held["until_ms"]) == (2, "held", True, None)
+        assert waiting == {
+            "group_id": "g",
+            "state": "PreparingRebalance",
+            "since_ms": start_ms,
+            "request": "JoinGroup",
+            "blocking": ["a", "c", "d"],
+            "missing": 3,
+            "sent": 1,
+            "members": 4,
+            "is_held": False,
+            "until_ms": start_ms + 60_000,
+            "removes": 3,
+            "restarts": False,
+        }
+        (join,) = [each for each in control.get("/deadlines")["deadlines"] if each["kind"] == "join"]
+        assert (join["group_id"], join["at_ms"], len(join["removes"])) == ("g", start_ms + 60_000, 3)
+        assert [row["group_id"] for row in control.get("/blocked_groups?limit=1")["groups"]] == ["held"]
+        for name in ("a", "c", "d"):
+            control.post("/groups/g/evict", {"member": name})
+        (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "g"]
+        assert (waiting["state"], waiting["request"]) == ("CompletingRebalance", "SyncGroup")
+        assert (waiting["blocking"], waiting["missing"], waiting["sent"], waiting["removes"]) == (["b"], 1, 0, 1)
+    static = [{"client_id": "s", "instance_id": "s"}, {"client_id": "t", "instance_id": "t"}]
+    control.post("/groups/static/seed", {"members": static, "topics": ["orders"]}, 201)
+    control.post("/groups/static/force_rebalance")
+    (waiting,) = [row for row in control.get("/blocked_groups")["groups"] if row["group_id"] == "static"]
+    assert (waiting["removes"], waiting["restarts"]) == (0, True)
 
 
 def test_counts_and_lists_of_groups_match_the_cluster_after_every_command(control: ControlHarness) -> None:
@@ -437,6 +487,33 @@ def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
     assert control.post("/wait/state", {**body, "polling": []}, 422)["field"] == "polling"
 
 
+def test_dropped_changes_of_a_group_are_counted_and_make_waits_undecided(control: ControlHarness) -> None:
+    control.cluster.cluster.history.max_moments_of_a_group = 1
+    control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
+    control.post("/groups/g/force_rebalance")
+    timeline = control.get("/groups/g/timeline")
+    dropped = control.cluster.cluster.history.dropped_of("g")
+    assert timeline["dropped"] == {"count": dropped.count, "until_ms": dropped.until_ms, "is_exact": True}
+    assert dropped.count > 0
+    assert control.get("/group_views")["groups"][0]["dropped"] == timeline["dropped"]
+    body = {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0}
+    undecided = control.post("/wait/state", body, 410)
+    assert undecided["title"] == "No longer known"
+    assert undecided["detail"].startswith("not decided: group g in Stable since its first 0 changes: ")
+
+
+def test_a_group_has_its_deadlines_and_the_requests_that_it_waits_for(control: ControlHarness) -> None:
+    control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
+    assert [each["kind"] for each in control.get("/groups/g")["deadlines"]] == ["session", "session"]
+    control.post("/groups/g/force_rebalance")
+    group = control.get("/groups/g")
+    assert [member["missing_request"] for member in group["members"]] == ["JoinGroup", "JoinGroup"]
+    assert {each["group_id"] for each in group["deadlines"]} == {"g"}
+    assert all(each["text"].endswith(".") for each in group["deadlines"])
+    (row,) = control.get("/groups")["groups"]
+    assert [each.at_ms for each in control.cluster.pending_deadlines() if each.kind == "join"] == [row["until_ms"]]
+
+
 def wait_for(control: ControlHarness, kind: str, condition: dict[str, Any]) -> Any:
     """Start a wait, then seed the group and send a FindCoordinator; return the response to the wait."""
     waits = control.cluster.call(lambda: len(control.cluster._server.reactor.watchers))
@@ -498,6 +575,82 @@ def test_text_files_have_their_type_and_charset(control: ControlHarness) -> None
         assert control.request("GET", path).headers["content-type"] == f"text/{kind}; charset=utf-8", path
 
 
+def test_no_route_ignores_a_query_parameter_that_it_does_not_know(
+    control: ControlHarness, subtests: pytest.Subtests
+) -> None:
+    documented = control.request("GET", "/openapi.json").json["paths"]
+    assert {(each.method.lower(), each.path) for each in OPERATIONS if each.is_documented} == {
+        (method, path) for path, methods in documented.items() for method in methods
+    }
+    values = {"cluster": "default", "node_id": "1", "topic": "orders", "group_id": "g", "name": "style.css"}
+    for operation in OPERATIONS:
+        path = operation.path.format_map({name: values.get(name, "1") for name in operation.names})
+        known = [] if operation.query is None else [field.name for field in msgspec.structs.fields(operation.query)]
+        for given, near in [("nonesuch", None), *((f"{name}x", name) for name in known)]:
+            with subtests.test(operation=operation.name, given=given):
+                response = control.request(operation.method, f"{path}?{given}=5")
+                problem = response.json
+                assert (response.status, problem["field"], problem["value"]) == (422, given, "5")
+                expected = f"one of {', '.join(known)}" if known else "none"
+                assert problem["expected"].startswith(expected)
+                assert near is None or problem["expected"].endswith("; did you mean '" + near + "'?")
+    response = control.request("GET", f"{BASE}/groups?limit=1&limit=2")
+    assert (response.status, response.json["detail"]) == (422, "limit='2': expected one value: limit is given twice")
+
+
+def test_a_body_for_an_operation_that_takes_none_is_rejected(
+    control: ControlHarness, subtests: pytest.Subtests
+) -> None:
+    for method, path in (("POST", "/clock/advance_to_next_deadline"), ("POST", "/reset"), ("DELETE", "/faults")):
+        with subtests.test(path=path):
+            problem = control.request(method, BASE + path, {"seconds": 3})
+            assert (problem.status, problem.json["field"], problem.json["expected"]) == (422, "seconds", "none")
+            assert control.request(method, BASE + path, {}).status in (200, 204, 422 if "clock" in path else 200)
+
+
+def test_a_part_of_the_journal_is_exported(control: ControlHarness, subtests: pytest.Subtests) -> None:
+    with WireClient(control.cluster.brokers[0], "app") as wire:
+        for member, generation in (("a", 1), ("b", 1), ("a", 2)):
+            wire.ask(HeartbeatRequest(group_id="g", generation_id=generation, member_id=member), HeartbeatResponse)
+        wire.ask(find_coordinator("h"), FindCoordinatorResponse)
+        wire.ask(commit_request(1, partition=1), OffsetCommitResponse, 8)
+    since = control.cluster.requests()[1].received_ms
+    for query in (
+        *("api=Heartbeat", "client_id=app", "group=g", "member=a", "instance_id=i", "topic=orders", "fault=false"),
+        *("partition=orders-1", "broker=1", "connection=0", "version=4", "error=UNKNOWN_MEMBER_ID", "api=Fetch"),
+        *(f"since={since}", f"until={since}", f"since=0&until={since}&group=g"),
+    ):
+        with subtests.test(query=query):
+            rows = control.get(f"/journal?{query}")["requests"]
+            lines = control.request("GET", f"{BASE}/journal.jsonl?{query}").body.decode().splitlines()
+            part = parse_journal(lines, "the response").journal_view()
+            assert [number for number, _ in part.numbered()] == [row["seq"] for row in rows]
+            assert [call.api.name for call in part.calls] == [row["api"] for row in rows]
+    for wrong in ("groop=g", "api=Heartbeats", "limit=x", "since=x", "until=-1"):
+        assert control.request("GET", f"{BASE}/journal.jsonl?{wrong}").status == 422, wrong
+
+
+def test_queries_on_a_part_of_a_journal_do_not_forget_what_is_left_out(control: ControlHarness) -> None:
+    with WireClient(control.cluster.brokers[0]) as wire:
+        for group in ("g", "h"):
+            wire.ask(HeartbeatRequest(group_id=group, generation_id=1, member_id="x"), HeartbeatResponse)
+            wire.ask(find_coordinator(group), FindCoordinatorResponse)
+    exported = control.request("GET", f"{BASE}/journal.jsonl?api=Heartbeat&error=UNKNOWN_MEMBER_ID&group=g")
+    part = parse_journal(exported.body.decode().splitlines(), "the response")
+    assert part.count("Heartbeat", group="g", error="UNKNOWN_MEMBER_ID") == 1
+    assert part.count("Fetch") == part.count(group="other") == 0
+    part.assert_never("JoinGroup")
+    part.assert_order("Heartbeat", group="g", error="UNKNOWN_MEMBER_ID")
+    only = "this part of the journal has only Heartbeat with group='g', error='UNKNOWN_MEMBER_ID'"
+    for query in (
+        lambda: part.count("Heartbeat"),
+        lambda: part.assert_never("FindCoordinator"),
+        lambda: part.assert_order("Heartbeat", "FindCoordinator"),
+    ):
+        with pytest.raises(IncompleteJournalError, match=f"that may match (was|were) left out: {only}$"):
+            query()
+
+
 def test_reading_a_disabled_journal_is_an_error() -> None:
     with controlled_cluster(1, journal="off") as control:
         response = control.request("GET", f"{BASE}/journal")
@@ -540,13 +693,3 @@ def test_a_port_in_use_is_an_error() -> None:
 def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
     with pytest.raises(ConfigError, match=r"^--control needs nonesuch: expected pip install 'fakebroker\[control\]'$"):
         dependencies.check_installed(("json", "nonesuch"))
-
-
-def test_the_api_documentation_loads_nothing_from_other_servers(control: ControlHarness) -> None:
-    document = control.request("GET", "/openapi.json").json
-    assert document["openapi"] == "3.1.0"
-    assert document["paths"]["/v1/clusters/{cluster}/brokers/{node_id}/stop"]["post"]["operationId"] == "stop_broker"
-    page = control.request("GET", "/docs").body.decode()
-    assert "openapi.json" in page
-    assert "http://" not in page
-    assert "https://" not in page

@@ -1,6 +1,7 @@
 """The output of `top` and its events: sizes, contents, names from clients, changes between two states."""
 
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,12 +10,23 @@ from rich.console import Console
 
 from fakebroker.control.top.observer import MAX_EVENTS, ClusterState, Observer
 from fakebroker.control.top.rendering import CHOICES, Frame, render
-from tests.support.control.fake_control_server import NOW_MS, FakeTopSource, broker_row, group_row, overview
+from tests.support.control.fake_control_server import (
+    NOW_MS,
+    FakeTopSource,
+    blocked_row,
+    broker_row,
+    group_row,
+    overview,
+)
 
 
-def fetch(rows: list[dict[str, Any]] | None = None, **changes: Any) -> ClusterState:
-    """Return the state of a fake cluster with these rows of groups and changes of the overview."""
-    return Observer(FakeTopSource(rows, **changes)).fetch()
+def fetch(
+    rows: list[dict[str, Any]] | None = None, *, blocked: Sequence[dict[str, Any]] = (), **changes: Any
+) -> ClusterState:
+    """Return the state of a fake cluster with these rows of groups, groups that wait, and changes of the overview."""
+    source = FakeTopSource(rows, **changes)
+    source.blocked = list(blocked)
+    return Observer(source).fetch()
 
 
 def lines_of(state: ClusterState, frame: Frame) -> list[str]:
@@ -30,14 +42,17 @@ def events(state: ClusterState) -> list[tuple[float, str, str]]:
 
 def test_the_output_fits_terminals_of_any_size(subtests: pytest.Subtests) -> None:
     brokers = [broker_row(node_id) for node_id in range(1, 20)]
-    state = fetch([group_row(number) for number in range(50)], brokers=brokers)
-    for width, height in ((40, 12), (80, 24), (99, 30), (100, 30), (120, 40), (220, 60)):
-        for choice in CHOICES:
-            with subtests.test(size=(width, height), choice=choice):
-                lines = lines_of(state, Frame(width, height, choice, footer="q quit"))
-                assert len(lines) == height
-                assert max(map(cell_len, lines)) <= width
-                assert lines[-1] == "q quit"
+    rows, waiting = [group_row(number) for number in range(50)], [blocked_row(number) for number in range(40)]
+    sizes = ((30, 12), (40, 12), (60, 20), (80, 24), (99, 30), (100, 30), (120, 40), (220, 60))
+    for blocked in ([], waiting[:1], waiting):
+        state = fetch(rows, brokers=brokers, blocked=blocked)
+        for width, height in sizes:
+            for choice in CHOICES:
+                with subtests.test(size=(width, height), choice=choice, blocked=len(blocked)):
+                    lines = lines_of(state, Frame(width, height, choice, footer="q quit"))
+                    assert len(lines) == height
+                    assert max(map(cell_len, lines)) <= width
+                    assert lines[-1] == "q quit"
 
 
 def test_80_by_24_shows_brokers_apis_groups_and_events() -> None:
@@ -46,12 +61,79 @@ def test_80_by_24_shows_brokers_apis_groups_and_events() -> None:
         "default  3 of 3 brokers up  2,302 requests/s",
         "14:13:20 UTC",
         "1,242 groups  1 PreparingRebalance  7 Empty  1,234 Stable  3,456 members",
-        "Fetch                                              300       0.5    0.40     501",
+        "API                           REQ/S  ERR/S  BROKER P50  P99 MS  WIRE P50  P99 MS",
+        "OffsetCommit                    1.0      0        0.00     500      0.10     501",
+        "Fetch can wait                  300    0.5        0.40     501      0.60     502",
         "3       127.0.0.1:9094           up     4.2                8     403         703",
         "billing-2         Stable          2        3  SyncGroup of the leader consumer",
         "14:13:18  billing-2 Stable, generation 2: SyncGroup of the leader consumer-2",
     ):
         assert part in text
+
+
+def test_the_first_lines_name_the_member_that_blocks_a_group_why_and_until_when() -> None:
+    lines = lines_of(fetch(blocked=[blocked_row(1)]), Frame(80, 24))
+    assert lines[0].startswith("default  3 of 3 brokers up")
+    assert lines[1:4] == [
+        "BLOCKED BY          GROUP               MISSING       FOR  THEN",
+        "slow-1              billing-1           JoinGroup  12.3 s  removed in 4 min 47 s",
+        "1,242 groups  1 PreparingRebalance  7 Empty  1,234 Stable  3,456 members  56 re…",
+    ]
+    wide = lines_of(fetch(blocked=[blocked_row(1)]), Frame(120, 24))
+    assert wide[2].split("  ")[0] == "slow-1"
+    assert "JoinGroup  3 of 4  12.3 s  removed in 4 min 47 s" in wide[2]
+
+
+def test_narrow_terminals_show_who_blocks_whom_and_until_when(subtests: pytest.Subtests) -> None:
+    for width in (40, 60, 69):
+        with subtests.test(width=width):
+            line = lines_of(fetch(blocked=[blocked_row(1)]), Frame(width, 12))[2]
+            assert line.startswith("slow-1  ")
+            assert "  billin" in line
+            assert line.endswith("  removed in 4 min 47 s")
+
+
+def test_groups_that_wait_for_other_reasons(subtests: pytest.Subtests) -> None:
+    nobody: dict[str, Any] = {"blocking": [], "missing": 0, "removes": 0}
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        (
+            {"blocking": ["a", "b", "c"], "missing": 1_234, "removes": 1_234},
+            "a and 1,233 more",
+            "removed in 4 min 47 s",
+        ),
+        ({"removes": 0}, "slow-1", "goes on in 4 min 47 s"),
+        ({"removes": 0, "restarts": True}, "slow-1", "waits again in 4 min 47 s"),
+        ({"request": "SyncGroup", "until_ms": NOW_MS + 9_440}, "slow-1", "removed in 9.4 s"),
+        ({"until_ms": NOW_MS + 7_500_000}, "slow-1", "removed in 2 h 5 min"),
+        ({"until_ms": NOW_MS - 5}, "slow-1", "removed in 0.0 s"),
+        ({"until_ms": None}, "slow-1", "no time limit"),
+        ({"is_held": True, "until_ms": None}, "slow-1", "until released"),
+        ({**nobody, "is_held": True, "until_ms": None}, "held", "until released"),
+        ({**nobody, "until_ms": NOW_MS + 3_000}, "waiting for members", "goes on in 3.0 s"),
+    ]
+    for changes, blocking, then in cases:
+        with subtests.test(**changes):
+            line = lines_of(fetch(blocked=[blocked_row(1, **changes)]), Frame(100, 24))[2]
+            assert line.startswith(f"{blocking} ")
+            assert line.endswith(f" {then}")
+
+
+def test_wide_characters_and_long_names_leave_the_times_visible(subtests: pytest.Subtests) -> None:
+    for name in ("日本語" * 20, "a" * 300, "e\u0301" * 60, "👩\u200d💻" * 20):
+        with subtests.test(name=name[:5]):
+            lines = lines_of(fetch(blocked=[blocked_row(1, group_id=name, blocking=[name])]), Frame(80, 24))
+            assert max(map(cell_len, lines)) <= 80
+            assert lines[2].endswith("JoinGroup  12.3 s  removed in 4 min 47 s")
+
+
+def test_of_many_groups_that_wait_the_first_are_shown_and_the_others_counted() -> None:
+    waiting = [blocked_row(number) for number in range(40)]
+    lines = lines_of(fetch(blocked=waiting), Frame(80, 24))
+    assert [line.split()[0] for line in lines[2:7]] == ["slow-0", "slow-1", "slow-2", "slow-3", "and"]
+    assert lines[6].startswith("and 36 more")
+    assert any(line.startswith("UNSTABLE GROUP") for line in lines)
+    snapshot = lines_of(fetch(blocked=waiting), Frame(80))
+    assert sum(line.startswith("slow-") for line in snapshot) == 20
 
 
 def test_wide_terminals_have_full_states_rebalances_and_coordinators() -> None:
@@ -96,7 +178,7 @@ def test_empty_tables_have_placeholders() -> None:
 def test_without_a_height_each_table_has_at_most_20_rows() -> None:
     lines = lines_of(fetch([group_row(number) for number in range(50)]), Frame(100))
     assert sum(line.startswith("billing-") for line in lines) == 20 + 20
-    assert len(lines) == 2 + 5 + 3 + 3 + 20 + 20 + 20
+    assert len(lines) == 2 + 5 + 3 + 4 + 20 + 20 + 20
 
 
 def test_control_characters_and_markup_in_names_have_no_effect() -> None:

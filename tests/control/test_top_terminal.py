@@ -9,10 +9,13 @@ from math import nan
 
 import pytest
 
+from fakebroker import FakeCluster
 from fakebroker.control import Client
+from fakebroker.control.server import ControlServer
 from fakebroker.control.top import screen
 from fakebroker.control.top.screen import watch
 from fakebroker.errors import ConfigError, FakebrokerError
+from tests.support.control.browser import rebalance_waiting_for_slow
 from tests.support.control.fake_control_server import (
     NOW_MS,
     FakeControlServer,
@@ -152,7 +155,7 @@ def test_top_shows_groups_brokers_and_faults_of_a_running_cluster() -> None:
             terminal.wait_for("1 group  1 Stable  2 members", "billing Stable, generation 1: loaded from the log")
             client.force_rebalance("billing")
             terminal.wait_for(
-                "1 PreparingRebalance", "billing PreparingRebalance, generation 1: a rebalance was forced"
+                "BLOCKED BY", "1 PreparingRebalance", "billing PreparingRebalance, generation 1: waiting for"
             )
             client.stop_broker(2)
             client.fail("JoinGroup", error="COORDINATOR_NOT_AVAILABLE")
@@ -161,6 +164,24 @@ def test_top_shows_groups_brokers_and_faults_of_a_running_cluster() -> None:
             terminal.wait_for("3 of 3 brokers up", "broker 2 is up")
             terminal.press("q")
             assert terminal.exit_code() == 0
+
+
+@pytest.mark.slow
+def test_the_first_lines_name_the_one_of_four_consumers_that_does_not_rejoin() -> None:
+    with (
+        FakeCluster(3, {"orders": 8}) as cluster,
+        ControlServer(cluster) as server,
+        rebalance_waiting_for_slow(cluster, "billing", quick=2) as slow,
+        Terminal(top_command(server.url, *QUICK), 80, 24) as terminal,
+    ):
+        terminal.wait_for("3 of 3 brokers up", "BLOCKED BY", "removed in 4 min")
+        assert terminal.lines[1].split() == ["BLOCKED", "BY", "GROUP", "MISSING", "FOR", "THEN"]
+        assert terminal.lines[2].split()[:3] == ["slow", "billing", "JoinGroup"]
+        slow.resume()
+        terminal.wait_for("1 group  1 Stable  4 members")
+        terminal.press("q")
+        assert terminal.exit_code() == 0
+        assert "BLOCKED BY" not in terminal.text
 
 
 TOKEN = "expected the value of --control-token or the token printed by the server"

@@ -1,8 +1,21 @@
 """The history of a group: its changes with their causes, and the limits of its length."""
 
+import tracemalloc
 from itertools import pairwise
 
-from fakebroker.coordinator.group.history import History, Moment, Timer
+import pytest
+
+from fakebroker.coordinator.group.api import JoinGroup, SyncGroup
+from fakebroker.coordinator.group.history import (
+    MAX_GROUPS_WITHOUT_MOMENTS,
+    MAX_MOMENTS,
+    MAX_MOMENTS_OF_A_GROUP,
+    Change,
+    DroppedMoments,
+    History,
+    Moment,
+    Timer,
+)
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
@@ -283,3 +296,155 @@ def test_moments_since_a_count() -> None:
     assert [history.since("g", count) for count in (4, 3, 1, 0)] == [(), moments[2:], moments, moments]
     # All moments have been dropped since, and the count starts again.
     assert history.since("g", 9) == moments
+
+
+class RecordedGroup:
+    """A group with members whose changes are recorded."""
+
+    def __init__(self, history: History, group_id: str, members: int = 1) -> None:
+        self.group_id = group_id
+        self.change = Change()
+        self._history = history
+        self._members = tuple(f"{group_id}-{number}" for number in range(members))
+
+    def record(self, now_ms: float) -> None:
+        """Record one moment in which all members have a parked join."""
+        self.change.moments.append(
+            {
+                "at_ms": now_ms,
+                "cause": "test",
+                "state_from": "Stable",
+                "state_to": "PreparingRebalance",
+                "generation_id": 1,
+                "leader_id": None,
+                "members": tuple(self._members),
+                "joined": (),
+                "rejoined": (),
+                "left": (),
+                "parked_joins": tuple(self._members),
+                "parked_syncs": (),
+            }
+        )
+        self._history.record(self, now_ms, 1)
+
+    def end_moment(self, now_ms: float) -> None:
+        raise AssertionError
+
+    def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
+        return ()
+
+
+def test_the_moments_of_many_generations_are_limited_and_the_dropped_ones_are_counted() -> None:
+    harness = harness_with_history(group_initial_rebalance_delay_ms=0)
+    (member_id,) = harness.create_stable_group(1)
+    history = harness.history
+    assert history is not None
+    before, generations = len(harness.moments()), 10_000
+    for _ in range(generations):
+        harness.coordinator.join_group("g", _leaders_join(member_id), None, harness.now_ms)
+        generation_id = harness.group().generation_id
+        harness.coordinator.sync_group("g", _leaders_sync(member_id, generation_id), None, harness.now_ms)
+        harness.now_ms += 1
+    assert harness.group().generation_id == generations + 1
+    assert len(harness.moments()) == len(history) == MAX_MOMENTS_OF_A_GROUP
+    # Each generation has three moments.
+    dropped = history.dropped_of("g")
+    assert dropped.count == history.dropped == before + 3 * generations - MAX_MOMENTS_OF_A_GROUP
+    assert dropped.is_exact
+    assert dropped.until_ms is not None
+    assert dropped.until_ms <= harness.moments()[0].at_ms
+    assert history.count_of("g") == before + 3 * generations
+    assert history.is_complete_since("g", dropped.count)
+    assert not history.is_complete_since("g", dropped.count - 1)
+
+
+def _leaders_join(member_id: str) -> JoinGroup:
+    return JoinGroup(
+        member_id=member_id,
+        instance_id=None,
+        client_id="client",
+        client_host="/127.0.0.1",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        protocol_type="consumer",
+        protocols=protocols("range"),
+        requires_member_id=False,
+        supports_skip_assignment=False,
+    )
+
+
+def _leaders_sync(member_id: str, generation_id: int) -> SyncGroup:
+    return SyncGroup(
+        member_id=member_id,
+        instance_id=None,
+        generation_id=generation_id,
+        protocol_type=None,
+        protocol_name=None,
+        assignments=(),
+    )
+
+
+def test_the_moments_of_large_groups_are_limited_by_their_members() -> None:
+    history = History(max_ids_of_a_group=1_000, max_ids=2_500)
+    large = RecordedGroup(history, "large", members=100)
+    for now_ms in range(20):
+        large.record(now_ms)
+    assert len(history.of("large")) == 5, "each moment has the ids of 100 members and of 100 parked joins"
+    assert history.dropped_of("large") == DroppedMoments(15, 14.0)
+    huge = RecordedGroup(history, "huge", members=600)
+    huge.record(30)
+    assert len(history.of("huge")) == 1, "the newest moment is kept although it is above the limit of one group"
+    huge.record(31)
+    assert history.dropped_of("huge") == DroppedMoments(1, 30.0)
+    RecordedGroup(history, "other", members=400).record(40)
+    assert [len(history.of(each)) for each in ("large", "huge", "other")] == [2, 1, 1], "at most 2,500 ids in all"
+    assert history.dropped_of("large") == DroppedMoments(18, 17.0)
+
+
+def test_of_groups_without_moments_it_is_known_for_some_how_many_were_dropped() -> None:
+    history = History(max_moments=2, max_groups_without_moments=1)
+    a, b, c, d = (RecordedGroup(history, group_id) for group_id in "abcd")
+    for now_ms, group in enumerate((a, b, c, c)):
+        group.record(now_ms)
+    assert history.of("b") == ()
+    assert history.dropped_of("b") == DroppedMoments(1, 1.0)
+    unknown = DroppedMoments(0, 0.0, is_exact=False)
+    assert (history.dropped_of("a"), history.dropped_of("never")) == (unknown, unknown)
+    assert str(unknown) == "earlier changes may have been dropped"
+    b.record(5)
+    assert (history.count_of("b"), history.dropped_of("b")) == (2, DroppedMoments(1, 1.0))
+    a.record(6)
+    assert history.dropped_of("a") == unknown, "recorded again, but how many were dropped is no longer known"
+    d.record(7)
+    d.record(8)
+    d.record(9)
+    assert str(history.dropped_of("d")) == "1 earlier change was dropped from the history, or more"
+
+
+def record_groups(history: History, groups: int) -> None:
+    """Record a moment of each of many groups."""
+    for number in range(groups):
+        RecordedGroup(history, f"group-{number}").record(number)
+
+
+@pytest.mark.slow
+def test_the_history_of_many_groups_is_limited() -> None:
+    history, groups = History(), 100_000
+    record_groups(history, groups)
+    assert len(history) == MAX_MOMENTS
+    assert history.dropped == groups - MAX_MOMENTS
+    known = [group for group in range(groups) if history.dropped_of(f"group-{group}").count]
+    assert len(known) == MAX_GROUPS_WITHOUT_MOMENTS
+
+
+def test_the_history_of_many_groups_needs_limited_memory() -> None:
+    """A tenth of the limits needs at most 6.4 MiB; the limits of a cluster, 64 MiB."""
+    history = History(max_moments=MAX_MOMENTS // 10, max_groups_without_moments=MAX_GROUPS_WITHOUT_MOMENTS // 10)
+    tracemalloc.start()
+    try:
+        record_groups(history, 8_000)
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(history) == MAX_MOMENTS // 10
+    assert size_bytes < 6.4 * 1024 * 1024

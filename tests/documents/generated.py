@@ -21,7 +21,12 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "scenarios/reference/command_line.md": {"command-line": python_api.command_line},
     "scenarios/reference/commands.md": {"commands": commands.commands},
     "scenarios/workloads/README.md": workloads.tables(),
-    "scenarios/runs.md": {"summary": runs.summary, "events": runs.events},
+    "scenarios/runs.md": {
+        "summary": runs.summary,
+        "events": runs.events,
+        "violations": runs.violations,
+        "samples": runs.samples,
+    },
     "fakebroker/client/README.md": {"states": member_states.diagram},
 }
 """By document: the names of its generated parts, and the functions that generate them."""

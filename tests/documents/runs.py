@@ -1,6 +1,6 @@
-"""The keys of `summary.json` and the columns of `events.parquet`, from their descriptions."""
+"""The keys of `summary.json` and the columns of the Parquet files, from their descriptions."""
 
-from fakebroker.replay.run_schema import Key, event_columns, summary_keys
+from fakebroker.replay.run_schema import Key, event_columns, sample_columns, summary_keys, violation_columns
 from tests.documents.markdown import table
 
 
@@ -10,6 +10,14 @@ def summary() -> str:
 
 def events() -> str:
     return table(("column", "type", "unit", "meaning"), map(_row, event_columns()))
+
+
+def violations() -> str:
+    return table(("column", "type", "unit", "meaning"), map(_row, violation_columns()))
+
+
+def samples() -> str:
+    return table(("column", "type", "unit", "meaning"), map(_row, sample_columns()))
 
 
 def _row(key: Key) -> tuple[str, ...]:

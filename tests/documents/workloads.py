@@ -12,13 +12,7 @@ import msgspec
 
 from fakebroker.replay.verify.promises import PROMISES
 from fakebroker.replay.workload import behavior
-from fakebroker.replay.workload.expectations import (
-    METRICS,
-    METRICS_OF_A_POPULATION,
-    METRICS_OF_AN_API,
-    Expectation,
-    Promises,
-)
+from fakebroker.replay.workload.expectations import ALLOWED_METRICS, METRICS, Expectation, Promises
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, Workload
@@ -103,8 +97,7 @@ def keys_table(struct: type[msgspec.Struct]) -> str:
 
 def metrics_table() -> str:
     def filters(name: str) -> str:
-        metrics = {"api": METRICS_OF_AN_API, "groups": METRICS_OF_A_POPULATION}
-        return ", ".join(f"`{key}`" for key, names in metrics.items() if name in names)
+        return ", ".join(f"`{key}`" for key, names in ALLOWED_METRICS.items() if name in names)
 
     rows = ((f"`{name}`", filters(name), meaning) for name, meaning in METRICS.items())
     return table(("metric", "allowed with", "meaning"), rows)
@@ -121,7 +114,9 @@ def workloads_table() -> str:
 
 
 def promises_table() -> str:
-    return table(("name", "promise"), [(f"`{name}`", each.sentence) for name, each in PROMISES.items()])
+    return table(
+        ("name", "promise", "cases"), [(f"`{name}`", each.sentence, each.case) for name, each in PROMISES.items()]
+    )
 
 
 def tables() -> dict[str, Callable[[], str]]:

@@ -1,141 +1,363 @@
-"""Comparisons of two runs: real differences are marked, noise is not."""
+"""Comparisons of two runs: real differences are found and judged by their noise, and noise is not reported."""
 
 import io
 import json
-from collections.abc import Sequence
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from fakebroker.replay import commands, options
-from fakebroker.replay.compare import Difference, compare, differing_settings, noise_of_repeats
-from fakebroker.replay.report.compare_report import print_comparison
-from fakebroker.replay.run_summary import SUMMARY_VERSION, summary_of
+from fakebroker.replay.compare import (
+    Comparison,
+    Difference,
+    compare,
+    differing_settings,
+    differing_workload,
+    problems_of,
+)
+from fakebroker.replay.compared_figures import Run
+from fakebroker.replay.noise import effective_parts, noise_of_parts, noise_of_rare_events, noise_of_repeats, total
+from fakebroker.replay.report.compare_figures import bins_ms, comparison_charts
+from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+from fakebroker.replay.run_summary import SUMMARY_VERSION, Summary, document_of, summary_of
+from tests.support.replay.run_samples import Changes, synthetic_run, table_of
 from tests.support.replay.summaries import summary_document
 
-SEEDS = range(1, 9)
+PAIRS = 40
 
 
-def compared(before: dict[str, Any], after: dict[str, Any], repeats: Sequence[dict[str, Any]] = ()) -> list[Difference]:
-    return compare(summary_of(before), summary_of(after), list(map(summary_of, repeats)))
+def exceeding(comparison: Comparison) -> list[str]:
+    return [each.name for each in comparison.exceeding]
 
 
-def marked(differences: list[Difference]) -> list[str]:
-    return [difference.name for difference in differences if difference.marked]
+def figure(comparison: Comparison, name: str) -> Difference:
+    return next(each for each in comparison.differences if each.name == name)
 
 
-def test_runs_that_differ_by_noise_have_no_marks(subtests: pytest.Subtests) -> None:
-    for seed in SEEDS:
-        with subtests.test(seed=seed):
-            assert marked(compared(summary_document(seed), summary_document(seed + 100))) == []
+def changed(run: Run, path: str, value: Any) -> Run:
+    """Return a run with another value in its summary."""
+    document = msgspec.to_builtins(run.summary)
+    *parents, key = (int(each) if each.isdigit() else each for each in path.split("/"))
+    place = document
+    for each in parents:
+        place = place[each]
+    place[key] = value
+    return replace(run, summary=msgspec.convert(document, Summary))
 
 
-def test_a_difference_larger_than_noise_is_marked(subtests: pytest.Subtests) -> None:
-    for seed in SEEDS:
-        with subtests.test(seed=seed):
-            differences = compared(summary_document(seed), summary_document(seed + 100, heartbeat_latency=1.4))
-            assert marked(differences) == ["Heartbeat p50_ms", "Heartbeat p99_ms"]
-            heartbeats = next(each for each in differences if each.name == "Heartbeat p50_ms")
-            assert heartbeats.change is not None
-            assert heartbeats.noise is not None
-            assert heartbeats.noise < 0.2 < heartbeats.change < 0.6
+@pytest.fixture(scope="module")
+def healthy() -> Run:
+    return synthetic_run(1)
 
 
-def with_unassigned_member_s(*values: float) -> list[dict[str, Any]]:
-    documents = [summary_document(1) for _ in values]
-    for document, value in zip(documents, values, strict=True):
-        document["metrics"]["unassigned_member_s"] = value
-    return documents
+def test_equal_runs_have_no_differences(healthy: Run) -> None:
+    comparison = compare(healthy, synthetic_run(1))
+    assert {each.difference for each in comparison.differences} == {0}
+    assert [each.why for each in comparison.differences if each.why] == []
+    assert exceeding(comparison) == []
+
+
+def test_true_changes_are_the_first_rows(healthy: Run, subtests: pytest.Subtests) -> None:
+    for changes, names in (
+        (
+            Changes(latency=1.5, errors=4),
+            {"Heartbeat p50 ms", "Heartbeat p99 ms", "never parked p50 ms", "unexpected errors", "NOT_COORDINATOR"},
+        ),
+        (
+            Changes(rate=1.3, rebalances=2, durations=2),
+            {"Heartbeat requests/s", "requests/s", "generations", "rebalances", "rebalance p50 ms"},
+        ),
+    ):
+        with subtests.test(names=names):
+            comparison = compare(healthy, synthetic_run(101, changes))
+            assert set(exceeding(comparison)[: len(names)]) == names
+            assert [each.name for each in comparison.differences][: len(exceeding(comparison))] == exceeding(comparison)
+            times = [each.times for each in comparison.exceeding]
+            assert times == sorted(times, key=lambda each: -(each or 0))
+
+
+@pytest.mark.slow
+def test_of_equal_clusters_less_than_two_percent_of_the_figures_exceed_their_noise() -> None:
+    """The noise is that of 99 %: one figure in a hundred may exceed it. Also, noise is not much larger than needed."""
+    judged, alarms, ratios = 0, 0, []
+    for before, after in pairwise(synthetic_run(seed) for seed in range(PAIRS + 1)):
+        comparison = compare(before, after)
+        judged += sum(not each.why for each in comparison.differences)
+        alarms += len(comparison.exceeding)
+        ratios += [each.times for each in comparison.differences if each.times]
+    assert judged > PAIRS * 15
+    assert alarms <= 0.02 * judged
+    assert 0.25 < np.sqrt(np.mean(np.square(ratios))) < 0.5  # 1 / 2.58 for a normal distribution
+
+
+def counts_of_parts(seed: int, rate: float, parts: int = 60) -> Any:
+    return np.random.default_rng(seed).poisson(rate, (parts, 1)).astype(float)
+
+
+def test_noise_of_counts_is_that_of_a_poisson_distribution(subtests: pytest.Subtests) -> None:
+    for rate in (2.0, 20.0, 200.0):
+        with subtests.test(rate=rate):
+            found = [
+                noise_of_parts(
+                    counts_of_parts(seed, rate),
+                    counts_of_parts(seed + 500, rate),
+                    (total(), total()),
+                    is_paired=True,
+                    is_sum=True,
+                    is_time=True,
+                ).noise
+                for seed in range(20)
+            ]
+            assert None not in found
+            expected = 2.58 * np.sqrt(2 * 60 * rate)
+            assert 0.85 * expected < np.mean([each or 0 for each in found]) < 1.35 * expected
+
+
+def test_a_change_over_time_that_both_runs_have_is_no_noise() -> None:
+    """An event of the workload, such as a stopped broker, changes both runs at the same time."""
+    base = np.where(np.arange(60) < 20, 10.0, 200.0).reshape(-1, 1)
+    one, other = (base + np.random.default_rng(seed).normal(0, 1, (60, 1)) for seed in (1, 2))
+    paired, unpaired = (
+        noise_of_parts(one, other, (total(), total()), is_paired=is_paired, is_sum=True, is_time=True).noise or 0
+        for is_paired in (True, False)
+    )
+    assert paired < 100 < 1000 < unpaired
+
+
+def test_counts_in_one_burst_cannot_be_judged(healthy: Run) -> None:
+    counts = np.zeros((60, 1))
+    counts[20] = 400
+    assert effective_parts(counts) == 1
+    estimate = noise_of_parts(counts, 0 * counts, (total(), total()), is_paired=True, is_sum=True, is_time=True)
+    assert estimate.noise is None
+    assert estimate.bursts < 1.1
+
+
+def test_single_events_are_judged_as_independent() -> None:
+    assert noise_of_rare_events(0, 5) > 5
+    assert noise_of_rare_events(0, 12) < 12
+    assert noise_of_rare_events(0, 12, burst=6) > 12
+    assert noise_of_rare_events(0, 12, (2.0, 2.0)) == pytest.approx(noise_of_rare_events(0, 12) / 2)
+
+
+def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pytest.Subtests) -> None:
+    before = changed(healthy, "numbers/apis/0/p50_ms", None)
+    after = changed(changed(synthetic_run(2), "numbers/apis/1/p50_ms", None), "numbers/metrics/partition_skew", 9.0)
+    comparison = compare(before, after)
+    for name, why in (
+        ("never parked max ms", "one value per run"),
+        ("rebalance max ms", "one value per run"),
+        ("rebalance p99 ms", r"only \d+ rebalances in BEFORE; p99 needs 500"),
+        ("Heartbeat p50 ms", "not measured in BEFORE"),
+        ("OffsetCommit p50 ms", "not measured in AFTER"),
+    ):
+        with subtests.test(name=name, why=why):
+            each = figure(comparison, name)
+            assert re.match(why, each.why)
+            assert each.noise is None
+    for each in comparison.differences:
+        assert bool(each.why) != (each.times is not None), each
+    assert figure(comparison, "partition skew").basis == "chance"
+    assert figure(compare(healthy, replace(after, samples=None)), "Heartbeat p50 ms").why == "no samples.parquet"
+
+
+def repeats_of(values: list[float]) -> list[Run]:
+    return [changed(synthetic_run(1), "numbers/metrics/unassigned_member_s", value) for value in values]
 
 
 def test_noise_is_estimated_from_repeats_of_the_first_run() -> None:
-    before, second, third, near, far = with_unassigned_member_s(100, 110, 105, 160, 164)
-    assert marked(compared(before, near, [second, third])) == []
-    assert marked(compared(before, far, [second, third])) == ["unassigned_member_s"]
-    assert marked(compared(before, far, [second])) == []  # With one repeat, the prediction interval is wide.
-    assert marked(compared(before, near, [before])) == ["unassigned_member_s"]  # equal repeats: no noise
+    before, second, third, near, far = repeats_of([100, 110, 105, 160, 164])
+    assert exceeding(compare(before, near, [second, third])) == []
+    assert exceeding(compare(before, far, [second, third])) == ["unassigned member-s"]
+    each = figure(compare(before, far, [second, third]), "unassigned member-s")
+    assert (each.before, each.basis) == (105, "2 repeats")
 
 
-def test_at_most_two_percent_of_normally_distributed_repeats_are_marked(subtests: pytest.Subtests) -> None:
+def test_one_repeat_is_a_lower_bound_of_the_noise() -> None:
+    before, repeat, after = repeats_of([1_000, 9_000, 9_000])
+    assert exceeding(compare(before, after)) == ["unassigned member-s"]
+    assert exceeding(compare(before, after, [repeat])) == []
+
+
+def test_at_most_two_percent_of_normally_distributed_repeats_exceed_the_noise(subtests: pytest.Subtests) -> None:
     draws = 2_000
-    for repeats in (1, 2, 4):
+    for repeats in (2, 4):
         with subtests.test(repeats=repeats):
             random, count = Random(repeats), 0
             for _ in range(draws):
-                values = [random.gauss(100, 10) for _ in range(repeats + 2)]
-                count += noise_of_repeats(values[0], values[1], values[2:])[1]
+                *values, after = (random.gauss(100, 10) for _ in range(repeats + 2))
+                count += abs(after - sum(values) / len(values)) > (noise_of_repeats(values) or 0)
             assert 0 < count < draws * 0.02
+    assert noise_of_repeats([1.0, 2.0]) is None
 
 
-def test_counts_are_marked_from_three_standard_deviations() -> None:
-    before, near, far = (summary_document(1) for _ in range(3))
-    for summary, count in ((before, 100), (near, 140), (far, 150)):
-        summary["metrics"]["errors.NOT_COORDINATOR"] = count
-    assert marked(compared(before, near)) == []
-    assert marked(compared(before, far)) == ["errors.NOT_COORDINATOR"]
-    del before["metrics"]["errors.NOT_COORDINATOR"]
-    assert marked(compared(before, near)) == ["errors.NOT_COORDINATOR"]
+def test_differences_below_one_percent_never_exceed_the_noise(healthy: Run) -> None:
+    rate = healthy.summary.numbers.apis[0].requests_per_s
+    comparison = compare(healthy, changed(synthetic_run(1), "numbers/apis/0/requests_per_s", rate * 1.009))
+    each = figure(comparison, "Heartbeat requests/s")
+    assert each.noise is not None
+    assert each.noise >= 0.01 * rate
+    assert exceeding(comparison) == []
 
 
-def test_numbers_of_requests_of_an_api_are_compared_as_counts() -> None:
-    before, after = summary_document(1), summary_document(1)
-    next(row for row in after["apis"] if row["api"] == "Heartbeat")["requests"] //= 2
-    assert marked(compared(before, after)) == ["Heartbeat requests"]
+def test_small_differences_of_figures_without_an_estimate_are_noise(healthy: Run) -> None:
+    longest_ms = healthy.summary.numbers.never_parked.max_ms
+    assert longest_ms is not None
+    for factor, why in ((1.009, ""), (1.02, "one value per run: repeats of BEFORE show its noise")):
+        after = changed(healthy, "numbers/never_parked/max_ms", longest_ms * factor)
+        assert figure(compare(healthy, after), "never parked max ms").why == why
 
 
-def test_differences_below_five_percent_are_not_marked() -> None:
-    before, after = summary_document(1), summary_document(1)
-    after["metrics"]["generations"] = before["metrics"]["generations"] = 10_000_000
-    after["metrics"]["generations"] += 400_000
-    assert marked(compared(before, after)) == []
+def test_runs_that_cannot_be_compared_are_named(healthy: Run, subtests: pytest.Subtests) -> None:
+    for path, value, sentence in (
+        ("head/transport", "memory", "AFTER was simulated in memory and BEFORE ran over TCP"),
+        ("head/workload/duration_s", 90, r"The workloads differ \(duration_s: 60 and 90\)"),
+        ("head/members", 950, "The runs had 900 and 950 members, because their scripts differ"),
+        ("head/scale", 0.5, r"The settings of the runs differ \(scale: 1.0 and 0.5\)"),
+        ("head/lanes", 2, r"The settings of the runs differ \(lanes: none and 2\)"),
+        ("head/complete", False, r"AFTER was interrupted after 60.0 s"),
+        ("head/cluster/reachable", False, "The cluster of AFTER was unreachable at the end"),
+        ("verdict/outcome", "failed", "The verdict on AFTER is failed"),
+        ("verdict/outcome", "inconclusive", "The verdict on AFTER is inconclusive"),
+    ):
+        with subtests.test(path=path, value=value):
+            problems = problems_of(healthy, changed(healthy, path, value))
+            assert [each for each in problems if re.match(sentence, each)]
+    assert compare(healthy, healthy).problems == []
+    other = changed(changed(healthy, "head/workload/duration_s", 30), "numbers/span_s", 30.0)
+    assert any(each.startswith("BEFORE lasted 60.0 s and AFTER 30.0 s") for each in problems_of(healthy, other))
+    assert figure(compare(healthy, other), "rebalances per s").change == pytest.approx(1)
+    missing = compare(healthy, replace(healthy, samples=None)).problems
+    assert missing[0].endswith(
+        "has no samples.parquet, so that most noise cannot be estimated: `fakebroker report` writes it."
+    )
+    repeat = compare(healthy, healthy, [changed(healthy, "head/lanes", 4)]).problems
+    assert repeat == [f"{healthy.summary.directory} is no repeat of BEFORE: its workload or settings differ."]
+    simulated = changed(healthy, "head/transport", "memory")
+    assert (
+        "shows no noise: BEFORE was simulated with the same seed" in problems_of(simulated, simulated, [simulated])[0]
+    )
 
 
-OTHER_SETTINGS = "duration_s, record, lanes, spark.tasks, complete"
+def test_settings_that_differ_are_listed_with_both_values(healthy: Run) -> None:
+    nested = changed(healthy, "head/workload/groups", [{"name": "a", "count": 3}]).summary
+    other = changed(healthy, "head/workload/groups", [{"name": "a", "count": 4}]).summary
+    assert differing_workload(nested, other) == ["groups[0].count: 3 and 4"]
+    assert differing_workload(healthy.summary, changed(healthy, "head/workload/file", "b.toml").summary) == []
+    assert differing_settings(healthy.summary, changed(healthy, "head/record", "changes").summary) == [
+        "record: all and changes"
+    ]
 
 
-def with_other_settings(document: dict[str, Any]) -> dict[str, Any]:
-    document["workload"] |= {"duration_s": 90, "file": "other.toml"}
-    document |= {"complete": False, "record": "changes", "lanes": 2, "spark": {**document["spark"], "tasks": 99}}
-    return document
+def test_outcomes_that_changed_come_first_and_worse_ones_before_better_ones() -> None:
+    old, new = (Run(summary_of(summary_document(1))) for _ in range(2))
+    new = changed(new, "verdict/availability/0/outcome", "passed")
+    new = changed(new, "verdict/expectations/0/met", False)
+    comparison = compare(old, new)
+    assert [(each.kind, each.is_worse) for each in comparison.changed] == [
+        ("expectation", True),
+        ("availability", False),
+    ]
+    assert comparison.same.startswith("The other ")
+    assert comparison.changed[0].before == "met (6.1)"
+    assert comparison.changed[0].after == "missed (6.1)"
 
 
-def test_settings_that_differ_are_listed() -> None:
-    before, after = summary_document(1), summary_document(2)
-    assert differing_settings(summary_of(before), summary_of(after)) == []
-    after = with_other_settings(after)
-    assert ", ".join(differing_settings(summary_of(before), summary_of(after))) == OTHER_SETTINGS
+def test_a_promise_that_was_kept_and_is_broken_comes_first_with_its_cases() -> None:
+    new = Run(summary_of(summary_document(1)))
+    index, promise = next((i, each) for i, each in enumerate(new.summary.verdict.promises) if each.broken)
+    kept = {"outcome": "kept", "broken": 0, "cases": 1_200, "violations": []}
+    old = changed(new, f"verdict/promises/{index}", msgspec.to_builtins(promise) | kept)
+    old = changed(old, "verdict/availability/0/passed", not old.summary.verdict.availability[0].passed)
+    (first, *_) = compare(old, new).changed
+    assert (first.kind, first.what, first.is_worse) == ("promise", promise.promise, True)
+    assert first.before == "kept (1,200 cases)"
+    assert re.fullmatch(r"broken \(\d+ violations? in [\d,]+ cases?\)", first.after)
+
+
+def text_of(before: Run, after: Run) -> str:
     text = io.StringIO()
-    print_comparison(Console(file=text, width=80), summary_of(before), summary_of(after), [])
-    assert "verdict failed, interrupted" in text.getvalue()
-    assert f"which may explain differences: {OTHER_SETTINGS}." in text.getvalue()
+    print_comparison(Console(file=text, width=80), before, after, compare(before, after))
+    return text.getvalue()
 
 
-def write_run(directory: Path, summary: dict[str, Any]) -> Path:
+def test_the_terminal_shows_what_exceeds_noise_first_and_fits_80_columns(healthy: Run) -> None:
+    after = changed(synthetic_run(101, Changes(latency=1.5, errors=4)), "verdict/outcome", "failed")
+    text = text_of(healthy, after)
+    assert max(map(len, text.splitlines())) <= 80
+    titles = ["Runs", "Can they be compared?", "Outcomes", "figures differ by more than noise", "cannot be told"]
+    places = [text.index(title) for title in [*titles, "by no more than noise", "The noise is the difference"]]
+    assert places == sorted(places)
+    assert re.search(r"Heartbeat p50 ms +\d+\.\d+ +\d+\.\d+ +\+\d+\.\d% +\d+\.\d% +\d\.\d", text)
+
+
+def test_bins_of_durations_have_no_gaps() -> None:
+    assert bins_ms([5, 200, 10]) == [5, 10, 20, 50, 100, 200]
+    assert bins_ms([0.5]) == [0.5]
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.slow  # draws a dozen charts
+def test_both_runs_are_in_each_chart(healthy: Run) -> None:
+    after = synthetic_run(101, Changes(latency=1.5))
+    charts = comparison_charts(healthy, after)
+    assert len(charts) == 11
+    for chart in charts:
+        assert {">before<", ">after<"} <= set(re.findall(r">(?:before|after)<", chart.svg))
+    page = comparison_page(healthy, after, compare(healthy, after))
+    tags = _Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert page.count("<svg") == len(charts)
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def write_run(directory: Path, run: Run | dict[str, Any], samples: pa.Table | None = None) -> Path:
     directory.mkdir()
-    (directory / "summary.json").write_text(json.dumps(summary))
+    document = run if isinstance(run, dict) else document_of(run.summary)
+    (directory / "summary.json").write_text(json.dumps(document))
+    if samples is not None:
+        pq.write_table(samples, directory / "samples.parquet")
     return directory
 
 
-@pytest.mark.slow  # draws eight charts
+@pytest.mark.slow  # draws a dozen charts
 def test_the_command_prints_the_comparison_and_writes_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = write_run(tmp_path / "before", summary_document(1))
-    after = write_run(tmp_path / "after", with_other_settings(summary_document(2, heartbeat_latency=2.0)))
+    before = write_run(tmp_path / "before", synthetic_run(1), table_of(1))
+    after = write_run(tmp_path / "after", synthetic_run(101, Changes(latency=2)), table_of(101, Changes(latency=2)))
     assert commands.compare(before, after, [], tmp_path / "page.html") == options.PASSED
-    printed = capsys.readouterr().out
-    assert [line.split()[0:2] for line in printed.splitlines() if line.rstrip().endswith("differs")] == [
-        ["Heartbeat", "p50_ms"],
-        ["Heartbeat", "p99_ms"],
-    ]
+    assert "figures differ by more than noise" in capsys.readouterr().out
     page = (tmp_path / "page.html").read_text()
-    assert page.count("<svg") == 8
-    assert page.count(">differs<") == 2
-    assert "verdict failed, interrupted" in page
-    assert f"which may explain differences: {OTHER_SETTINGS}." in page
+    assert page.index("Outcomes") < page.index("Heartbeat p50 ms") < page.index("by no more than noise")
 
 
 def test_errors_of_the_command(
@@ -146,11 +368,13 @@ def test_errors_of_the_command(
     incomplete = write_run(tmp_path / "half", {"version": SUMMARY_VERSION, "workload": {}})
     no_json = write_run(tmp_path / "broken", {})
     (no_json / "summary.json").write_text("{")
+    no_samples = write_run(tmp_path / "columns", summary_document(1), pa.table({"other": [1]}))
     for run, error in (
         (tmp_path / "none", "expected the directory of a run: summary.json: No such file or directory"),
         (old_version, f"version = 0: expected {SUMMARY_VERSION}; `fakebroker report"),
         (incomplete, "seed is missing: expected an integer; `fakebroker report"),
         (no_json, "expected JSON: "),
+        (no_samples, "expected a Parquet file with the columns division, part, kind"),
     ):
         with subtests.test(run=run.name):
             assert commands.compare(good, run, [], None) == options.BAD_INPUT

@@ -17,9 +17,10 @@ def test_look_ups_of_known_members_are_marked() -> None:
         script(dynamic, 0, Act(0.0, "start"), Act(20_000.0, "leave")),
         script(static, 0, Act(0.0, "start"), instance_id="i"),
     ]
-    load = Load(kind="find-coordinators", batch=2, at_s=2.0, for_s=16.0, rate_per_s=50)  # 1/s in this partition.
+    load = Load(kind="find-coordinators", batch=2, at_s=2.0, for_s=16.0, rate_per_s=50)  # 1/s for 2 of 100 groups
     describe = Load(kind="describe-groups", at_s=4.0)
-    settings = two_broker_settings(events=({"at_s": 10, "do": "restart_broker", "node_id": 1},), loads=(load, describe))
+    restart = {"at_s": 10, "do": "restart_broker", "node_id": 1}
+    settings = two_broker_settings(events=(restart,), loads=(load, describe), group_counts={"some": 100})
     _, rows = play_in_memory(members, settings)
     found = [(row["sent_us"], each) for row in rows_of(rows, "FindCoordinator") for each in row["found"] or ()]
     restart_us = (START_MS + 10_000) * 1000

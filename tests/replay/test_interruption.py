@@ -81,7 +81,7 @@ def replaying(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     ("line", "process", "is_kept"),
     [
         ("Starting Spark\n", "fakebroker serve", False),
-        ("Running 20 members for 120 s\n", "pyspark.daemon", True),
+        ("Running 20 members for 120 s\n", "daemon", True),
     ],
     ids=["while Spark starts", "while members play"],
 )

@@ -1,5 +1,6 @@
 """The numbers of a replay, from events written by hand."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -7,19 +8,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import Event
+from fakebroker.replay.compared_figures import answered, latency_quantile, lost_or_unanswered, requests
+from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
+from fakebroker.replay.samples import Samples, counted_by
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import frame, member, scripts
 
 TWO = [member("g-0"), member("g-1")]
+MEMBERS, LOAD = {"source": "members"}, {"source": "load"}
 
 # Generation 1: member 0 alone; the response to its first JoinGroup is MEMBER_ID_REQUIRED. Generation 2: member 1 joins,
 # and member 0 gets REBALANCE_IN_PROGRESS for a heartbeat. Member 1 leaves, member 0 crashes; one heartbeat of member 0
-# was lost and one is unanswered.
+# was lost and one is pending at the end.
 EVENTS = [
     Event(1_000, 1_000, None, "start", -1, -1, "g", "g-0", kind="act"),
     Event(1_000, 1_000, 2_000, "FindCoordinator", 6, 1, "g", lookups=1, error=0),
@@ -34,8 +38,8 @@ EVENTS = [
     Event(40_000, 40_000, 5_000, "SyncGroup", 5, 2, "g", "g-1", 2, 0, assigned=["orders-1"]),
     Event(40_000, 40_000, 3_000, "SyncGroup", 5, 2, "g", "g-0", 2, 0, assigned=["orders-0"]),
     Event(50_000, 50_000, 900, "Heartbeat", 4, 2, "g", "g-0", 2, 0, count=96, until_us=145_000),
-    Event(60_000, 60_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, lost=True, until_us=900_000),
-    Event(61_000, 61_000, None, "Heartbeat", 4, 2, "g", "g-0", 2),
+    Event(60_000, 60_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, missing="lost", until_us=900_000),
+    Event(61_000, 61_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, missing="cut off"),
     Event(100_000, 100_000, None, "leave", -1, -1, "g", "g-1", kind="act"),
     Event(100_000, 100_000, 1_000, "LeaveGroup", 5, 2, "g", "g-1", error=0),
     Event(151_000, 151_000, None, "crash", -1, -1, "g", "g-0", kind="act"),
@@ -43,12 +47,37 @@ EVENTS = [
 
 
 @pytest.fixture(scope="module")
-def summary(spark: SparkSession) -> dict[str, Any]:
-    return numbers(spark, EVENTS, TWO)
+def samples_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run") / "samples.parquet"
 
 
-def numbers(spark: SparkSession, events: list[Event], members: list[Script]) -> dict[str, Any]:
-    return dict(msgspec.to_builtins(compute_numbers(spark, frame(spark, events), scripts(spark, members), 50)))
+@pytest.fixture(scope="module")
+def summary(spark: SparkSession, samples_file: Path) -> dict[str, Any]:
+    return numbers(spark, EVENTS, TWO, samples_file)
+
+
+def numbers(
+    spark: SparkSession, events: list[Event], members: list[Script], samples: Path | None = None
+) -> dict[str, Any]:
+    recorded = frame(spark, events)
+    return dict(msgspec.to_builtins(compute_numbers(spark, recorded, scripts(spark, members), 50, samples=samples)))
+
+
+def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples_file: Path) -> None:
+    samples = Samples.read(samples_file)
+    assert samples.slices == summary["over_time"]["slices"]
+    for division in ("time", "groups"):
+        for row in summary["apis"]:
+            found = samples.select(division, requests(row["api"], row["source"]))
+            assert found.n.sum() == row["requests"]
+        assert samples.select(division, lost_or_unanswered).n.sum() == 1
+        assert samples.select(division, lambda each: each.column("kind") == "rebalance").n.sum() == 2
+    waiting = samples.select("groups", lambda each: each.column("kind") == "unassigned")
+    assert waiting.n.sum() / 1e6 == pytest.approx(summary["metrics"]["unassigned_member_s"], abs=0.001)
+    for row in summary["apis"]:
+        buckets, counts = counted_by("bucket", [samples.select("time", answered(requests(row["api"])))])
+        p50_ms = latency_quantile(0.5, buckets)(counts[0].sum(axis=0, keepdims=True))
+        assert p50_ms == pytest.approx(row["p50_ms"], rel=0.02)
 
 
 def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
@@ -57,6 +86,7 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     assert list(apis) == ["FindCoordinator", "Heartbeat", "JoinGroup", "LeaveGroup", "SyncGroup"]
     assert apis["Heartbeat"] == {
         "api": "Heartbeat",
+        "source": "members",
         "requests": 99,
         "requests_per_s": 660.0,
         "p50_ms": 0.9,
@@ -65,7 +95,8 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
         "max_ms": 2,
         "unexpected_errors": 0,
         "lost": 1,
-        "unanswered": 2,
+        "unanswered": 0,
+        "cut_off": 1,
     }
     assert (apis["JoinGroup"]["requests"], apis["JoinGroup"]["p50_ms"], apis["JoinGroup"]["max_ms"]) == (5, 5, 19)
     assert summary["total"]["requests"] == 109
@@ -79,15 +110,18 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
         "distribution": [{"from_ms": 10, "count": 1}, {"from_ms": 20, "count": 1}],
     }
     assert summary["errors"] == [
-        {"name": "MEMBER_ID_REQUIRED", "code": 79, "api": "JoinGroup", "requests": 2, "ordinary": True},
-        {"name": "REBALANCE_IN_PROGRESS", "code": 27, "api": "Heartbeat", "requests": 1, "ordinary": True},
+        {"name": "MEMBER_ID_REQUIRED", "code": 79, "api": "JoinGroup", **MEMBERS, "requests": 2, "ordinary": True},
+        {"name": "REBALANCE_IN_PROGRESS", "code": 27, "api": "Heartbeat", **MEMBERS, "requests": 1, "ordinary": True},
     ]
     assert summary["brokers"] == [
         {"broker": 1, "requests": 1, "share": round(1 / 109, 4), "groups": 0},
         {"broker": 2, "requests": 108, "share": round(108 / 109, 4), "groups": 1},
     ]
     assert summary["sent_late"] == {"p50_ms": 0, "p99_ms": 0.5}  # the 108th of 109
-    assert summary["lookups"] == [{"api": "FindCoordinator", "requests": 1, "keys": 1, "most_in_one_request": 1}]
+    keys = {"requests": 1, "keys": 1, "most_in_one_request": 1}
+    assert summary["lookups"] == [{"api": "FindCoordinator", **MEMBERS, **keys}]
+    assert [(row["api"], row["source"], row["requests"]) for row in summary["subtotals"]] == [("all", "members", 109)]
+    assert summary["broker_skew_by_chance"] == [2, 2]
     # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
     waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
     assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]
@@ -95,36 +129,139 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     assert summary["offsets_partitions"] == {
         "count": 50,
         "groups_skew": 50,
+        "groups_skew_by_chance": [50, 50],
         "requests_skew": 50,
+        "requests_skew_by_chance": [50, 50],
         "partitions": [{"partition": partition_for("g", 50), "broker": 2, "groups": 1, "requests": 109}],
     }
 
 
+def test_latencies_of_parked_requests_are_apart(summary: dict[str, Any]) -> None:
+    """A JoinGroup or SyncGroup is answered when the group is ready, which says nothing about the broker's latency."""
+    latencies = {name: (summary[name]["requests"], summary[name]["max_ms"]) for name in ("never_parked", "parked")}
+    assert latencies == {"never_parked": (101, 2), "parked": (8, 19)}
+    assert (summary["total"]["requests"], summary["total"]["max_ms"], summary["metrics"]["max_ms"]) == (109, 2, 2)
+
+
+def test_the_steady_state_begins_when_all_members_have_joined(summary: dict[str, Any]) -> None:
+    # Member 1 has its first assignment at 45,000; the next slice begins at 51,000.
+    startup, steady = summary["startup"], summary["steady"]
+    assert summary["measure_from_s"] == startup["until_s"] == steady["from_s"] == 0.05
+    assert (startup["from_s"], steady["until_s"]) == (0, 0.15)
+    assert (startup["parked"]["requests"], steady["parked"]["requests"]) == (8, 0)
+    assert {row["api"]: row["requests"] for row in startup["apis"]} == {
+        "FindCoordinator": 1,
+        "Heartbeat": 2,
+        "JoinGroup": 5,
+        "SyncGroup": 3,
+    }
+    assert {row["api"]: row["requests"] for row in steady["apis"]} == {"Heartbeat": 97, "LeaveGroup": 1}
+    assert steady["never_parked"]["requests_per_s"] == 980.0
+
+
+def test_the_workload_may_define_the_steady_state(spark: SparkSession, subtests: pytest.Subtests) -> None:
+    frames = frame(spark, EVENTS), scripts(spark, TWO)
+    for measure_from_s, begins_s, counts in ((0.0, 0.0, (0, 109)), (0.01, 0.05, (11, 98)), (9.0, None, (109, 0))):
+        with subtests.test(measure_from_s=measure_from_s):
+            found = compute_numbers(spark, *frames, 50, measure_from_s)
+            assert found.measure_from_s == begins_s
+            assert (
+                tuple(
+                    phase.never_parked.requests + phase.parked.requests if phase else 0
+                    for phase in (found.startup, found.steady)
+                )
+                == counts
+            )
+
+
+def test_without_all_members_there_is_no_steady_state(spark: SparkSession) -> None:
+    found = compute_numbers(spark, frame(spark, EVENTS), scripts(spark, [*TWO, member("g-2")]), 50)
+    assert (found.measure_from_s, found.steady) == (None, None)
+    assert found.startup is not None
+    assert (found.startup.until_s, found.startup.never_parked.requests) == (0.15, 101)
+
+
 def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
-    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>"]
+    assert [name for name in METRICS if name not in summary["metrics"]] == ["errors.<NAME>", "groups_per_request"]
 
 
 def test_numbers_over_time(summary: dict[str, Any]) -> None:
     over_time = summary["over_time"]
     # Three slices of 50 ms from 1,000 to 151,000 µs ...
     assert (over_time["slice_s"], over_time["slices"]) == (0.05, 3)
-    heartbeats = over_time["apis"]["Heartbeat"]
+    heartbeats = next(row for row in over_time["apis"] if row["api"] == "Heartbeat")
     # ... with heartbeats at 31,000, each 1,000 from 50,000 to 145,000, at 60,000 and at 61,000.
     assert heartbeats["requests_per_s"] == [40, 1040, 900]
     assert heartbeats["p99_ms"] == [2, 0.9, 0.9]
+    assert [row.pop("population") for row in over_time["populations"]] == ["all"]
+    assert over_time["populations"] == [{what: over_time[what] for what in ("groups", "members", "rebalances")}]
     # The group was rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
-    assert over_time["groups"] == {"stable": [0.32, 1, 1], "rebalancing": [0.68, 0, 0], "empty": [0, 0, 0]}
+    assert over_time["groups"] == {
+        "stable": [0.26, 1, 1],
+        "rebalancing": [0.74, 0, 0],  # also from 1,000 to 4,000, before the first JoinGroup
+        "unknown": [0, 0, 0],
+        "empty": [0, 0, 0],
+    }
     # Member 0 was assigned from 14,000 to 35,000 and from 43,000 on, member 1 from 45,000 to 100,000.
     assert over_time["members"] == {
         "assigned": [0.7, 1.98, 1],
         "waiting": [0.92, 0, 0],
+        "unknown": [0, 0, 0],
         "gone": [0.38, 0.02, 1],
     }
     assert over_time["rebalances"] == {"count": [2, 0, 0], "p50_ms": [10, None, None], "max_ms": [24, None, None]}
     assert over_time["errors"] == [
-        {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [1, 0, 0]},
-        {"name": "MEMBER_ID_REQUIRED", "api": "JoinGroup", "answers": [2, 0, 0]},
+        {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", **MEMBERS, "answers": [1, 0, 0]},
+        {"name": "MEMBER_ID_REQUIRED", "api": "JoinGroup", **MEMBERS, "answers": [2, 0, 0]},
     ]
+
+
+def test_requests_of_members_and_of_loads_are_counted_apart(spark: SparkSession) -> None:
+    """Members find coordinators and fetch offsets as loads do: each kind has its own counts, latencies and errors."""
+
+    def sent(at_us: int, api: str, latency_us: int, source: Source, lookups: int | None, error: int = 0) -> Event:
+        return Event(at_us, at_us, latency_us, api, 6, 1, lookups=lookups, error=error, source=source)
+
+    events = [
+        *(sent(number * 10_000, "FindCoordinator", 1_000, "members", 1) for number in range(20)),
+        *(sent(number * 100_000, "FindCoordinator", 9_000, "load", 1_000) for number in range(10)),
+        *(sent(number * 10_000, "OffsetFetch", 2_000, "members", None) for number in range(4)),
+        sent(50_000, "OffsetFetch", 3_000, "load", 30, error=16),
+        sent(60_000, "DescribeGroups", 4_000, "load", 7),
+    ]
+    summary = numbers(spark, events, TWO)
+    rows = {(row["api"], row["source"]): (row["requests"], row["p50_ms"], row["max_ms"]) for row in summary["apis"]}
+    assert rows == {
+        ("DescribeGroups", "load"): (1, 4, 4),
+        ("FindCoordinator", "members"): (20, 1, 1),
+        ("FindCoordinator", "load"): (10, 9, 9),
+        ("OffsetFetch", "members"): (4, 2, 2),
+        ("OffsetFetch", "load"): (1, 3, 3),
+    }
+    sums = {
+        (row["api"], row["source"]): (row["requests"], row["p50_ms"], row["max_ms"]) for row in summary["subtotals"]
+    }
+    assert sums == {
+        ("all", "members"): (24, 1, 2),
+        ("all", "load"): (12, 9, 9),
+        ("FindCoordinator", "all"): (30, 1, 9),
+        ("OffsetFetch", "all"): (5, 2, 3),
+    }
+    assert (summary["total"]["source"], summary["total"]["requests"]) == ("all", 36)
+    keys = {(row["api"], row["source"]): (row["keys"], row["most_in_one_request"]) for row in summary["lookups"]}
+    assert keys == {
+        ("DescribeGroups", "load"): (7, 7),
+        ("FindCoordinator", "members"): (20, 1),
+        ("FindCoordinator", "load"): (10_000, 1_000),
+        ("OffsetFetch", "members"): (4, 1),
+        ("OffsetFetch", "load"): (30, 30),
+    }
+    over_time = {(row["api"], row["source"]): sum(row["requests_per_s"]) for row in summary["over_time"]["apis"]}
+    slice_s = summary["over_time"]["slice_s"]
+    assert {key: round(rate * slice_s) for key, rate in over_time.items()} == {key: row[0] for key, row in rows.items()}
+    error = {"name": "NOT_COORDINATOR", "api": "OffsetFetch", **LOAD}
+    assert summary["errors"] == [{**error, "code": 16, "requests": 1, "ordinary": False}]
+    assert [(row["source"], sum(row["answers"])) for row in summary["over_time"]["errors"]] == [("load", 1)]
 
 
 def test_the_time_without_an_assignment(spark: SparkSession) -> None:
@@ -180,8 +317,34 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
     assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
 
 
+def test_members_without_a_response_for_their_session_timeout_are_unknown(spark: SparkSession) -> None:
+    """The members of the first group get their last response at second 10, or 50; the second group has responses."""
+    second = 1_000_000
+    events = [
+        each._replace(group=group, member=f"{group}-{number}")
+        for group, ends in (("g", (10, 50)), ("h", (100, 100)))
+        for number, end in enumerate(ends)
+        for each in (
+            Event(0, 0, None, "start", -1, -1, kind="act"),
+            Event(1_000, 1_000, 0, "JoinGroup", 9, 2, generation=1, error=0),
+            Event(2_000, 2_000, 0, "SyncGroup", 5, 2, generation=1, error=0, assigned=["orders-0"]),
+            Event(3_000, 3_000, 0, "Heartbeat", 4, 2, generation=1, error=0, count=end, until_us=(end - 1) * second),
+            Event(end * second, end * second, 0, "Heartbeat", 4, 2, generation=1, error=0),
+            Event(100 * second, 100 * second, None, "leave", -1, -1, kind="act"),
+        )
+    ]
+    members = [member(f"{group}-{n}", group=group, session_timeout_ms=10_000) for group in "gh" for n in range(2)]
+    over_time = numbers(spark, events, members)["over_time"]
+    per_slice = 1 / over_time["slice_s"]
+    at_s = {second: round(second * per_slice) for second in (15, 40, 80)}
+    assert {second: over_time["members"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 1, 80: 2}
+    assert {second: over_time["members"]["assigned"][index] for second, index in at_s.items()} == {15: 4, 40: 3, 80: 2}
+    assert {second: over_time["groups"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 0, 80: 1}
+    assert {second: over_time["groups"]["stable"][index] for second, index in at_s.items()} == {15: 2, 40: 2, 80: 1}
+
+
 def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
-    events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, lost=True)]
+    events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, missing="lost")]
     summary = numbers(spark, events, TWO)
     total = summary["total"]
     assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)

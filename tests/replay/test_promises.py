@@ -1,6 +1,8 @@
 """Each promise, on events written by hand: minimal violations, and similar events without a violation."""
 
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
-from fakebroker.replay.run_summary import Violation
+from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
+from fakebroker.replay.verify.violations import ViolationRow
+from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,
@@ -57,6 +61,11 @@ def next_generation(generation: int, *partitions: int, at_s: float = 31) -> list
 
 
 PATIENT = [member(f"g-{number}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000) for number in range(3)]
+UNHURRIED = [member(f"g-{number}", rebalance_timeout_ms=60_000) for number in range(3)]
+UNJOINED = [lost("JoinGroup", 31, lost=False), lost("JoinGroup", 31, lost=False, **OF_1)]
+ANSWERING = fetch(78.5, 20, member=None)
+"""A response of the coordinator to a tool, shortly before the end of the events of all cases."""
+ACT: dict[str, Any] = {"kind": "act", "error": None, "latency_us": None, "version": -1, "broker": -1}
 UNSYNCED = lost("SyncGroup", 31.1, lost=False, generation=3, **OF_1)
 
 
@@ -304,6 +313,53 @@ CASES: dict[str, Case] = {
     "an OffsetFetch times out while its broker does not respond": Case(
         healthy_then(lost("OffsetFetch", 25, until_s=55, **OF_1)), members=PATIENT
     ),
+    "all JoinGroups of a group are unanswered": Case(
+        healthy_then(*UNJOINED, ANSWERING), ["answered", "answered"], UNHURRIED
+    ),
+    "all JoinGroups of a group are unanswered until its members leave": Case(
+        healthy_then(
+            *[*UNJOINED, event("leave", 58, **ACT), event("leave", 58, **(ACT | OF_1))],
+            fetch(56.5, 20, member=None),
+        ),
+        ["answered", "answered"],
+        UNHURRIED,
+    ),
+    "all JoinGroups of a group are unanswered, and the broker answers nothing": Case(
+        healthy_then(*UNJOINED), members=UNHURRIED
+    ),
+    "a JoinGroup waits for a member that does not join": Case(
+        healthy_then(UNJOINED[0], beats(31, 77, error=27, **OF_1), ANSWERING), members=UNHURRIED
+    ),
+    "a JoinGroup is unanswered while heartbeats of another member succeed": Case(
+        healthy_then(UNJOINED[1], beats(31, 40)), ["answered"], UNHURRIED
+    ),
+    "a JoinGroup is unanswered while heartbeats succeed, but the coordinator may be loading": Case(
+        healthy_then(UNJOINED[1], found(33), beats(31, 40)), members=UNHURRIED
+    ),
+    "a JoinGroup waits for expected instances while heartbeats succeed": Case(
+        healthy_then(event("JoinGroup", 30.9, member=None), UNJOINED[1], beats(31, 40)), members=UNHURRIED
+    ),
+    "the SyncGroup of the leader is unanswered": Case(
+        healthy_then(
+            *[join(31, 3, members=2), lost("SyncGroup", 31.1, lost=False, generation=3)],
+            *[join(31, 3, **OF_1), UNSYNCED, ANSWERING],
+        ),
+        ["answered", "answered"],
+        PATIENT,
+    ),
+    "a member joins again and again without an assignment": Case(
+        healthy_then(
+            *(
+                each
+                for n in range(7)
+                for each in (
+                    join(31 + 5 * n, 3 + n, **OF_2),
+                    event("SyncGroup", 32 + 5 * n, generation=3 + n, error=27, **OF_2),
+                )
+            )
+        ),
+        ["answered"],
+    ),
     # coordinator-found
     "the broker named as coordinator answers NOT_COORDINATOR": Case(
         [each for n in range(4) for each in (found(2 * n, 9), event("JoinGroup", 2 * n + 0.1, error=16, broker=9))],
@@ -350,20 +406,79 @@ CASES: dict[str, Case] = {
 }
 
 
-def test_violations_are_found_and_nothing_else(spark: SparkSession, subtests: pytest.Subtests) -> None:
-    """Each case is a group of its own, so that all are checked by one run of the queries."""
+@pytest.fixture(scope="module")
+def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str | None, dict[str, int]]]:
+    """Return the result of checking all cases, and the numbers of cases of the promises by group.
+
+    Each case is a group of its own, so that all are checked by one run of the queries.
+    """
     cases = list(enumerate(CASES.values()))
-    events = [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events]
-    members = [script_of(f"c{number}", each) for number, case in cases for each in case.members]
+    events = frame(spark, [event_of(f"c{number}", each, 10 * number) for number, case in cases for each in case.events])
+    members = scripts(spark, [script_of(f"c{number}", each) for number, case in cases for each in case.members])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        checks = check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
+        checks = check_promises(spark, events, members, PARTITIONS)
+    return checks, cases_by_group(spark, events, members, PARTITIONS)
+
+
+def test_violations_are_found_and_nothing_else(
+    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+) -> None:
     for number, (name, case) in enumerate(CASES.items()):
         violations = [
-            (check.name, each.what) for check in checks for each in check.violations if each.group == f"c{number}"
+            (check.name, each.what) for check in checked[0] for each in check.violations if each.group == f"c{number}"
         ]
         with subtests.test(case=name):
             assert [promise for promise, _ in violations] == list(case.broken), violations
+
+
+def test_every_violation_is_in_a_case_of_its_promise(
+    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+) -> None:
+    for number, (name, case) in enumerate(CASES.items()):
+        cases = checked[1].get(f"c{number}", {})
+        for promise, broken in Counter(case.broken).items():
+            with subtests.test(case=name, promise=promise):
+                assert cases.get(promise, 0) >= broken
+    totals = Counter(name for counts in checked[1].values() for name, n in counts.items() for _ in range(n))
+    assert {check.name: check.cases for check in checked[0]} == totals
+
+
+NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
+    "a healthy group": {"one-owner": 2, "covered": 2, "one-leader": 1, "generations-rise": 2, "commits-kept": 0}
+    | {"silent-out": 0, "beating-stays": 2, "stale-refused": 0, "fenced-refused": 0, "unknown-refused": 0}
+    | {"answered": 64, "coordinator-found": 1, "one-coordinator": 0},
+    "the assignment of a member is unknown": {"one-owner": 0, "covered": 1, "one-leader": 0},
+    "a cooperative generation withholds a partition": {"covered": 1},
+    "a later offset is fetched": {"commits-kept": 1},
+    "a commit is fetched whose response was lost": {"commits-kept": 0},
+    "offsets may have expired": {"commits-kept": 0},
+    "a silent member is removed": {"silent-out": 1},
+    "a silent member is not removed after a move": {"silent-out": 0, "beating-stays": 0, "one-coordinator": 1},
+    "a generation ends after a member is silent": {"silent-out": 0},
+    "a generation continues with a silent member after a move": {"silent-out": 0},
+    "a JoinGroup times out": {"silent-out": 0},
+    "a heartbeat of an old generation is rejected": {"stale-refused": 1},
+    "a heartbeat of an old generation is accepted while the coordinator loads": {"stale-refused": 0},
+    "a heartbeat is accepted before the next generation is complete": {"stale-refused": 0},
+    "a static member returns with a new member id": {"fenced-refused": 0, "beating-stays": 0},
+    "a commit of a replaced static member is rejected": {"fenced-refused": 1},
+    "a member is removed after it left": {"unknown-refused": 1},
+    "a heartbeat of a member that left is accepted after a move": {"unknown-refused": 0},
+    "the broker named as coordinator loads": {"coordinator-found": 4, "covered": 0},
+    "two brokers serve a group one after the other": {"one-coordinator": 1},
+}
+"""Numbers of cases of promises, by the name in `CASES`; also of situations in which a violation would not be seen."""
+
+
+def test_the_number_of_cases_is_that_of_situations_in_which_a_violation_would_be_seen(
+    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
+) -> None:
+    for name, expected in NUMBERS_OF_CASES.items():
+        cases = checked[1].get(f"c{list(CASES).index(name)}", {})
+        with subtests.test(case=name):
+            assert {promise: cases.get(promise, 0) for promise in expected} == expected
+    assert set(PROMISES) == {promise for expected in NUMBERS_OF_CASES.values() for promise in expected}
 
 
 def test_every_promise_has_a_case_that_breaks_it() -> None:
@@ -377,7 +492,7 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
     (check,) = check_promises(spark, frame(spark, events), scripts(spark), PARTITIONS, ["beating-stays"])
     (violation,) = check.violations
     shown = violation.events
-    assert (check.kept, check.broken) == (False, 1)
+    assert (check.outcome, check.broken) == ("broken", 1)
     assert violation == Violation(
         group="g",
         generation=2,
@@ -391,8 +506,18 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
     assert {(each["api"], each["group"]) for each in shown} == {("Heartbeat", "g")}
 
 
-def test_only_the_promises_of_the_workload_are_checked(spark: SparkSession) -> None:
-    checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["answered", "one-owner"])
-    assert [(check.name, check.kept) for check in checked] == [("one-owner", True), ("answered", True)]
+def test_only_the_promises_of_the_workload_are_checked(spark: SparkSession, tmp_path: Path) -> None:
+    wanted, required = ["answered", "one-owner", "silent-out"], ["silent-out", "one-owner"]
+    file = tmp_path / "violations.parquet"
+    file.mkdir()
+    (file / "part-0.parquet").write_text("of an earlier report")
+    checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, wanted, required, file)
+    assert [(check.name, check.outcome, check.required) for check in checked] == [
+        ("one-owner", "kept", True),
+        ("silent-out", "not exercised", True),
+        ("answered", "kept", False),
+    ]
+    empty = spark.read.parquet(str(file))
+    assert (empty.count(), empty.columns) == (0, list(ViolationRow._fields))
     with pytest.raises(ConfigError, match="'no-loss': expected one of one-owner, "):
         check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, ["no-loss"])

@@ -6,17 +6,21 @@ Each run is a group of its own, so that all are checked by one run of the querie
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from random import Random
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.report.evidence import COLUMNS, violated
 from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.script.script import Act, Action, Script
-from fakebroker.replay.verify.promises import PROMISES, check_promises
+from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES, check_promises
+from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay import broken_coordinators as broken
+from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
 from tests.support.replay.scripted_group import PARTITIONS, ScriptedGroup, script
 from tests.support.soak import cases, soak
@@ -121,14 +125,27 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
 
 
 @pytest.fixture(scope="module")
-def checked(spark: SparkSession) -> list[PromiseCheck]:
-    """Return the promises checked on all runs, with broken and with correct coordinators."""
+def events_and_members(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """Return all runs, with broken and with correct coordinators; each is a group."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
     members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
     events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
+    return frame(spark, events), scripts(spark, members)
+
+
+@pytest.fixture(scope="module")
+def violations_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("promises") / "violations.parquet"
+
+
+@pytest.fixture(scope="module")
+def checked(
+    spark: SparkSession, events_and_members: tuple[DataFrame, DataFrame], violations_file: Path
+) -> list[PromiseCheck]:
+    """Return the promises checked on all runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        return check_promises(spark, frame(spark, events), scripts(spark, members), PARTITIONS)
+        return check_promises(spark, *events_and_members, PARTITIONS, file=violations_file)
 
 
 def test_a_broken_coordinator_breaks_its_promise_and_no_other(
@@ -140,6 +157,64 @@ def test_a_broken_coordinator_breaks_its_promise_and_no_other(
                 check.name for check in checked for violation in check.violations if violation.group == name
             }
             assert broken_promises == {promise}
+
+
+def test_every_violation_of_a_broken_coordinator_is_in_a_case(
+    spark: SparkSession,
+    events_and_members: tuple[DataFrame, DataFrame],
+    checked: list[PromiseCheck],
+    subtests: pytest.Subtests,
+) -> None:
+    counts = cases_by_group(spark, *events_and_members, PARTITIONS)
+    for name, (promise, _) in BROKEN.items():
+        broken = sum(v.group == name for check in checked if check.name == promise for v in check.violations)
+        with subtests.test(coordinator=name):
+            assert counts[name].get(promise, 0) >= broken > 0
+
+
+def test_reports_mark_the_evidence(checked: list[PromiseCheck], subtests: pytest.Subtests) -> None:
+    """The events listed with a violation contain those that break the promise, and these are marked."""
+    for check in checked:
+        for violation in check.violations:
+            with subtests.test(promise=check.name, group=violation.group, at_us=violation.at_us):
+                case = violated(check.name, violation, 0)
+                marked = {
+                    (row.cells[2][0].text, COLUMNS[column])
+                    for row in case.rows
+                    for column, cell in enumerate(row.cells)
+                    if any(part.is_decisive for part in cell)
+                }
+                assert EVIDENCE[check.name] <= marked
+
+
+EVIDENCE = {
+    "one-owner": {("SyncGroup", "member"), ("SyncGroup", "details")},
+    "covered": {("SyncGroup", "member"), ("SyncGroup", "details")},
+    "one-leader": {("JoinGroup", "details")},
+    "generations-rise": {("JoinGroup", "generation")},
+    "commits-kept": {("OffsetCommit", "details"), ("OffsetFetch", "details")},
+    "silent-out": {("Heartbeat", "response")},
+    "beating-stays": {("Heartbeat", "sent s"), ("Heartbeat", "response")},
+    "stale-refused": {("SyncGroup", "generation"), ("Heartbeat", "generation")},
+    "fenced-refused": {("SyncGroup", "details"), ("OffsetCommit", "details")},
+    "unknown-refused": {("Heartbeat", "response")},
+    "answered": set(),
+    "coordinator-found": {("FindCoordinator", "details"), ("JoinGroup", "response")},
+    "one-coordinator": {("Heartbeat", "broker")},
+}
+"""By promise: APIs and columns of values that are marked in every violation in this module."""
+
+
+def test_the_file_of_violations_has_all_of_them(
+    spark: SparkSession, checked: list[PromiseCheck], violations_file: Path
+) -> None:
+    rows = [ViolationRow(*row) for row in spark.read.parquet(str(violations_file)).collect()]
+    assert rows == [
+        ViolationRow(check.name, each.group, each.generation, each.members, each.at_us, each.until_us, each.what)
+        for check in checked
+        for each in check.violations
+    ]
+    assert sum(row.group == "loses commits" for row in rows) > MOST_VIOLATIONS
 
 
 @soak

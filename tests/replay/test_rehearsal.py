@@ -77,8 +77,15 @@ def test_invalid_events_are_rejected_with_their_place(subtests: pytest.Subtests)
             with subtests.test(event=event, in_memory=in_memory):
                 with pytest.raises(ConfigError) as caught:
                     run_rehearsal({"at_s": 1, **event}, in_memory=in_memory)
-                assert str(caught.value).startswith("event[0]")
+                assert all(str(mistake).startswith("event[0]") for mistake in caught.value.mistakes)
                 assert expected in str(caught.value)
+
+
+def test_the_mistakes_of_all_events_are_reported_at_once() -> None:
+    stop, seed = {"do": "stop_broker", "node_id": 9}, {"do": "delete_topic", "name": "order"}
+    with pytest.raises(ConfigError, match=r"^2 errors\n") as caught:
+        run_rehearsal({"at_s": 1, **stop}, {"at_s": 2, "do": "clear_faults"}, {"at_s": 3, **seed})
+    assert [mistake.field for mistake in caught.value.mistakes] == ["event[0].node_id", "event[2].name"]
 
 
 def test_valid_events_are_accepted(subtests: pytest.Subtests) -> None:

@@ -13,21 +13,23 @@ from rich.console import Console
 
 import fakebroker.replay.report
 from fakebroker.replay.report import charts
-from fakebroker.replay.report.charts import lines
-from fakebroker.replay.report.html import page
+from fakebroker.replay.report.charts import event_labels, lines
+from fakebroker.replay.report.html import UNFOLDED, page
 from fakebroker.replay.report.terminal import print_report, sparkline
-from fakebroker.replay.report.wording import number
+from fakebroker.replay.report.wording import by_chance, event, ms, number
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.workload.expectations import Expectation
 from tests.support.replay.summaries import summary_document
 
 SECTIONS = [
+    "Failed checks and broken promises",
     "Verdict",
     "Events",
     "Requests per second",
     "Latency",
     "Groups",
     "Members",
+    "Populations",
     "Rebalances",
     "Errors",
     "Brokers",
@@ -82,7 +84,7 @@ def test_the_page_is_well_formed_and_its_ids_are_unique(html: str) -> None:
     ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
     used = set(re.findall(r"url\(#(\w+)\)", html)) | set(re.findall(r'href="#(\w+)"', html))
     assert used <= set(ids)
-    assert not {name for name in used if ids.count(name) > 1}
+    assert len(ids) == len(set(ids))
 
 
 def test_the_page_loads_no_files_and_has_no_scripts(html: str) -> None:
@@ -95,10 +97,57 @@ def test_text_on_the_page_is_escaped(html: str) -> None:
     assert "generation 3 came after 5 &lt;script&gt;" in html
 
 
+PYTHON_VALUES = (
+    r"\bNone\b|\bnan\b|\binf\b|\bTrue\b|\bFalse\b|\[['\"]|\{['\"]|Row\(|datetime|[\\[{]&#39;|&lt;[a-z_.]+ object"
+)
+
+
+def test_a_broken_run_is_shown_without_values_of_python(html: str) -> None:
+    for text in (html.replace("<script>", ""), terminal_report(summary_document(1))):
+        assert re.findall(PYTHON_VALUES, text) == []
+
+
+def test_the_page_opens_with_unfolded_violations(html: str) -> None:
+    """Violations come before the numbers, with times since the start, names of errors and marks on what is decisive."""
+    before_numbers = html[: html.index('<div class="tiles">')]
+    text = re.sub(r"<[^>]+>", " ", before_numbers[before_numbers.index("<h2>") :])
+    assert before_numbers.count('<details open="">') == UNFOLDED + 1  # the second promise has one violation
+    assert before_numbers.count("<details>") == 2
+    for fact in ("group-0-0, group-0-1", "2.000 to 2.001 s after the start", "REBALANCE_IN_PROGRESS", "no error"):
+        assert fact in re.sub(r"\s+", " ", text)
+    assert "All 7 are in violations.parquet." in text
+    assert "no broker could be reached &lt;at the end&gt;" in before_numbers
+    assert str(summary_document(1)["verdict"]["promises"][1]["violations"][0]["at_us"]) not in text
+    first = before_numbers[before_numbers.index("<details open") : before_numbers.index("</details>")]
+    rows = re.findall(r'<tr class="decisive">(.*?)</tr>', first)
+    marked = [re.findall("<mark>(.*?)</mark>", row) for row in rows]
+    assert marked == [["group-0-0", "2", "orders-0"], ["group-0-1", "2", "orders-0"]]
+
+
+def test_promises_are_shown_with_outcome_and_number_of_cases(html: str) -> None:
+    page = " ".join(html.split())
+    assert "1,204 generations with the assignments of all their members" in page
+    assert '<span class="faint">not exercised</span></td><td class="text">silent members are removed' in page
+    document = summary_document(1)
+    document["verdict"]["promises"][-1]["required"] = True
+    printed = " ".join(terminal_report(document).split())
+    assert "kept 1,204 cases: assignments cover the topics" in printed
+    assert "BROKEN 4,816 cases: no two members own one partition" in printed
+    assert "NOT EXERCISED 0 cases: silent members are removed" in printed
+
+
+def test_the_terminal_shows_the_first_three_violations() -> None:
+    report = terminal_report(summary_document(1))
+    assert report.count("Broken: ") == 3
+    assert "5 more violations are in report.html and violations.parquet." in report
+    assert len(re.findall(r"^  > .*SyncGroup", report, re.MULTILINE)) == 4
+    assert max(map(len, report.splitlines())) <= 80
+
+
 def test_charts_use_the_colors_of_the_page(html: str) -> None:
     """Charts use CSS variables, which have other values in the dark scheme."""
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    assert len(drawings) == 8
+    assert len(drawings) == 10
     assert not {color for drawing in drawings for color in re.findall(r"#[0-9a-f]{6}\b", drawing)}
     assert set(re.findall(r"var\(--(\w+)\)", html)) <= set(re.findall(r"--(\w+):", html))
 
@@ -131,10 +180,13 @@ def luminance(color: str) -> float:
 def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_reports() -> None:
     summary = summary_document(1) | {"complete": False}
     summary["cluster"] |= {"reachable": False}
-    summary["total"] |= {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None}
-    for name in ("apis", "errors", "brokers", "lookups", "slowest_groups", "timeline"):
+    none = summary["total"] | {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None}
+    none_of_both = {"never_parked": none, "parked": none, "apis": []}
+    summary |= {"total": none, **none_of_both, "measure_from_s": None, "steady": None}
+    summary["startup"] = {"from_s": 0.0, "until_s": 0.0, **none_of_both}
+    for name in ("apis", "subtotals", "errors", "brokers", "lookups", "slowest_groups", "timeline"):
         summary[name] = []
-    summary["over_time"] |= {"apis": {}, "errors": []}
+    summary["over_time"] |= {"apis": [], "errors": []}
     summary["rebalances"] |= {"count": 0, "distribution": [], "p50_ms": None, "p99_ms": None, "max_ms": None}
     summary["offsets_partitions"] |= {"partitions": [], "groups_skew": None, "requests_skew": None}
     html, text = page(summary_of(summary)), terminal_report(summary).replace("\n", " ")
@@ -146,6 +198,83 @@ def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_repor
     ):
         assert note in html
         assert note in text
+
+
+def test_parked_requests_are_apart_from_the_headline_latency(html: str) -> None:
+    """The latency of a JoinGroup says how long a group took to become ready, not how fast brokers answer."""
+    summary = summary_document(1)
+    tiles = html[html.index('<div class="tiles">') : html.index("<h2>Verdict")]
+    for name, row in (("p99 latency, ms, steady state", "never_parked"), ("p99 of parked requests, ms", "parked")):
+        assert f"<b>{ms(summary['steady'][row]['p99_ms'])}</b>{name}</div>" in tiles
+    first = terminal_report(summary).splitlines()[1:4]
+    assert first[0] == "Latency"
+    assert re.match(r" +requests that are never parked, steady state: p50 [\d.]+ ms, p99 [\d.]+ ms", first[1])
+    assert re.match(r" +JoinGroup and SyncGroup, parked until a group is ready: p50 [\d.,]+ ms", first[2])
+
+
+def test_the_start_up_is_apart_from_the_steady_state(subtests: pytest.Subtests) -> None:
+    whole = {"steady": None, "measure_from_s": None, "startup": summary_document(1)["startup"] | {"until_s": 60.0}}
+    for changes, texts, missing in (
+        ({}, ("Steady state, second 5.0 to 60.0", "Start-up, second 0 to 5.0", "when all members had"), "no steady"),
+        ({"startup": None, "measure_from_s": 0.0}, ("Steady state, second 5.0 to 60.0",), "Start-up, second"),
+        (whole | {"members": 901}, ("no steady state, because not all members joined", "Start-up, second 0 to 60.0"),
+         "Steady state, second"),
+        (whole, ("no steady state, because it ended before",), "Steady state, second"),
+        ({"workload": {"file": "x", "measure_from_s": 5.0}}, ("begins at second 5.0.",), "when all members had joined"),
+    ):  # fmt: skip
+        with subtests.test(texts=texts):
+            html = page(summary_of(summary_document(1) | changes))
+            assert [text for text in texts if text not in html] == []
+            assert missing not in html
+
+
+def test_simulated_latencies_are_not_shown_as_measured_ones(subtests: pytest.Subtests) -> None:
+    summary = summary_document(1) | {"transport": "memory"}
+    html, text = page(summary_of(summary)), terminal_report(summary)
+    assert {"Simulated latency", "Latency"} & set(re.findall("<h2>(.*?)</h2>", html)) == {"Simulated latency"}
+    assert "Latency in the simulated network" in text
+    assert ">simulated p99 latency, ms<" in html
+    assert ">p99 latency, ms<" not in html
+    with subtests.test("without a picture of a constant"):
+        for row in summary["over_time"]["apis"]:
+            row["p99_ms"] = [0.5 for _ in row["p99_ms"]]
+        assert "simulated p99 latency, ms<" not in page(summary_of(summary))
+
+
+def test_skew_is_compared_with_chance(html: str) -> None:
+    assert "2.50 times the mean number of requests, more than by chance (1.75 to 2.25)" in html
+    assert "1.19 times the mean number of requests, more than by chance (1 to 1.1)" in html
+    assert "1.75 times the mean number of groups, less than by chance (2 to 2.75)" in html
+    assert "2.50 times the mean of requests, more than by chance" in " ".join(
+        terminal_report(summary_document(1)).split()
+    )
+    assert [by_chance(skew, [1.5, 2.5]) for skew in (1.5, 2.5, None)] == [", as by chance (1.5 to 2.5)"] * 2 + [""]
+
+
+def test_charts_scroll_rather_than_become_too_small_to_read(html: str) -> None:
+    assert len(re.findall(r'<div class="wide"><svg [^>]*style="min-width: 670px"', html)) == html.count("<svg") == 10
+
+
+def test_charts_of_distributions_have_all_intervals(html: str) -> None:
+    """Between 500 and 2,000 ms is an interval without a rebalance."""
+    drawing = next(svg for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL) if "Distribution of rebalance" in svg)
+    labels = re.findall(r">(\d[\d,]*)</text>", drawing)
+    assert labels[:5] == ["100", "200", "500", "1,000", "2,000"]
+
+
+def test_numbers_of_events_do_not_overlap(subtests: pytest.Subtests) -> None:
+    for at_s, points_per_s, expected in (
+        ([], 1, []),
+        ([10, 50], 5, [(10, "1"), (50, "2")]),
+        ([10, 10, 50], 5, [(10, "1, 2"), (50, "3")]),
+        ([50, 10], 5, [(10, "2"), (50, "1")]),
+        ([10, 11, 12, 50], 5, [(11, "1, 2, 3"), (50, "4")]),
+        ([10, 10, 10, 10, 10], 5, [(10, "1 to 5")]),
+        # The label of two events covers the third one.
+        ([10, 11, 13], 6, [(11.5, "1, 2, 3")]),
+    ):
+        with subtests.test(at_s=at_s):
+            assert event_labels(at_s, points_per_s) == expected
 
 
 def test_the_terminal_report_fits_into_80_columns() -> None:
@@ -186,6 +315,20 @@ def test_numbers_have_thousands_separators_and_six_digits(subtests: pytest.Subte
     ):
         with subtests.test(value=value):
             assert number(value) == expected
+
+
+def test_events_are_written_without_values_of_python(subtests: pytest.Subtests) -> None:
+    for value, expected in (
+        (["a", 1], "x=[a, 1]"),
+        ({"do": "stop_broker", "node_id": 1}, "x={do=stop_broker, node_id=1}"),
+        (True, "x=true"),
+        (1.5, "x=1.5"),
+        (None, ""),
+    ):
+        with subtests.test(value=value):
+            assert (
+                event({"at_s": 1.0, "do": "fail", "x": value, "done": True, "why": None}) == f"fail {expected}".strip()
+            )
 
 
 def test_values_of_expectations_are_written_without_exponents() -> None:

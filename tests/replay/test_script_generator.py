@@ -8,11 +8,12 @@ from pathlib import Path
 from statistics import mean
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.script.generator import by_offsets_partition, member_scripts
+from fakebroker.replay.script.generator import by_offsets_partition, member_scripts, offsets_partition
 from fakebroker.replay.script.script import DDL, Act, Script, script_of
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
@@ -226,6 +227,14 @@ def test_groups_of_an_offsets_partition_share_a_spark_partition(spark: SparkSess
     assert {len(tasks) for tasks in parts.values()} == {1}
     orders = [(row["part"], row["offsets_partition"], row["group"], row["member"]) for row in rows]
     assert orders == sorted(orders)
+
+
+def test_the_offsets_partition_in_sql_is_that_of_kafka(spark: SparkSession) -> None:
+    groups = ["", "a", "shops-0001", "ü", "グループ", "😀-1", "x😀😀", "polygenelubricants", "~" * 40, "g.h i\u200b"]
+    table = spark.createDataFrame(pa.table({"group": groups}))
+    for count in (1, 50, 7):
+        rows = table.select("group", offsets_partition(f.col("group"), count).alias("n")).collect()
+        assert [(group, n) for group, n in rows] == [(group, partition_for(group, count)) for group in groups]
 
 
 def test_scripts_of_all_example_workloads(spark: SparkSession) -> None:

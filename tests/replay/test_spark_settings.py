@@ -1,5 +1,8 @@
 """Spark settings that depend on the size of a run and on the machine."""
 
+import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,13 +14,13 @@ from fakebroker.replay import runner
 from fakebroker.replay.options import ReplayOptions
 from fakebroker.replay.spark import query_settings, session
 from fakebroker.replay.spark.query_settings import computed_once, settings_for_count, suited_to
-from fakebroker.replay.spark.session import MANY_MEMBERS, memory_bytes, settings_for
+from fakebroker.replay.spark.session import MANY_REQUESTS, memory_bytes, settings_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def test_java_runs_without_its_second_compiler_for_few_members() -> None:
-    few, many = (settings_for("local[2]", members) for members in (MANY_MEMBERS - 1, MANY_MEMBERS))
+def test_java_runs_without_its_second_compiler_for_few_requests() -> None:
+    few, many = (settings_for("local[2]", requests) for requests in (MANY_REQUESTS - 1, MANY_REQUESTS))
     assert {name for name in few if few[name] != many.get(name)} == {
         "spark.driver.extraJavaOptions",
         "spark.executor.extraJavaOptions",
@@ -25,11 +28,11 @@ def test_java_runs_without_its_second_compiler_for_few_members() -> None:
     assert not set(many) - set(few)
 
 
-def test_the_session_is_started_for_the_number_of_members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    counts: list[int] = []
+def test_the_session_is_started_for_the_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[float] = []
 
-    def fail(master: str, log: Path, members: int) -> NoReturn:
-        counts.append(members)
+    def fail(master: str, log: Path, requests: float) -> NoReturn:
+        counts.append(requests)
         raise FakebrokerError("there is no Spark")
 
     monkeypatch.setattr(runner, "spark_session", fail)
@@ -37,7 +40,7 @@ def test_the_session_is_started_for_the_number_of_members(tmp_path: Path, monkey
     workload.write_text("duration_s = 60\ntopics = { orders = 2 }\n[[groups]]\ncount = 30\nmembers = 400\n")
     with pytest.raises(FakebrokerError, match="no Spark"):
         runner.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
-    assert counts == [12_000]
+    assert counts == [12_000 * (10 + 60 / 3 + 60 / 5)]
 
 
 def test_the_driver_memory_is_set_for_local_sessions_only(
@@ -46,7 +49,9 @@ def test_the_driver_memory_is_set_for_local_sessions_only(
     monkeypatch.delenv("SPARK_DRIVER_MEMORY", raising=False)
     for memory, given in ((2**31, "1024m"), (20 * 2**30, "5120m"), (2**40, "8192m")):
         monkeypatch.setattr(session, "memory_bytes", lambda memory=memory: memory)
-        assert settings_for("local[*]", 1)["spark.driver.memory"] == given
+        assert settings_for("local[*]", math.inf)["spark.driver.memory"] == given
+        assert settings_for("local[*]", 100_001)["spark.driver.memory"] == given
+        assert settings_for("local[*]", 100_000)["spark.driver.memory"] == "512m"
     monkeypatch.setenv("SPARK_DRIVER_MEMORY", "3g")
     assert "spark.driver.memory" not in settings_for("local[*]", 1)
     assert not {"spark.driver.memory", PARTITIONS} & set(settings_for("spark://somewhere:7077", 1))
@@ -65,18 +70,41 @@ def test_the_memory_limit_of_a_container_is_respected(tmp_path: Path) -> None:
     assert memory_bytes(tmp_path) == min(machine, 2**29)
 
 
+def test_queries_of_small_runs_are_not_compiled_from_the_start(subtests: pytest.Subtests) -> None:
+    few, many = (settings_for("local[2]", requests) for requests in (20_000, 200_000))
+    for name in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
+        with subtests.test(name):
+            assert (few[name], many.get(name)) == ("false", None)
+    assert (few[PARTITIONS], many[PARTITIONS]) == ("1", "4")
+
+
+@pytest.mark.slow
+def test_workers_start_with_the_modules_of_members_and_without_pandas() -> None:
+    program = (
+        "import os, sys\n"
+        "from fakebroker.replay.spark.worker_daemon import preload\n"
+        "preload()\n"
+        "modules = ('pyarrow', 'fakebroker.replay.simulation.simulation', 'pyspark.worker', 'pandas', 'matplotlib')\n"
+        "print([name in sys.modules for name in modules])\n"
+        "import pandas\n"  # for functions of other Spark programs
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout) == ("", "[True, True, True, False, False]\n")
+
+
 @pytest.mark.spark
 def test_many_rows_are_repartitioned_and_few_are_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings_for_count(spark, 10)[PARTITIONS] == "1"
     with suited_to(spark.range(10)) as few:
         assert (few, spark.conf.get(PARTITIONS)) == (True, "1")
     monkeypatch.setattr(query_settings, "_FEW_ROWS", 9)
-    assert settings_for_count(spark, 10) == {PARTITIONS: "4"}
+    many = settings_for_count(spark, 10)
+    assert (many[PARTITIONS], many["spark.sql.adaptive.enabled"]) == ("4", "true")
     monkeypatch.setattr(query_settings, "_ROWS_PER_PARTITION", 2)
-    assert settings_for_count(spark, 10) == {PARTITIONS: "5"}
+    assert settings_for_count(spark, 10)[PARTITIONS] == "5"
     with suited_to(spark.range(10)) as few:
         assert (few, spark.conf.get(PARTITIONS)) == (False, "5")
-    assert spark.conf.get(PARTITIONS) == "4"
+    assert spark.conf.get(PARTITIONS) == "1"
 
 
 @pytest.mark.spark

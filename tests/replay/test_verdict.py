@@ -6,15 +6,49 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from fakebroker.replay.run_summary import ExpectationCheck, RequestNumbers, summary_of
+from fakebroker.replay.members.events import Source
+from fakebroker.replay.run_summary import (
+    ErrorCount,
+    ExpectationCheck,
+    LookupNumbers,
+    PopulationNumbers,
+    RequestNumbers,
+    summary_of,
+)
+from fakebroker.replay.verify.availability import Circumstances
 from fakebroker.replay.verify.verdict import MEMBERS_JOIN, events_done, expectations, judge, with_default_expectation
-from fakebroker.replay.workload.expectations import Expectation
-from tests.support.replay.recorded_events import HEALTHY, PARTITIONS, beat, frame, lost, scripts
+from fakebroker.replay.workload.expectations import Api, Expectation
+from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, PARTITIONS, beat, frame, lost, scripts
 from tests.support.replay.summaries import summary_document
+
+START_OF_1 = HEALTHY[0]._replace(**OF_1)
 
 NUMBERS = msgspec.structs.replace(
     summary_of(summary_document(1)).numbers,
-    apis=[RequestNumbers("Heartbeat", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0)],
+    apis=[
+        RequestNumbers("Heartbeat", "members", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("OffsetFetch", "members", 40, 4.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("OffsetFetch", "load", 10, 1.0, 5.0, 6.0, 7.0, 8.0, 2, 0, 1, 0),
+        RequestNumbers("FindCoordinator", "load", 3, 0.3, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+    ],
+    subtotals=[
+        RequestNumbers("all", "members", 840, 84.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("all", "load", 13, 1.3, 4.0, 5.0, 6.0, 8.0, 2, 0, 1, 0),
+        RequestNumbers("OffsetFetch", "all", 50, 5.0, 1.0, 6.0, 7.0, 8.0, 2, 0, 1, 0),
+    ],
+    errors=[
+        ErrorCount("NOT_COORDINATOR", 16, "OffsetFetch", "load", 2, False),
+        ErrorCount("NOT_COORDINATOR", 16, "Heartbeat", "members", 3, False),
+    ],
+    lookups=[
+        LookupNumbers("FindCoordinator", "load", 3, 240, 100),
+        LookupNumbers("OffsetFetch", "members", 40, 40, 1),
+        LookupNumbers("OffsetFetch", "load", 10, 60, 6),
+    ],
+    populations=[
+        PopulationNumbers("web", 2, 8, 8, 4, 1.0, 70.0),
+        PopulationNumbers("batch", 8, 12, 11, 1, 1.0, 80.0),
+    ],
     metrics={
         "requests_per_s": 100.0,
         "p99_ms": 5.0,
@@ -22,8 +56,10 @@ NUMBERS = msgspec.structs.replace(
         "rebalances": 3,
         "generations": 5,
         "generations.web": 4,
+        "members_joined": 19,
+        "members_joined.web": 8,
         "rebalance_p99_ms": None,
-        "errors.NOT_COORDINATOR": 2,
+        "errors.NOT_COORDINATOR": 5,
     },
 )
 
@@ -40,11 +76,50 @@ def test_expectations_are_compared_with_numbers(subtests: pytest.Subtests) -> No
         (Expectation(metric="rebalances", comparison=">", value=3), 3, False),
         (Expectation(metric="rebalance_p99_ms", comparison="<", value=1000), None, False),
         (Expectation(metric="generations", comparison="==", value=4, groups="web"), 4, True),
-        (Expectation(metric="errors.NOT_COORDINATOR", comparison=">", value=0), 2, True),
+        (Expectation(metric="errors.NOT_COORDINATOR", comparison=">", value=0), 5, True),
         (Expectation(metric="errors.UNKNOWN_MEMBER_ID", comparison="==", value=0), 0, True),
     ):
         with subtests.test(expectation=str(expectation)):
             assert expectations([expectation], NUMBERS) == [ExpectationCheck(str(expectation), met, actual)]
+
+
+def test_expectations_about_the_requests_of_members_or_of_loads(subtests: pytest.Subtests) -> None:
+    """Without `source` both are meant, with quantiles of all requests together."""
+    cases: list[tuple[str, Api | None, Source | None, float | None]] = [
+        ("requests", "OffsetFetch", None, 50),
+        ("requests", "OffsetFetch", "members", 40),
+        ("requests", "OffsetFetch", "load", 10),
+        ("p99_ms", "OffsetFetch", None, 6.0),
+        ("p99_ms", "OffsetFetch", "members", 2.0),
+        ("p99_ms", "FindCoordinator", None, 2.0),
+        ("requests", "FindCoordinator", "members", 0),
+        ("p99_ms", "FindCoordinator", "members", None),
+        ("requests", None, "members", 840),
+        ("unanswered", None, "load", 1),
+        ("errors.NOT_COORDINATOR", None, "members", 3),
+        ("errors.NOT_COORDINATOR", "OffsetFetch", None, 2),
+        ("errors.NOT_COORDINATOR", "OffsetFetch", "members", 0),
+        ("groups_per_request", "FindCoordinator", "load", 80.0),
+        ("groups_per_request", "FindCoordinator", "members", None),
+        ("groups_per_request", "OffsetFetch", None, 2.0),
+    ]
+    for metric, api, source, actual in cases:
+        expectation = Expectation(metric=metric, comparison="<", value=1e9, api=api, source=source)
+        with subtests.test(expectation=str(expectation)):
+            assert [check.actual for check in expectations([expectation], NUMBERS)] == [actual]
+
+
+def test_expectations_relative_to_the_number_of_groups_or_members() -> None:
+    joined = Expectation(metric="members_joined", comparison="==", value=1, per="member")
+    assert expectations([joined], NUMBERS) == [ExpectationCheck("members_joined per member == 1", False, 0.95)]
+    of_web = msgspec.structs.replace(joined, groups="web")
+    assert expectations([of_web], NUMBERS) == [ExpectationCheck("members_joined of web per member == 1", True, 1.0)]
+    fetches = Expectation(metric="requests", comparison="<=", value=1, api="OffsetFetch", source="load", per="group")
+    assert expectations([fetches], NUMBERS) == [
+        ExpectationCheck("requests of OffsetFetch from load per group <= 1", True, 1.0)
+    ]
+    without_groups = msgspec.structs.replace(NUMBERS, populations=[])
+    assert expectations([joined], without_groups)[0].actual is None
 
 
 def test_members_are_expected_to_join_unless_the_workload_overrides_it() -> None:
@@ -69,22 +144,39 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
     unanswered = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
-        events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], NUMBERS, ["answered"], timeline)
+        events = frame(spark, [*HEALTHY, START_OF_1, *more])
+        verdict = judge(
+            spark,
+            events,
+            scripts(spark, MEMBERS[:2]),
+            PARTITIONS,
+            [expected],
+            NUMBERS,
+            ["answered"],
+            Circumstances(timeline=timeline),
+        )
         assert [check.name for check in verdict.promises] == ["answered"]
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"
 
     assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
+    events, two = frame(spark, [*HEALTHY, START_OF_1]), scripts(spark, MEMBERS[:2])
+    wanted, required = ["answered", "stale-refused"], ["stale-refused"]
+    assert judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted).outcome == "passed"
+    verdict = judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted, required=required)
+    reason = "Promise stale-refused is required, but was not exercised: there were no members that sent requests of an"
+    assert (verdict.outcome, verdict.reasons) == ("failed", [f"{reason} old generation."])
 
 
 @pytest.mark.slow
 def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
-        events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], **how)
-        assert all(check.kept for check in verdict.promises)
+        events = frame(spark, [*HEALTHY, START_OF_1, *more])
+        verdict = judge(
+            spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how)
+        )
+        assert all(check.outcome == "kept" for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"

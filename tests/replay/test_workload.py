@@ -1,6 +1,7 @@
 """Reading workload files: the values of valid ones, the errors of invalid ones."""
 
 import json
+import math
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Resta
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
 from fakebroker.replay.workload.workload import Cluster, Pacing, load_workload
-from tests.support.replay.workload_files import ALL_KEYS, INVALID, MINIMAL
+from tests.support.replay.workload_files import ADDED, ALL_KEYS, BATCH_JOIN, EXPECT, INVALID, MINIMAL
 
 
 def workload_file(directory: Path, text: str) -> Path:
@@ -69,8 +70,118 @@ def test_mistakes_across_tables_and_of_events_are_reported_together(tmp_path: Pa
     ]
 
 
+MISTYPED = """
+duration_s = 100
+topics = { orders = 4 }
+clutser = { brokers = 3 }
+[cluster]
+brokres = 3
+config = { "group.initial.rebalance.delay" = 3 }
+[[groups]]
+name = "shops"
+cuont = 5
+topics = ["order"]
+crash = { shaer = 0.3, at_s = "ten" }
+[[load]]
+kind = "find-coordinator"
+groups = "shop"
+[[event]]
+at_s = 5
+do = "stop_brokers"
+[[event]]
+at_s = 5
+do = "fail"
+api = "Heartbeat"
+erorr = "NOT_COORDINATOR"
+[[event]]
+at_s = 5
+do = "fail"
+api = "Hearbeat"
+error = "NOT_COORDINATOR"
+[[expect]]
+metric = "p98_ms"
+comparison = "=<"
+value = 5
+[[expect]]
+metric = "errors.NOT_CORDINATOR"
+api = "Heartbeet"
+comparison = "<"
+value = 1
+[[expect]]
+metric = "generations"
+groups = "shosp"
+comparison = "<"
+value = 1
+[promises]
+check = ["one-ower"]
+"""
+
+NEAREST = {
+    "clutser": "cluster",
+    "cluster.brokres": "brokers",
+    "cluster.config.group.initial.rebalance.delay": "group.initial.rebalance.delay.ms",
+    "groups[0].cuont": "count",
+    "groups[0].topics[0]": "orders",
+    "groups[0].crash.shaer": "share",
+    "load[0].kind": "find-coordinators",
+    "load[0].groups": "shops",
+    "event[0].do": "stop_broker",
+    "event[1].erorr": "error",
+    "event[2].api": "Heartbeat",
+    "expect[0].metric": "p99_ms",
+    "expect[0].comparison": "<",
+    "expect[1].metric": "errors.NOT_COORDINATOR",
+    "expect[1].api": "Heartbeat",
+    "expect[2].groups": "shops",
+    "promises.check[0]": "one-owner",
+}
+"""The mistyped keys and names in `MISTYPED`, and the names that are suggested."""
+
+
+def test_all_mistyped_names_are_found_at_once_with_the_nearest_name(
+    subtests: pytest.Subtests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that rules find, for example about names in other tables, although these have mistakes, too."""
+    monkeypatch.setattr("fakebroker.errors.MAX_MISTAKES", 100)
+    with pytest.raises(ConfigError) as caught:
+        load_workload(workload_file(tmp_path, MISTYPED))
+    found = {mistake.field: str(mistake) for mistake in caught.value.mistakes}
+    missing_or_of_a_wrong_type = {"groups[0].crash.share", "groups[0].crash.at_s"}
+    assert set(found) == {*NEAREST, *missing_or_of_a_wrong_type}
+    for field, name in NEAREST.items():
+        with subtests.test(field=field):
+            assert found[field].endswith(f"; did you mean {name!r}?")
+
+
+def test_mistakes_beyond_the_tenth_are_counted(tmp_path: Path) -> None:
+    file = workload_file(tmp_path, MISTYPED)
+    with pytest.raises(ConfigError) as caught:
+        load_workload(file)
+    first, *lines = str(caught.value).split("\n")
+    assert first == f"{file}: the first 10 errors of {len(NEAREST) + 2}"
+    assert len(lines) == len(caught.value.mistakes) == MAX_MISTAKES
+
+
+def test_a_mistake_has_no_consequences_in_the_message(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """Keys that depend on a mistyped one are not reported, nor what is missing because of it."""
+    behavior = "crash = { shaer = 0.3, at_s = 10 }"
+    for text, fields in (
+        (f"{MINIMAL}sesion_timeout_ms = 60_000\nheartbeat_interval_ms = 50_000", ["groups[0].sesion_timeout_ms"]),
+        (f"{MINIMAL}{behavior}", ["groups[0].crash.shaer", "groups[0].crash.share"]),
+        (f"{MINIMAL}arrival = {{ brusts = 3, every_s = 2 }}", ["groups[0].arrival.brusts"]),
+        (BATCH_JOIN.replace('["batch-join"]', '["batch-jion"]') + ADDED, ["cluster.proposals[0]"]),
+        (MINIMAL + EXPECT.replace("metric", "metrik") + 'api = "Heartbeat"', ["expect[0].metrik", "expect[0].metric"]),
+        (f'{MINIMAL}[[load]]\nkind = "add-member"\ngroups = "group"\ninstances = 3', ["load[0].kind"]),
+        (f"event = [5]\nexpect = [5]\nload = [5]\n{MINIMAL}", ["event[0]", "expect[0]", "load[0]"]),
+    ):
+        with subtests.test(workload=text):
+            with pytest.raises(ConfigError) as caught:
+                load_workload(workload_file(tmp_path, text))
+            assert [mistake.field for mistake in caught.value.mistakes] == fields
+
+
 def test_at_most_ten_mistakes_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="10 errors") as caught:
+    with pytest.raises(ConfigError, match="the first 10 errors of 12") as caught:
         load_workload(workload_file(tmp_path, MINIMAL + '[[event]]\nat_s = -1\ndo = "reset"\n' * 12))
     assert [mistake.value for mistake in caught.value.mistakes] == [-1] * MAX_MISTAKES
 
@@ -107,9 +218,10 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     assert shops.grow == Grow(instances=4, at_s=100, every_s=0.1, how="static")
     assert workload.load[0] == Load(kind="add-members", groups="shops", instances=4, at_s=90)
     assert workload.pacing == Pacing(rate_per_s=100, speed=10)
-    assert [(expectation.key, str(expectation)) for expectation in workload.expect] == [
-        ("generations.shops", "generations of shops <= 500"),
-        ("errors.UNKNOWN_MEMBER_ID", "errors.UNKNOWN_MEMBER_ID > 0"),
+    assert list(map(str, workload.expect)) == [
+        "generations of shops per group <= 25",
+        "requests of OffsetFetch from load > 0",
+        "errors.UNKNOWN_MEMBER_ID > 0",
     ]
     assert (workload.promises.check, workload.offsets_partitions, workload.group_count) == (
         ("answered", "one-owner"),
@@ -127,6 +239,24 @@ def test_the_workloads_in_the_repository_are_valid(subtests: pytest.Subtests) ->
         with subtests.test(workload=file.stem):
             assert load_workload(file).duration_s > 0
             assert file.read_text().startswith("# ")
+
+
+def test_the_number_of_requests_is_estimated(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """For 4 members in 60 s: 10 requests each to join, 20 heartbeats and 12 commits."""
+    groups, load = "[[groups]]\ncount = 4\nmembers = 1\n", "[[load]]\nkind = 'list-groups'\n"
+    cases: dict[str, float] = {
+        groups: 4 * (10 + 20 + 12),
+        groups + "commit_interval_ms = 0": 4 * (10 + 20),
+        groups + load: 4 * (10 + 20 + 12) + 4,
+        groups + load + "for_s = 30\nrate_per_s = 5": 4 * (10 + 20 + 12) + 5 * 30,
+        groups + load + "for_s = 1": math.inf,
+        "pacing = { rate_per_s = 4 }\n" + groups: 4 * (10 + 60 + 12),
+        "pacing = { closed_loop = true }\n" + groups: math.inf,
+    }
+    for text, expected in cases.items():
+        with subtests.test(workload=text):
+            file = workload_file(tmp_path, "duration_s = 60\ntopics = { orders = 2 }\n" + text)
+            assert load_workload(file).request_count == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

@@ -73,9 +73,11 @@ def test_advance_from_one_deadline_to_the_next(fake_cluster: FakeCluster) -> Non
     assert [(each.kind, each.in_s) for each in happened] == [("session", SESSION_S)] * 2
     assert {each.member_ids for each in happened} == {(member_id,) for member_id in member_ids}
     assert [group.state for group in fake_cluster.groups()] == ["Empty", "Empty"]
-    assert [each.kind for each in fake_cluster.advance_to_next_deadline() or []] == ["offsets_expiry"] * len(
-        {fake_cluster.cluster.offsets_partition_of(group_id).index for group_id in ("a", "b")}
-    )
+    happened = fake_cluster.advance_to_next_deadline() or []
+    partitions = {fake_cluster.cluster.offsets_partition_of(group_id).index for group_id in ("a", "b")}
+    assert {each.partition for each in happened if each.kind == "offsets_expiry"} == partitions
+    assert sorted(each.group_id or "" for each in happened if each.kind == "offsets_removal") == ["a", "b"]
+    assert len(happened) == len(partitions) + 2
     assert fake_cluster.groups() == []
     assert fake_cluster.advance_to_next_deadline() is None
 
@@ -239,7 +241,7 @@ def test_a_session_expires_by_trios_clock(clock: Any) -> None:
 
     in_mock_time(main, autojump_threshold=0.02)
     assert cluster.group("g").state == "Empty", "state can be read after the cluster stopped"
-    assert [each.kind for each in cluster.pending_deadlines()] == ["offsets_expiry"]
+    assert [each.kind for each in cluster.pending_deadlines()] == ["offsets_removal", "offsets_expiry"]
 
 
 def test_a_test_moves_trios_clock() -> None:

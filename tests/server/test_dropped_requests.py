@@ -184,3 +184,17 @@ def test_a_file_without_kinds_of_dropped_requests_answers_nothing_uncertain(tmp_
     file.write_text('{"format":1,"mode":"full","dropped":2,"brokers":[1]}\n')
     with pytest.raises(IncompleteJournalError, match="has dropped 2 older requests that may match"):
         read_journal(file).assert_never("LeaveGroup")
+
+
+@pytest.mark.parametrize("mode", ["full", "headers"])
+def test_dropped_requests_of_one_connection_are_told_apart(mode: str) -> None:
+    with (
+        FakeCluster(brokers=1, journal=mode, journal_calls=2) as cluster,  # type: ignore[arg-type]  # one of the modes
+        WireClient(cluster.brokers[0], "a") as wire,
+    ):
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        heartbeat(wire, "g", "m")
+        for _ in range(3):
+            wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+        with pytest.raises(IncompleteJournalError, match="the journal has dropped 1 older request that may match"):
+            cluster.count("Heartbeat")

@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from fakebroker import FakeCluster
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.replication.controller import Failover
 from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -96,15 +99,17 @@ def test_empty() -> None:
     group.commit()
     group.harness.advance(1_500)
     assert group.explanation == (
-        "g has been in Empty for 1.5 s. Cause: first OffsetCommit. It has never had members and has 1 committed offset."
+        "g has been in Empty for 1.5 s. Cause: first OffsetCommit. It has never had members and has 1 committed "
+        "offset. In 6 d 23 h: the group is removed with 1 committed offset, unless it is used before."
     )
     group.stable("a")
     group.leave("a")
     assert group.explanation == (
-        "g has been in Empty for 0.0 s. Cause: LeaveGroup of a. It has no members and has 1 committed offset."
+        "g has been in Empty for 0.0 s. Cause: LeaveGroup of a. It has no members and has 1 committed offset. In 7 d 0 "
+        "h: the group is removed with 1 committed offset, unless it is used before."
     )
     group.join("b", version=4)
-    assert group.explanation.endswith("b was assigned its member id, and must join with it within 10.0 s.")
+    assert "b was assigned its member id, and must join with it within 10.0 s." in group.explanation
 
 
 def test_the_initial_delay() -> None:
@@ -136,11 +141,83 @@ def test_a_rebalance_waits_for_members() -> None:
     group.harness.advance(100)
     assert group.explanation == (
         "g has been in PreparingRebalance for 0.1 s. Cause: JoinGroup of c, a new member. 2 of 4 members have joined "
-        "this rebalance. Waiting for a (last request 0.6 s ago), which has not rejoined; it is removed in 9.4 s unless "
-        "it sends a request. Waiting for s (static, last request 4.6 s ago), which has not rejoined; the join phase "
-        "ends in 59.9 s, but a static member is only removed when its session expires, in 25.4 s. d was assigned its "
-        "member id, and must join with it within 9.9 s."
+        "this rebalance. Waiting for a (last request: Heartbeat, 0.6 s ago), which has not rejoined. If it "
+        "sends no request, it is removed in 9.4 s: its session expires. Waiting for s (static, last request: "
+        "SyncGroup, 4.6 s ago), which has not rejoined. If it sends no request, it is removed in 25.4 s: its "
+        "session expires. The join timer does not remove static members. d was assigned its member id, and must join "
+        "with it within 9.9 s. The group waits at most 59.9 s longer; then the join timer expires: a is removed unless "
+        "it rejoins (heartbeats do not prevent that), and generation 3 starts with 3 members."
     )
+
+
+def test_a_member_that_sends_heartbeats_but_does_not_rejoin() -> None:
+    group = ExplainedGroup(delay_ms=1_000)
+    group.stable("a", "b", "stuck")
+    group.join("c")
+    group.join("a")
+    group.join("b")
+    left = " longer; then the join timer expires: stuck is removed unless it rejoins"
+    for sent in range(19):  # The session of 10 s is extended all the time, but the join timer of 60 s expires.
+        waits = group.explanation
+        assert f"The group waits at most {60 - 3 * sent}.0 s{left} (heartbeats do not prevent that), and" in waits
+        group.heartbeat("stuck")
+        is_earlier = 3 * sent + 10 <= 60
+        assert ("request, it is removed in 10.0 s: its session expires." in group.explanation) == is_earlier
+        group.harness.advance(3_000)
+    assert group.explanation == (
+        "g has been in PreparingRebalance for 57.0 s. Cause: JoinGroup of c, a new member. 3 of 4 members have joined "
+        "this rebalance. Waiting for stuck (last request: Heartbeat, 3.0 s ago), which has not rejoined. It sends a "
+        "Heartbeat every 3.0 s, which extends its session, but no JoinGroup. The group waits at most 3.0 s longer; "
+        "then the join timer expires: stuck is removed unless it rejoins (heartbeats do not prevent that), and "
+        "generation 2 starts with 3 members."
+    )
+    group.harness.advance(2_999)
+    assert "Waiting for stuck" in group.explanation
+    group.harness.advance(1)
+    assert group.explanation.startswith("g has been in CompletingRebalance for 0.0 s. Cause: join timer expired.")
+
+
+def test_a_member_is_not_described_by_requests_that_it_did_not_send() -> None:
+    group = ExplainedGroup()
+    group.harness.cluster.journal.max_calls = 0
+    group.stable("a")
+    group.join("b")
+    assert "Waiting for a (session restarted 0.0 s ago), which has not rejoined." in group.explanation
+
+
+def test_delayed_requests_and_responses() -> None:
+    group = ExplainedGroup()
+    group.stable("a")
+    faults = group.harness.cluster.faults
+    faults.add(Fault(api="JoinGroup", member_id=group.ids["a"], delay_before_s=8.0), group.harness.now_ms)
+    faults.add(Fault(api="LeaveGroup", delay_s=4.0), group.harness.now_ms)
+    group.join("b")
+    group.join("a")
+    group.harness.advance(1_000)
+    request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=group.ids["b"])])
+    group.harness.send(request, 3, client_id="b")
+    group.harness.advance(500)
+    assert group.explanation.endswith(
+        "A fault delays the JoinGroup of a: broker 1 handles it in 6.5 s; the request was received 1.5 s ago. A fault "
+        "delays the response to the LeaveGroup of b: broker 1 sends it in 3.5 s; the request was received 0.5 s ago."
+    )
+    delayed = [each for each in pending_deadlines(group.harness.cluster, group.harness.now_ms) if "late" in each.kind]
+    assert [(each.in_s, each.kind, each.text) for each in delayed] == [
+        (3.5, "late_answer", "Broker 1 sends the response to the LeaveGroup of b, which a fault delays."),
+        (6.5, "late_request", "Broker 1 handles the JoinGroup of a, which a fault delays."),
+    ]
+    group.harness.advance(6_500)
+    assert "delays" not in group.explanation
+
+
+def test_a_throttled_client() -> None:
+    group = ExplainedGroup()
+    group.stable("a")
+    group.harness.cluster.quotas.throttled[1, "a"] = group.harness.now_ms + 1_200
+    throttled = "Client a has exceeded a quota: its requests are read again in"
+    assert group.explanation.endswith(f"{throttled} 1.2 s.")
+    group.harness.advance(1_200)
+    assert throttled not in group.explanation
 
 
 def test_of_many_members_only_some_are_named() -> None:
@@ -149,7 +226,8 @@ def test_of_many_members_only_some_are_named() -> None:
     group.stable(*names)
     group.join("m0")
     assert group.explanation.count("Waiting for m") == 8
-    assert group.explanation.endswith("Waiting for 3 more members.")
+    assert "Waiting for 3 more members. The group waits at most 60.0 s longer;" in group.explanation
+    assert "m6, m7, m8 and 3 more are removed unless they rejoin" in group.explanation
 
 
 def test_completing() -> None:
@@ -162,8 +240,10 @@ def test_completing() -> None:
     group.heartbeat("a")
     assert group.explanation == (
         "g has been in CompletingRebalance for 0.2 s. Cause: initial delay is over. Waiting for the SyncGroup of "
-        "the leader a (last request 0.0 s ago), which has the assignment. Waiting for the SyncGroup of b. Members that "
-        "do not send a SyncGroup within 59.8 s are removed."
+        "the leader a (last request: Heartbeat, 0.0 s ago), which has the assignment. If a sends no request, it is "
+        "removed in 10.0 s: its session expires. Waiting for the SyncGroup of b. If b sends no request, it is removed "
+        "in 9.8 s: its session expires. The group waits at most 59.8 s longer; then the sync "
+        "timer expires: a, b are removed unless they send a SyncGroup, and the group becomes Empty."
     )
 
 
@@ -176,11 +256,19 @@ def test_stable() -> None:
     group.sync("a")
     assert group.explanation == (
         "g has been in Stable for 0.0 s. Cause: SyncGroup of the leader a. Generation 1 with protocol 'range' has 2 "
-        "members. The leader is a. Waiting for the SyncGroup of b. Members that do not send a SyncGroup within 60.0 s "
-        "are removed."
+        "members. The leader is a. Waiting for the SyncGroup of b. If b sends no request, it is removed in "
+        "10.0 s: its session expires. The group waits at most 60.0 s longer; then the sync timer expires: b is "
+        "removed unless it sends a SyncGroup, and a rebalance starts with the other member."
     )
     group.sync("b")
     assert group.explanation.endswith("The leader is a.")
+    group.harness.advance(4_000)
+    group.heartbeat("a")
+    group.harness.advance(2_000)
+    assert group.explanation.endswith(
+        "In 4.0 s: if b sends no request, its session expires: it is removed, and a rebalance starts with the other "
+        "member."
+    )
 
 
 def test_after_a_move_it_is_stable_because_it_was_loaded() -> None:
@@ -242,7 +330,11 @@ def test_no_coordinator() -> None:
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        ("PreparingRebalance", "It is held in this state until it is released. 1 of 1 members have joined this"),
+        (
+            "PreparingRebalance",  # Without an initial delay, its timer has expired at once.
+            "It is held in this state until it is released: then the state ends at once, because its timer has "
+            "expired. 1 of 1 members have joined this",
+        ),
         ("CompletingRebalance", "It is held in this state until it is released. The SyncGroup of the leader app"),
     ],
 )
@@ -256,3 +348,15 @@ def test_held(fake_cluster: FakeCluster, state: str, sentence: str) -> None:
             wire.send(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id, assignments=[]), 3)
             fake_cluster.wait_for_request("SyncGroup")
         assert sentence in fake_cluster.explain("g")
+
+
+def test_a_pending_append() -> None:
+    group = ExplainedGroup()
+    group.stable("a")
+    partition = group.harness.cluster.brokers[1].coordinator.led_partition(0)
+    assert partition is not None
+    partition.pending = lambda error: None
+    pending = "An append to __consumer_offsets-0 is pending; behind it, 0 operations must wait."
+    assert group.explanation.endswith(pending)
+    partition.complete(ErrorCode.NONE)
+    assert pending not in group.explanation

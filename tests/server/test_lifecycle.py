@@ -243,7 +243,7 @@ RUNS_ONLY = {
 }  # fmt: skip
 """Methods that need a running cluster."""
 
-HAS_STARTED = {"bootstrap_servers", "brokers", "connections", "coordinator_of", "watch"}
+HAS_STARTED = {"bootstrap_servers", "brokers", "connections", "coordinator_of", "response_times", "watch"}
 """What needs a cluster that has been started, and may have stopped since."""
 
 

@@ -1,6 +1,7 @@
 """Waits of FakeCluster see what came and went since the call; they end when the cluster stops."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import ClusterStopped, ConfigError, FakeCluster, WaitTimeout
+from fakebroker import ClusterStopped, ConfigError, FakeCluster, IncompleteHistoryError, WaitTimeout
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -273,3 +274,52 @@ def test_a_timeout_has_fields(fake_cluster: FakeCluster) -> None:
     assert (error.condition, error.timeout_s, error.records) == ("group g in Empty", 0, [])
     assert error.state.startswith("g has been in Stable")
     assert str(error) == f"not reached within 0 s: {error.condition}\n{error.state}"
+
+
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 3}, config={"group.initial.rebalance.delay.ms": 0})
+def test_a_wait_that_depends_on_dropped_changes_is_not_decided(fake_cluster: FakeCluster) -> None:
+    fake_cluster.seed_group("g", 3, topics=["orders"])
+    history = fake_cluster.cluster.history
+    history.max_moments_of_a_group = 2
+    seen = history.count_of("g")
+    fake_cluster.force_rebalance("g")
+    for member in fake_cluster.group("g").members:
+        fake_cluster.evict("g", member.member_id)
+    assert fake_cluster.group("g").state == "Empty"
+    waits = fake_cluster.waits
+    stable = waits.group_in_state("g", "Stable", None, seen_changes=seen)
+    dropped = history.dropped_of("g").count
+    expected = (
+        f"not decided: group g in Stable since its first {seen} changes: {dropped} earlier changes were dropped "
+        "from the history, and it is not so now"
+    )
+    with pytest.raises(IncompleteHistoryError, match=re.escape(expected)):
+        waits.wait(stable, 0)
+    empty = waits.group_in_state("g", "Empty", None, seen_changes=seen)
+    assert waits.wait(empty, 0).state == "Empty", "the state now decides"
+    with pytest.raises(WaitTimeout):
+        waits.wait(waits.group_in_state("g", "Stable", None, seen_changes=history.count_of("g")), 0)
+
+
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 3}, config={"group.initial.rebalance.delay.ms": 0})
+def test_dropped_changes_are_mentioned(fake_cluster: FakeCluster) -> None:
+    history = fake_cluster.cluster.history
+    history.max_moments_of_a_group = 1
+    fake_cluster.seed_group("g", 3, topics=["orders"])
+    fake_cluster.force_rebalance("g")
+    first = fake_cluster.group("g").members[0].member_id
+    fake_cluster.evict("g", first)
+    timeline = fake_cluster.timeline("g")
+    assert timeline.dropped == history.dropped_of("g")
+    note = f"{timeline.dropped.count} earlier changes were dropped from the history, up to 20"
+    assert note in timeline.text()
+    assert note in timeline.svg()
+    assert note in str(fake_cluster.group("g").timeline())
+    unknown = f"The cause is not known: {timeline.dropped.count} earlier changes were dropped from the history."
+    assert unknown in fake_cluster.explain("g")
+    history.max_moments = 0
+    fake_cluster.seed_group("h", 1, topics=["orders"])
+    fake_cluster.evict("g", fake_cluster.group("g").members[0].member_id)
+    gone = fake_cluster.timeline("g")
+    assert gone.moments == ()
+    assert str(gone).startswith(f"group g: {gone.dropped.count} earlier changes were dropped from the history, up to")

@@ -3,6 +3,7 @@
 Does not depend on groups or on `Cluster`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -72,6 +73,11 @@ class SyncDelays:
     def due(self, now_ms: float) -> list[Answer]:
         """Remove and return the responses whose delay has ended, earliest first."""
         return self._take([delayed for delayed, _ in self._timers.expired(now_ms)])
+
+    def delayed(self) -> Iterator[tuple[float, Call]]:
+        """Yield the calls whose responses are delayed, each with the time of its response; infinite until `release`."""
+        for each in self._delayed:
+            yield each.scheduled_ms, each.answer.call
 
     def next_deadline(self) -> float | None:
         """Return when the next delay ends, in milliseconds; None if none ends before it is released."""

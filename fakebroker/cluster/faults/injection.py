@@ -5,7 +5,7 @@ calls `FaultInjector.corrupted` for the bytes of a response.
 """
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -382,6 +382,20 @@ class FaultInjector:
         if request_ms is None or response_ms is None:
             return response_ms if request_ms is None else request_ms
         return min(request_ms, response_ms)
+
+    def delayed_requests(self) -> Iterator[tuple[float, Call]]:
+        """Yield the requests that are delayed, each with the time when it is handled, earliest first."""
+        for timer, at_ms in self._delayed_requests:
+            call, _, stops = timer.value
+            if call.broker.stops == stops and self._brokers.get(call.node_id) is call.broker:
+                yield at_ms, call
+
+    def delayed_responses(self) -> Iterator[tuple[float, Call]]:
+        """Yield the calls whose responses are delayed, each with the time of its response, earliest first."""
+        for timer, at_ms in self._delayed:
+            call, response = timer.value
+            if response is not None:
+                yield at_ms, call
 
     def corrupted(self, fault: Fault, frame: bytearray) -> bytearray:
         """Garble, truncate or repeat the frame of a response, and return the bytes to send."""

@@ -255,7 +255,9 @@ def _check_actions(name: str, value: Any) -> None:
 
 def _check_effects(fault: Fault) -> None:
     if not any(_given(fault, effect) for effect in _EFFECTS):
-        raise ConfigError(f"fault has no effect: set {one_of(_EFFECTS)}", expected=one_of(_EFFECTS))
+        given = {field: value for field, value in msgspec.structs.asdict(fault).items() if value not in (None, False)}
+        expected = one_of(_EFFECTS)
+        raise ConfigError(f"fault has no effect: set {expected}", field="fault", value=given, expected=expected)
     for name, others in _CONTRADICTIONS.items():
         for other in others:
             if _given(fault, name) and _given(fault, other):

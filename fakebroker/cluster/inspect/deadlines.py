@@ -1,18 +1,26 @@
 """Pending deadlines of a cluster: events that happen when the brokers' clock reaches a time.
 
-Waiting Fetch requests are not included, because their deadlines use the clients' clock.
+What happens to groups is computed by `forecast.py` from their timers. Waiting Fetch requests are not included, because
+their deadlines use the clients' clock.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from math import inf
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from math import ceil, inf
 from typing import TYPE_CHECKING, Literal
 
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.inspect.forecast import Expiry, expiries, is_session_running
+from fakebroker.cluster.inspect.timeline import short_names
+from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from fakebroker.coordinator.group.offset_requests import next_expiration
 
 if TYPE_CHECKING:
+    from fakebroker.cluster.broker import BrokerNode
     from fakebroker.cluster.cluster import Cluster
 
 DeadlineKind = Literal[
@@ -26,15 +34,23 @@ DeadlineKind = Literal[
     "join",
     "sync",
     "expected",
+    "offsets_removal",
     "offsets_expiry",
+    "late_request",
     "late_answer",
     "throttle",
 ]
+
+_MAX_NAMES = 8
+_MAX_OF_A_GROUP = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
     """An event that happens at a time, unless another event prevents it.
+
+    Events of groups are those that happen if the members of the group send heartbeats and no other requests; with
+    `restarts_with_requests`, if the member itself sends no request until then. The former do not move with heartbeats.
 
     Attributes:
         at_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
@@ -53,14 +69,20 @@ class Deadline:
             sync: Members that have not sent a SyncGroup are removed.
             expected: Joins stop waiting for expected instances; or, if no join waits, an instance is no longer expected
                 (KAFKA-8397).
+            offsets_removal: Expired offsets of a group are removed, and the group if nothing of it is left.
             offsets_expiry: A coordinator checks for expired offsets and groups.
-            late_answer: A delayed response is sent: the next one to a SyncGroup, or the next one that a fault delays.
+            late_request: A broker handles a request that a fault delays.
+            late_answer: A delayed response is sent: to a SyncGroup (`delay_sync`), or one that a fault delays.
             throttle: A connection of a client that exceeded a quota is read again.
-        node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for late
-            answers and elections.
+        node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for elections.
         group_id: The group, if it affects one group.
-        member_ids: The members that the deadline waits for or removes; none if all members have joined.
+        member_ids: The members that the deadline waits for or removes, or that a delayed request names; none if all
+            members have joined.
         partition: The partition of __consumer_offsets, if it affects one partition.
+        removes: The members, pending ids and expected instances of the group that are removed then.
+        state: The state of the group afterwards, if it changes.
+        restarts_with_requests: Whether each request of the member, such as a heartbeat, starts the timer again.
+        text: A sentence on what happens then.
     """
 
     at_ms: float
@@ -70,99 +92,239 @@ class Deadline:
     group_id: str | None = None
     member_ids: tuple[str, ...] = ()
     partition: int | None = None
+    removes: tuple[str, ...] = ()
+    state: str | None = None
+    restarts_with_requests: bool = False
+    text: str = field(default="", compare=False)
 
 
-def pending_deadlines(cluster: "Cluster", now_ms: float) -> list[Deadline]:
-    """Return all pending deadlines, earliest first; those at the same time are in the order of `SOURCES`."""
-    deadlines = [
-        replace(deadline, in_s=max(0.0, (deadline.at_ms - now_ms) / 1000))
-        for source in SOURCES
-        for deadline in source(cluster, now_ms)
-    ]
-    return sorted(deadlines, key=lambda deadline: deadline.at_ms)
+def pending_deadlines(
+    cluster: "Cluster", now_ms: float, first: int | None = None, until_ms: float = inf
+) -> list[Deadline]:
+    """Return the pending deadlines, earliest first; those at the same time are in the order of `SOURCES`.
+
+    Args:
+        cluster: The cluster.
+        now_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
+        first: The maximum number of deadlines, which saves time; of several groups at the same time, any can be left
+            out. None for all deadlines.
+        until_ms: The time of the last deadline.
+    """
+    others = (deadline for source in SOURCES for deadline in source(cluster, now_ms))
+    deadlines = [each for each in (*_group_deadlines(cluster, first, until_ms), *others) if each.at_ms <= until_ms]
+    return _sorted(deadlines, now_ms)[:first]
+
+
+def _group_deadlines(cluster: "Cluster", first: int | None, until_ms: float) -> list[Deadline]:
+    """Return the deadlines of all groups; or, in the order of their lower bounds, of as many groups as necessary."""
+    groups = [(group, broker) for broker in cluster.brokers.values() for group in broker.coordinator.groups()]
+    if first is None and until_ms == inf:
+        return [deadline for group, broker in groups for deadline in _deadlines_of(group, broker)]
+    bounds_ms = [_bound_ms(group, broker) for group, broker in groups]
+    found: dict[int, list[Deadline]] = {}
+    times_ms: list[float] = []
+    for at in sorted(range(len(groups)), key=bounds_ms.__getitem__):
+        if bounds_ms[at] > until_ms or (len(times_ms) == first and bounds_ms[at] >= times_ms[-1]):
+            break
+        found[at] = list(_deadlines_of(*groups[at]))
+        if first is not None:
+            times_ms = nsmallest(first, [*times_ms, *(each.at_ms for each in found[at])])
+    return [deadline for at in sorted(found) for deadline in found[at]]
+
+
+def _bound_ms(group: Group, broker: "BrokerNode") -> float:
+    """Return a lower bound of the deadlines of a group."""
+    partition = broker.coordinator.led_partition(group.partition)
+    return min(group.deadline_ms, inf if partition is None else partition.scheduled_ms)
+
+
+def _sorted(deadlines: Iterable[Deadline], now_ms: float) -> list[Deadline]:
+    timed = [replace(deadline, in_s=max(0.0, (deadline.at_ms - now_ms) / 1000)) for deadline in deadlines]
+    return sorted(timed, key=lambda deadline: deadline.at_ms)
 
 
 # Sources of deadlines
 
 
 def _loads(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for index, (end_ms, _) in cluster.controller.loading.items():
+    for index, (end_ms, fails) in cluster.controller.loading.items():
         if end_ms != inf:
             node_id = cluster.offsets_partition(index).leader_id
-            yield Deadline(at_ms=end_ms, kind="load", node_id=node_id, partition=index)
+            what = "fails to load" if fails else "has loaded"
+            text = f"Broker {node_id} {what} {OFFSETS_TOPIC}-{index}."
+            yield Deadline(at_ms=end_ms, kind="load", node_id=node_id, partition=index, text=text)
 
 
 def _stale_lookups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for index, (node_id, until_ms) in cluster.controller.stale.items():
         if now_ms < until_ms:
-            yield Deadline(at_ms=until_ms, kind="stale_lookup", node_id=node_id, partition=index)
+            text = (
+                f"FindCoordinator stops returning broker {node_id}, the old coordinator, for {OFFSETS_TOPIC}-{index}."
+            )
+            yield Deadline(at_ms=until_ms, kind="stale_lookup", node_id=node_id, partition=index, text=text)
 
 
 def _preferred_election(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     if cluster.controller.balance_due_ms is not None:
-        yield Deadline(at_ms=cluster.controller.balance_due_ms, kind="preferred_election")
+        text = "Preferred leaders are elected."
+        yield Deadline(at_ms=cluster.controller.balance_due_ms, kind="preferred_election", text=text)
 
 
 def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for copy in cluster.controller.copies:
         if copy.end_ms != inf:
-            yield Deadline(at_ms=copy.end_ms, kind="replica_copy", node_id=copy.node_id)
+            text = f"A replica that a reassignment adds on broker {copy.node_id} gets in sync."
+            yield Deadline(at_ms=copy.end_ms, kind="replica_copy", node_id=copy.node_id, text=text)
 
 
-def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for broker in cluster.brokers.values():
-        for group in broker.coordinator.groups():
-            for kind, at_ms, member_ids in _timers_of(group):
-                if at_ms != inf:
-                    yield Deadline(
-                        at_ms=at_ms,
-                        kind=kind,
-                        node_id=broker.node_id,
-                        group_id=group.group_id,
-                        member_ids=member_ids,
-                    )
+def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadline]:
+    """Return the next deadlines of a group, also those of its delayed requests, earliest first, at most 20."""
+    broker = cluster.coordinator_of(group_id)
+    group = broker.coordinator.group(group_id) if broker else None
+    deadlines = list(_deadlines_of(group, broker, _first_sessions(group))) if broker and group else []
+    delayed = (*_delayed_requests(cluster, now_ms), *_delayed_responses(cluster, now_ms))
+    return _sorted([*deadlines, *(each for each in delayed if each.group_id == group_id)], now_ms)[:_MAX_OF_A_GROUP]
 
 
-def _timers_of(group: Group) -> Iterator[tuple[DeadlineKind, float, tuple[str, ...]]]:
-    """Yield kind, time and members of each timer. Ties are in the order of `rebalance.expire_next_timer`."""
-    for member in group.members.values():
-        if not _outlives_its_session(group, member):
-            yield "session", member.deadline_ms, (member.member_id,)
-    for member_id, deadline_ms in group.pending_members.items():
-        yield "pending_member", deadline_ms, (member_id,)
-    if not group.is_held:  # A held group stays in its state even if a timer expires.
-        missing = [member_id for member_id in group.members if member_id not in group.parked_joins]
-        kind: DeadlineKind = "initial_delay" if group.is_initial_rebalance else "join"
-        yield kind, group.join_deadline_ms, (*missing, *group.pending_members)
-        yield "sync", group.sync_deadline_ms, tuple(group.awaiting_sync)
-    missing = [instance.member_id for instance in expected_instances(group).missing]
-    yield "expected", group.extension.deadline_ms, tuple(missing)
+def _first_sessions(group: Group) -> list[str]:
+    """Return the members whose sessions expire first."""
+    sessions = (
+        (each.deadline_ms, each.member_id) for each in group.members.values() if is_session_running(group, each)
+    )
+    return [member_id for _, member_id in nsmallest(_MAX_OF_A_GROUP, sessions)]
 
 
-def _outlives_its_session(group: Group, member: Member) -> bool:
-    """Return whether a member stays when its session ends, because a response is pending (`expire_session`)."""
-    is_parked = member.member_id in group.parked_joins or member.member_id in group.parked_syncs
-    return group.is_sync_held(member.member_id) or (is_parked and not member.is_new)
+def _deadlines_of(group: Group, broker: "BrokerNode", sessions_of: Collection[str] | None = None) -> Iterator[Deadline]:
+    yield from timers_of(group, broker, sessions_of)
+    if removal := offsets_removal(group, broker):
+        yield removal
+
+
+def timers_of(group: Group, broker: "BrokerNode", sessions_of: Collection[str] | None = None) -> Iterator[Deadline]:
+    """Yield the deadlines of a group's timers. Those at the same time are in the order of their effect.
+
+    Args:
+        group: The group.
+        broker: Its coordinator.
+        sessions_of: The members whose sessions are included; None for all.
+    """
+
+    def removal_ms(copied: Group) -> float:
+        removal = offsets_removal(copied, broker)
+        return removal.at_ms if removal and removal.state else inf
+
+    names: dict[str, str] | None = None
+    for expiry in expiries(group, removal_ms, sessions_of):
+        if names is None:
+            names = short_names([*group.members, *group.pending_members])
+        yield Deadline(
+            at_ms=expiry.at_ms,
+            kind=expiry.kind,
+            node_id=broker.node_id,
+            group_id=group.group_id,
+            member_ids=expiry.member_ids,
+            removes=expiry.removes,
+            state=expiry.state.value if expiry.state is not expiry.state_before else None,
+            restarts_with_requests=expiry.needs_silence,
+            text=_text_of(expiry, group, names),
+        )
 
 
 def _offsets_expiry_checks(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for broker in cluster.brokers.values():
         for partition in broker.coordinator.led_partitions():
             if partition.scheduled_ms != inf:
-                at_ms, index = partition.scheduled_ms, partition.partition
-                yield Deadline(at_ms=at_ms, kind="offsets_expiry", node_id=broker.node_id, partition=index)
+                index = partition.partition
+                yield Deadline(
+                    at_ms=partition.scheduled_ms,
+                    kind="offsets_expiry",
+                    node_id=broker.node_id,
+                    partition=index,
+                    text=f"Broker {broker.node_id} checks {OFFSETS_TOPIC}-{index} for expired offsets and groups.",
+                )
+
+
+def offsets_removal(group: Group, broker: "BrokerNode") -> Deadline | None:
+    """Return when offsets of a group are removed next, or the group itself, if it stays as it is; None if never."""
+    partition = broker.coordinator.led_partition(group.partition)
+    if partition is None or partition.scheduled_ms == inf:
+        return None
+    interval_ms, first_ms = group.config.offsets_retention_check_interval_ms, partition.scheduled_ms
+
+    def check_after(time_ms: float) -> float:
+        return first_ms + max(0, ceil((time_ms - first_ms) / interval_ms)) * interval_ms
+
+    expiry = next_expiration(group, check_after(group.state_since_ms))
+    if expiry is None:
+        return None
+    at_ms = check_after(expiry.at_ms)
+    expiry = next_expiration(group, at_ms) or expiry  # With the offsets that expire later, but before the check.
+    offsets = counted(expiry.offsets, "committed offset")
+    if expiry.removes_group:
+        text = f"The group is removed{f' with {offsets}' * bool(expiry.offsets)}, unless it is used before."
+    else:
+        text = f"{offsets} of the group are removed because of their age, unless they are committed again."
+    return Deadline(
+        at_ms=at_ms,
+        kind="offsets_removal",
+        node_id=broker.node_id,
+        group_id=group.group_id,
+        state=DEAD.value if expiry.removes_group else None,
+        text=text,
+    )
+
+
+def _delayed_requests(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for at_ms, call in cluster.faults.delayed_requests():
+        text = f"Broker {call.node_id} handles {described(call)}, which a fault delays."
+        yield _delayed("late_request", at_ms, call, text)
 
 
 def _delayed_responses(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for at_ms in (cluster.sync_delays.next_deadline(), cluster.faults.next_deadline()):
-        if at_ms is not None:
-            yield Deadline(at_ms=at_ms, kind="late_answer")
+    for delayed, cause in (
+        (cluster.sync_delays.delayed(), "delay_sync"),
+        (cluster.faults.delayed_responses(), "a fault"),
+    ):
+        for at_ms, call in delayed:
+            if at_ms != inf:
+                text = f"Broker {call.node_id} sends the response to {described(call)}, which {cause} delays."
+                yield _delayed("late_answer", at_ms, call, text)
+
+
+def _delayed(kind: Literal["late_request", "late_answer"], at_ms: float, call: Call, text: str) -> Deadline:
+    group_id = call.group_ids[0] if len(call.group_ids) == 1 else None
+    members = call.member_ids
+    return Deadline(at_ms=at_ms, kind=kind, node_id=call.node_id, group_id=group_id, member_ids=members, text=text)
+
+
+def delays_of(cluster: "Cluster", group_id: str) -> Iterator[tuple[float, Call, str]]:
+    """Yield the delayed requests and responses of a group: when the delay ends, the call, and how to begin a sentence.
+
+    The time is in milliseconds; infinite for a response that `delay_sync` delays until `release_sync`.
+    """
+    for at_ms, call in cluster.faults.delayed_requests():
+        if group_id in call.group_ids:
+            yield at_ms, call, f"A fault delays {described(call)}: broker {call.node_id} handles it"
+    for delayed, cause in (
+        (cluster.sync_delays.delayed(), "delay_sync()"),
+        (cluster.faults.delayed_responses(), "A fault"),
+    ):
+        for at_ms, call in delayed:
+            if group_id in call.group_ids:
+                yield at_ms, call, f"{cause} delays the response to {described(call)}: broker {call.node_id} sends it"
+
+
+def described(call: Call) -> str:
+    """Return a request with its sender, such as "the JoinGroup of app-1"."""
+    names = list(short_names(call.member_ids).values()) or [f"client {call.client_id}"]
+    return f"the {call.api.name} of {listed(names)}"
 
 
 def _throttles(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for (node_id, _), until_ms in cluster.quotas.throttled.items():
+    for (node_id, client_id), until_ms in cluster.quotas.throttled.items():
         if now_ms < until_ms:
-            yield Deadline(at_ms=until_ms, kind="throttle", node_id=node_id)
+            text = f"Broker {node_id} reads requests of client {client_id} again, which has exceeded a quota."
+            yield Deadline(at_ms=until_ms, kind="throttle", node_id=node_id, text=text)
 
 
 SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
@@ -170,9 +332,73 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _stale_lookups,
     _preferred_election,
     _replica_copies,
-    _group_timers,
     _offsets_expiry_checks,
+    _delayed_requests,
     _delayed_responses,
     _throttles,
 )
-"""One function for each part of a cluster that has deadlines."""
+"""One function for each part of a cluster that has deadlines, except for groups."""
+
+
+# Sentences on timers of groups
+
+
+def _text_of(expiry: Expiry, group: Group, names: dict[str, str]) -> str:
+    removed = listed(names.get(member_id, member_id) for member_id in expiry.removes)
+    is_one = len(expiry.removes) == 1
+    then = _outcome(expiry)
+    match expiry.kind:
+        case "session" if expiry.needs_silence:
+            return f"If {removed} sends no request, its session expires: it is removed, and {then}."
+        case "session":
+            return f"The JoinGroup of {removed}, a new member, has waited for too long: it is removed, and {then}."
+        case "pending_member":
+            then = "" if expiry.state is expiry.state_before else f", and {then}"
+            return f"If {removed} does not join with the member id that it was assigned, the id is removed{then}."
+        case "initial_delay" if expiry.restarts_ms != inf:
+            longer = f"{(expiry.restarts_ms - expiry.at_ms) / 1000:.1f} s"
+            return f"The initial rebalance delay is extended by {longer}, because a member has joined during it."
+        case "initial_delay":
+            return f"The initial rebalance delay ends: {then}."
+        case "join":
+            if expiry.restarts_ms != inf:
+                static = listed(names.get(each, each) for each in expiry.member_ids if each not in expiry.removes)
+                then = f"the join timer starts again, because none of the static members {static} has rejoined"
+            unless = f"{'is' if is_one else 'are'} removed unless {'it rejoins' if is_one else 'they rejoin'}"
+            gone = f"{removed} {unless} (heartbeats do not prevent that), and " if removed else ""
+            return f"The join timer expires: {gone}{then}."
+        case "sync":
+            unless = "is removed unless it sends" if is_one else "are removed unless they send"
+            return f"The sync timer expires: {removed} {unless} a SyncGroup, and {then}."
+        case "expected":
+            missing = listed(instance.instance_id for instance in expected_instances(group).missing)
+            if expected_instances(group).waiting:
+                return f"The joins that wait for the registered instances {missing} stop waiting, and {then}."
+            instances = expected_instances(group).instances.values()
+            gone = listed(each.instance_id for each in instances if each.member_id in expiry.removes)
+            return f"The registrations of instances that have not joined expire: {gone}."
+
+
+def _outcome(expiry: Expiry) -> str:
+    """Return what a timer does to the state of a group, as a clause."""
+    members = counted(expiry.members, "member")
+    if expiry.state is COMPLETING_REBALANCE:
+        return f"generation {expiry.generation_id} starts with {members}"
+    if expiry.state is EMPTY:
+        return "the group becomes Empty" if expiry.state_before is not EMPTY else "the group stays Empty"
+    if expiry.state is PREPARING_REBALANCE and expiry.state_before is not PREPARING_REBALANCE:
+        others = "other member" if expiry.members == 1 else f"other {members}"
+        return f"a rebalance starts with the {others}" if expiry.removes else f"a rebalance of {members} starts"
+    return f"the group stays in {expiry.state.value} with {members}"
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number and a noun, such as "1 member" or "2 members"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first names, separated by commas, and the number of the others."""
+    all_names = list(names)
+    omitted = len(all_names) - _MAX_NAMES
+    return ", ".join(all_names[:_MAX_NAMES]) + (f" and {omitted} more" if omitted > 0 else "")

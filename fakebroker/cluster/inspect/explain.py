@@ -1,10 +1,20 @@
 """Explanations of a group in English: its state, what caused it, which requests it waits for, and until when."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.deadlines import (
+    counted,
+    delays_of,
+    listed,
+    offsets_removal,
+    timers_of,
+)
+from fakebroker.cluster.inspect.forecast import is_session_running
+from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
 from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
@@ -14,6 +24,8 @@ from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EM
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.errors import ErrorCode
 
+_LONG_S = 600
+"""Durations from this number of seconds on are given in minutes, hours or days."""
 _MAX_NAMES = 8
 """The maximum number of members that are named; the others are counted."""
 
@@ -34,11 +46,28 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     elif error := broker.coordinator.error_for(group_id):
         sentences = _not_served(cluster, group_id, broker, error, now_ms)
     elif group is None:
-        sentences = _without_group(group_id, moments, now_ms)
+        sentences = _without_group(cluster, group_id, moments, now_ms)
     else:
-        at_coordinator = [moment for moment in moments if moment.coordinator_id == broker.node_id]
-        sentences = _GroupExplanation(group, at_coordinator, now_ms).sentences()
-    return " ".join([*sentences, *_zombies(cluster, group_id)])
+        sentences = _GroupExplanation(cluster, broker, group, moments, now_ms).sentences()
+    return " ".join([*sentences, *_delays(cluster, group_id, now_ms), *_zombies(cluster, group_id)])
+
+
+def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
+    """Yield sentences on requests and responses that are delayed, and on clients whose requests are not read."""
+    delays = list(delays_of(cluster, group_id))
+    for at_ms, call, text in delays[:_MAX_NAMES]:
+        until = f"in {_seconds(at_ms - now_ms)}" if at_ms < inf else "when release_sync() is called"
+        yield f"{text} {until}; the request was received {_seconds(now_ms - call.received_ms)} ago."
+    if delays[_MAX_NAMES:]:
+        yield f"{counted(len(delays) - _MAX_NAMES, 'more request')} of the group are delayed."
+    broker = cluster.coordinator_of(group_id)
+    group = broker.coordinator.group(group_id) if broker else None
+    if broker is None or group is None or not cluster.quotas.throttled:
+        return
+    for client_id in dict.fromkeys(member.client_id for member in group.members.values()):
+        left_ms = cluster.quotas.throttled.get((broker.node_id, client_id), 0) - now_ms
+        if left_ms > 0:
+            yield f"Client {client_id} has exceeded a quota: its requests are read again in {_seconds(left_ms)}."
 
 
 def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
@@ -59,7 +88,7 @@ def _partition_name(cluster: Cluster, group_id: str) -> str:
 def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
     replicas = cluster.offsets_partition_of(group_id).replicas
     down = [node_id for node_id in replicas if not cluster.brokers[node_id].up]
-    on_brokers = _listed(map(str, replicas)) + (f"; down: {_listed(map(str, down))}" if down else "")
+    on_brokers = listed(map(str, replicas)) + (f"; down: {listed(map(str, down))}" if down else "")
     name = _partition_name(cluster, group_id)
     yield f"{group_id} has no coordinator: {name} has no leader. Its replicas are on brokers {on_brokers}."
     yield "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
@@ -76,9 +105,14 @@ def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: Erro
     yield f"{group_id} is being loaded: broker {broker.node_id} loads {name} {until}. Requests fail with {error.name}."
 
 
-def _without_group(group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
+def _without_group(cluster: Cluster, group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
     yield f"{group_id} is Dead: there is no such group."
-    if not moments:
+    dropped = cluster.history.dropped_of(group_id)
+    if not moments and dropped.count:
+        yield f"It was removed: {dropped}."
+    elif not moments and dropped:
+        yield f"It is not known whether it has existed: {dropped}."
+    elif not moments:
         yield "No member has joined it, and no offset was committed."
     else:
         cause = with_names(moments[-1].cause, names_in(moments))
@@ -92,15 +126,37 @@ class _GroupExplanation:
     """The explanation of a group that exists at its coordinator.
 
     Args:
+        cluster: The cluster.
+        broker: The coordinator.
         group: The group.
-        moments: Its history at this coordinator, oldest first.
+        moments: Its history, oldest first.
         now_ms: The time by the brokers' clock.
     """
 
-    def __init__(self, group: Group, moments: Sequence[Moment], now_ms: float) -> None:
-        self.group, self.now_ms = group, now_ms
-        self.last_transition = next((moment for moment in reversed(moments) if moment.is_transition), None)
-        self.names = short_names([*group.members, *group.pending_members, *names_in(moments)])
+    def __init__(
+        self, cluster: Cluster, broker: BrokerNode, group: Group, moments: Sequence[Moment], now_ms: float
+    ) -> None:
+        self.cluster, self.broker, self.group, self.now_ms = cluster, broker, group, now_ms
+        here = [moment for moment in moments if moment.coordinator_id == broker.node_id]
+        self.last_transition = next((moment for moment in reversed(here) if moment.is_transition), None)
+        self.names = short_names([*group.members, *group.pending_members, *names_in(here)])
+        timers = list(timers_of(group, broker, self._named_members()))
+        self.phase = next((each for each in timers if each.kind in ("join", "sync", "initial_delay")), None)
+        self.by_member = {each.member_ids[0]: each for each in timers if each.kind in ("session", "pending_member")}
+        self.requests: MemberRequests | None = None
+
+    def _named_members(self) -> set[str]:
+        """Return the members whose sessions are mentioned: those that the group waits for, and the first to expire."""
+        group = self.group
+        if group.state is PREPARING_REBALANCE:
+            missing = (each for each in group.members if each not in group.parked_joins)
+        else:
+            missing = (each for each in (group.leader_id, *group.awaiting_sync) if each in group.members)
+        named = set(islice(missing, _MAX_NAMES + 1))
+        running = [member for member in group.members.values() if is_session_running(group, member)]
+        if running:
+            named.add(min(running, key=lambda member: member.deadline_ms).member_id)
+        return named
 
     def sentences(self) -> Iterator[str]:
         group = self.group
@@ -108,30 +164,74 @@ class _GroupExplanation:
         since_ms = last.at_ms if last else group.state_since_ms
         state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
         yield f"{state}. Cause: {with_names(last.cause, self.names)}." if last else f"{state}."
+        dropped = self.cluster.history.dropped_of(group.group_id)
+        if dropped and last is None:
+            yield f"The cause is not known: {dropped}."
         if group.is_held:
-            yield "It is held in this state until it is released."
+            overdue = ": then the state ends at once, because its timer has expired" if group.is_overdue else ""
+            yield f"It is held in this state until it is released{overdue}."
         yield from _BY_STATE[group.state](self)
         yield from self._expected()
+        yield from self._postponed()
 
     def empty(self) -> Iterator[str]:
         group = self.group
         members = "no members" if group.protocol_type else "never had members"
-        yield f"It has {members} and has {_count(len(list(group.offsets)), 'committed offset')}."
+        yield f"It has {members} and has {counted(len(list(group.offsets)), 'committed offset')}."
         yield from self._pending()
+        yield from self._offsets()
 
     def preparing(self) -> Iterator[str]:
         group = self.group
         yield f"{len(group.parked_joins)} of {len(group.members)} members have joined this rebalance."
         if group.is_initial_rebalance:
-            wait = f"it waits for more members for {self._left(group.join_deadline_ms)}"
-            longer = f", and up to {_seconds(group.initial_remaining_ms)} longer if new members keep joining"
-            yield f"The group was empty, so {wait}{longer if group.initial_remaining_ms else ''}."
+            yield from self._initial_delay()
         missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
         for member in missing[:_MAX_NAMES]:
-            yield f"Waiting for {self._describe(member)}, which has not rejoined; {self._removal(member)}."
+            yield from self._missing(member)
         if missing[_MAX_NAMES:]:
-            yield f"Waiting for {_count(len(missing) - _MAX_NAMES, 'more member')}."
+            yield f"Waiting for {counted(len(missing) - _MAX_NAMES, 'more member')}."
         yield from self._pending()
+        yield from self._new_members()
+        if not group.is_initial_rebalance:
+            yield from self._end_of_phase()
+
+    def _initial_delay(self) -> Iterator[str]:
+        group = self.group
+        wait = f"it waits for more members for {self._left(group.join_deadline_ms)}"
+        if group.initial_remaining_ms:
+            wait += f", and up to {_seconds(group.initial_remaining_ms)} longer if new members keep joining"
+        yield f"The group was empty, so {wait}."
+        if self.phase and self.phase.state is None and not self.phase.removes:
+            yield self.phase.text
+
+    def _end_of_phase(self) -> Iterator[str]:
+        if self.phase:
+            yield f"The group waits at most {self._left(self.phase.at_ms)} longer; then {_lower_first(self.phase.text)}"
+
+    def _missing(self, member: Member) -> Iterator[str]:
+        """Yield what a member that has not rejoined does, and until when the group waits for it."""
+        name, requests = self._describe(member), self._requests()
+        beats = requests.heartbeats(member.member_id)
+        session = self.by_member.get(member.member_id)
+        yield f"Waiting for {name}, which has not rejoined."
+        if len(beats) > 1:
+            interval = _seconds((beats[-1] - beats[0]) / (len(beats) - 1))
+            yield f"It sends a Heartbeat every {interval}, which extends its session, but no JoinGroup."
+        if session:
+            further = "further " if beats else ""
+            yield f"If it sends no {further}request, it is removed in {self._left(session.at_ms)}: its session expires."
+        if member.instance_id is not None and self.phase:
+            yield "The join timer does not remove static members."
+
+    def _new_members(self) -> Iterator[str]:
+        """Yield a sentence on the new member that is removed first because its JoinGroup has waited for too long."""
+        timers = (
+            each for each in self.by_member.values() if each.kind == "session" and not each.restarts_with_requests
+        )
+        first = min(timers, key=lambda each: each.at_ms, default=None)
+        if first is not None:
+            yield f"In {self._left(first.at_ms)}: {_lower_first(first.text)}"
 
     def completing(self) -> Iterator[str]:
         leader = self.group.members[self.group.leader_id or ""]
@@ -139,33 +239,65 @@ class _GroupExplanation:
             yield f"The SyncGroup of the leader {self._describe(leader)} was received and is held."
         else:
             yield f"Waiting for the SyncGroup of the leader {self._describe(leader)}, which has the assignment."
+            yield from self._session(leader.member_id)
         yield from self._unsynced(leader.member_id)
 
     def stable(self) -> Iterator[str]:
         group = self.group
-        size = _count(len(group.members), "member")
+        size = counted(len(group.members), "member")
         yield f"Generation {group.generation_id} with protocol {group.protocol_name!r} has {size}."
         yield f"The leader is {self.names[group.leader_id or '']}."
         yield from self._unsynced()
+        yield from self._silent()
+        yield from self._pending()
+        yield from self._offsets()
 
     def _unsynced(self, mentioned: str = "") -> Iterator[str]:
         """Yield sentences on members whose SyncGroup is missing; the member id `mentioned` is not repeated."""
         group = self.group
-        names = [self.names.get(member_id, member_id) for member_id in group.awaiting_sync if member_id != mentioned]
-        if names:
-            yield f"Waiting for the SyncGroup of {_listed(names)}."
+        missing = [member_id for member_id in group.awaiting_sync if member_id != mentioned]
+        if missing:
+            yield f"Waiting for the SyncGroup of {listed(self.names.get(each, each) for each in missing)}."
+        for member_id in missing[:_MAX_NAMES]:
+            yield from self._session(member_id)
         if group.awaiting_sync:
-            yield f"Members that do not send a SyncGroup within {self._left(group.sync_deadline_ms)} are removed."
+            yield from self._end_of_phase()
+
+    def _session(self, member_id: str) -> Iterator[str]:
+        """Yield when a member is removed although the phase has not ended."""
+        if session := self.by_member.get(member_id):
+            name, left = self.names[member_id], self._left(session.at_ms)
+            yield f"If {name} sends no request, it is removed in {left}: its session expires."
+
+    def _silent(self) -> Iterator[str]:
+        """Yield a sentence on the member whose session expires first, if it has missed some heartbeats."""
+        sessions = [each for each in self.by_member.values() if each.kind == "session"]
+        first = min(sessions, key=lambda each: each.at_ms, default=None)
+        if first is None:
+            return
+        member = self.group.members[first.member_ids[0]]
+        if first.at_ms - self.now_ms < member.session_timeout_ms / 2:
+            yield f"In {self._left(first.at_ms)}: {_lower_first(first.text)}"
 
     def _pending(self) -> Iterator[str]:
         for member_id, deadline_ms in list(self.group.pending_members.items())[:_MAX_NAMES]:
             name, left = self.names[member_id], self._left(deadline_ms)
             yield f"{name} was assigned its member id, and must join with it within {left}."
 
+    def _offsets(self) -> Iterator[str]:
+        if removal := offsets_removal(self.group, self.broker):
+            yield f"In {self._left(removal.at_ms)}: {_lower_first(removal.text)}"
+
+    def _postponed(self) -> Iterator[str]:
+        partition = self.broker.coordinator.led_partition(self.group.partition)
+        if partition is not None and partition.is_blocked:
+            waiting = counted(len(partition.waiting), "operation")
+            yield f"An append to {OFFSETS_TOPIC}-{partition.partition} is pending; behind it, {waiting} must wait."
+
     def _expected(self) -> Iterator[str]:
         """Yield sentences on registered instances that have not joined (KAFKA-8397), and on the joins held back."""
         expectations = expected_instances(self.group)
-        missing = _listed(expected.instance_id for expected in expectations.missing)
+        missing = listed(expected.instance_id for expected in expectations.missing)
         left = self._left(expectations.deadline_ms())
         if expectations.waiting:
             joins = "1 join is" if len(expectations.waiting) == 1 else f"{len(expectations.waiting)} joins are"
@@ -174,29 +306,26 @@ class _GroupExplanation:
             yield f"The registered instances {missing} have not joined."
             yield f"If none of them joins, the first registration expires in {left}."
 
+    def _requests(self) -> MemberRequests:
+        if self.requests is None:
+            since_ms = self.last_transition.at_ms if self.last_transition else self.group.state_since_ms
+            self.requests = requests_of_members(self.cluster, self.group, since_ms)
+        return self.requests
+
     def _describe(self, member: Member) -> str:
         """Return a member's name with details: static or its client id, and how long ago its last request was."""
         name = self.names[member.member_id]
         details = ["static"] if member.instance_id is not None else []
         if not name.startswith(member.client_id) and member.instance_id is None:
             details.append(member.client_id)
-        if member.deadline_ms < inf and not member.is_new:
-            # Heartbeat, JoinGroup, SyncGroup and OffsetCommit restart the session.
-            last_request_ms = member.deadline_ms - member.session_timeout_ms
-            details.append(f"last request {_seconds(self.now_ms - last_request_ms)} ago")
+        last = self._requests().last(member.member_id)
+        if last is not None:
+            details.append(f"last request: {last.api.name}, {_seconds(self.now_ms - last.received_ms)} ago")
+        elif member.deadline_ms < inf and not member.is_new:
+            # Heartbeat, JoinGroup, SyncGroup and OffsetCommit restart the session, and so does a new generation.
+            since_ms = member.deadline_ms - member.session_timeout_ms
+            details.append(f"session restarted {_seconds(self.now_ms - since_ms)} ago")
         return f"{name} ({', '.join(details)})" if details else name
-
-    def _removal(self, member: Member) -> str:
-        """Return when a member that has not rejoined is removed: its session expires, or the join phase ends."""
-        join_ends_ms, session_ends_ms = self.group.join_deadline_ms, member.deadline_ms
-        if member.instance_id is not None:
-            return (
-                f"the join phase ends in {self._left(join_ends_ms)}, but a static member is only removed when its "
-                f"session expires, in {self._left(session_ends_ms)}"
-            )
-        if session_ends_ms < join_ends_ms:
-            return f"it is removed in {self._left(session_ends_ms)} unless it sends a request"
-        return f"it is removed in {self._left(join_ends_ms)} unless it rejoins"
 
     def _left(self, deadline_ms: float) -> str:
         return _seconds(deadline_ms - self.now_ms)
@@ -210,17 +339,17 @@ _BY_STATE = {
 }
 
 
-def _count(count: int, what: str) -> str:
-    """Return a number and a noun, such as "1 member" or "2 members"."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 def _seconds(duration_ms: float) -> str:
-    return f"{max(0.0, duration_ms) / 1000:.1f} s"
+    """Return a duration such as "9.4 s", "25 min 10 s" or "6 d 23 h"."""
+    seconds = max(0.0, duration_ms) / 1000
+    if seconds < _LONG_S or seconds == inf:
+        return f"{seconds:.1f} s"
+    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
+    if days:
+        return f"{days} d {hours % 24} h"
+    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {int(seconds % 60)} s"
 
 
-def _listed(names: Iterable[str]) -> str:
-    """Return the first names, separated by commas, and the number of the others."""
-    all_names = list(names)
-    omitted = len(all_names) - _MAX_NAMES
-    return ", ".join(all_names[:_MAX_NAMES]) + (f" and {omitted} more" if omitted > 0 else "")
+def _lower_first(text: str) -> str:
+    """Return a sentence for use after a colon."""
+    return text[:1].lower() + text[1:]

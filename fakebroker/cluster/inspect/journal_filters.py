@@ -27,6 +27,7 @@ class Filters(TypedDict, total=False):
         error: The response contains this error, by Kafka's name; "NONE" matches responses without errors.
         fault: Whether a fault was injected into the request.
         since: The request was received at this time or later: milliseconds since the epoch, by the brokers' clock.
+        until: The request was received before this time, as `since`.
     """
 
     group: str
@@ -40,6 +41,7 @@ class Filters(TypedDict, total=False):
     error: str | ErrorCode
     fault: bool
     since: float
+    until: float
 
 
 class StepFilters(Filters, total=False):
@@ -65,12 +67,14 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "error": lambda call, error: call.has_response and error in (call.errors or (ErrorCode.NONE,)),
     "fault": lambda call, fault: (call.fault is not None) == fault,
     "since": lambda call, since_ms: call.received_ms >= since_ms,
+    "until": lambda call, until_ms: call.received_ms < until_ms,
 }
 _PLACES = ("topic", "partition")
 """Filters that are matched together: by the same partition of a request."""
 _NAMES = (*_FILTERS, *_PLACES)
 _TEXTS = ("client_id", "group", "member", "instance_id", "topic")
 _NUMBERS = ("connection", "version")
+_TIMES = ("since", "until")
 
 _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
     "client_id": lambda kind, client_id: kind.client_id in (None, client_id),
@@ -85,6 +89,7 @@ _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
     "error": lambda kind, _: True,
     "fault": lambda kind, fault: kind.has_fault in (None, fault),
     "since": lambda kind, since_ms: kind.last_ms is None or kind.last_ms >= since_ms,
+    "until": lambda kind, _: True,  # The time of the first request of a kind is not known.
 }
 """Whether dropped requests of a kind may match, by filter. They do not if one of the functions returns False."""
 
@@ -125,6 +130,18 @@ class Matcher:
         name = topic if isinstance(topic, str) else self._topic_name(topic)
         return self._topic in (None, name)
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The filters that are given, by name, as plain values; `api` is one of them."""
+        named = {} if self._api is None else {"api": self._api}
+        return named | {
+            name: value.name if isinstance(value, ErrorCode) else value for name, value in self._given.items()
+        }
+
+    def implies(self, other: "Matcher") -> bool:
+        """Return whether this matcher has all filters of another, so that it matches only what the other matches."""
+        return other.given.items() <= self.given.items()
+
     def may_match(self, kind: DroppedKind) -> bool:
         """Return whether dropped requests of a kind may match."""
         if self._api is not None and kind.api not in (None, self._api):
@@ -147,8 +164,8 @@ def _checked(api: str | None, filters: Mapping[str, object], node_ids: Iterable[
         check_integer(name, given.get(name, 0), least=0)
     if "broker" in given:
         _check_known("broker", given["broker"], dict.fromkeys(node_ids))
-    if "since" in given:
-        check_number("since", given["since"], least=0)
+    for name in _TIMES:
+        check_number(name, given.get(name, 0), least=0)
     if "error" in given:
         given["error"] = _error(given["error"])
     if not isinstance(given.get("fault", False), bool):

@@ -1,7 +1,7 @@
 """Queries and assertions on the requests and responses in a journal. Read-only."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 from typing import NoReturn, Unpack
@@ -10,7 +10,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_filters import Filters, Matcher, Step, StepFilters, TopicName, described, pair
 from fakebroker.cluster.inspect.journal_table import Numbered, table, tail
-from fakebroker.cluster.journal.dropped_calls import DroppedKind
+from fakebroker.cluster.journal.dropped_calls import DroppedCalls, DroppedKind
 from fakebroker.cluster.journal.journal import JournalMode
 from fakebroker.errors import ConfigError, IncompleteJournalError
 
@@ -136,6 +136,8 @@ class JournalView(JournalQueries):
         mode: "full", "headers" (no messages) or "off".
         dropped_kinds: The kinds of the calls that were removed.
         topic_name: Returns the name of a topic by its id, also if it was deleted.
+        only: The filters of a part of a journal; None if the journal is complete, apart from dropped calls.
+        left_out: The kinds of the calls that these filters leave out.
     """
 
     calls: Sequence[Call]
@@ -144,13 +146,33 @@ class JournalView(JournalQueries):
     mode: JournalMode
     dropped_kinds: Sequence[DroppedKind] = ()
     topic_name: TopicName = _no_name
+    only: Matcher | None = None
+    left_out: Sequence[DroppedKind] = ()
 
     def journal_view(self) -> "JournalView":
         return self
 
     def numbered(self) -> list[Numbered]:
         """Return the calls with their sequence numbers, which start at 1."""
+        if self.only is not None:
+            return [(call.number, call) for call in self.calls]
         return list(enumerate(self.calls, self.dropped + 1))
+
+    def part(self, api: str | None, filters: Mapping[str, object]) -> Generator[None, None, "JournalView"]:
+        """Yield after each call, and return the part of the journal that matches filters.
+
+        Raises:
+            ConfigError: An API, broker, error or filter is unknown; or the journal is off.
+        """
+        only = self.matcher(api, filters)
+        calls, left_out = list[Call](), DroppedCalls()
+        for call in self.calls:
+            if only(call):
+                calls.append(call)
+            else:
+                left_out.add(call)
+            yield
+        return replace(self, calls=calls, only=only, left_out=tuple(left_out))
 
     def check_kept(self) -> None:
         """Require a journal that is on.
@@ -175,18 +197,37 @@ class JournalView(JournalQueries):
             matchers: The matchers.
 
         Raises:
-            IncompleteJournalError: A dropped request may match.
+            IncompleteJournalError: A dropped request, or one that is left out, may match.
         """
         kinds = [kind for kind in self.dropped_kinds if all(matcher.may_match(kind) for matcher in matchers)]
         if kinds:
             raise IncompleteJournalError(self._incomplete(beginning, kinds))
+        self._check_not_left_out(beginning, matchers)
+
+    def _check_not_left_out(self, beginning: str, matchers: Sequence[Matcher]) -> None:
+        """Require that the filters of a part of a journal leave out no request that may match all of the matchers."""
+        if self.only is None or any(matcher.implies(self.only) for matcher in matchers):
+            return
+        count = sum(kind.calls for kind in self.left_out if all(matcher.may_match(kind) for matcher in matchers))
+        if count:
+            raise IncompleteJournalError(
+                f"{beginning} {count} request{'s' * (count > 1)} that may match {'were' if count > 1 else 'was'} left "
+                f"out: this part of the journal has only {self._contents(self.only)}"
+            )
+
+    def _contents(self, only: Matcher) -> str:
+        filters = only.given
+        return described(filters.pop("api", None), filters)
 
     def check_undropped(self, in_scope: Matcher, steps: Sequence[Matcher], calls: Sequence[Numbered]) -> None:
         """Require that a sequence of requests, which is not in the journal as a whole, did not begin with dropped ones.
 
         Raises:
-            IncompleteJournalError: The first steps may match dropped requests, and the others are found.
+            IncompleteJournalError: The first steps may match dropped requests, and the others are found; or a step may
+                match a request that is left out.
         """
+        for step in steps:
+            self._check_not_left_out("the order is not decided:", [in_scope, step])
         for count, step in enumerate(steps, 1):
             kinds = [kind for kind in self.dropped_kinds if in_scope.may_match(kind) and step.may_match(kind)]
             if not kinds:
@@ -224,9 +265,13 @@ class JournalView(JournalQueries):
         return "\n".join(lines)
 
     def _warnings(self) -> list[str]:
+        warnings = [] if self.only is None else [f"This part of the journal has only {self._contents(self.only)}."]
         if not self.dropped:
-            return []
-        return [f"The journal has dropped {self.dropped} older requests: journal_calls and journal_bytes limit it."]
+            return warnings
+        return [
+            *warnings,
+            f"The journal has dropped {self.dropped} older requests: journal_calls and journal_bytes limit it.",
+        ]
 
 
 def view_journal(cluster: Cluster) -> JournalView:

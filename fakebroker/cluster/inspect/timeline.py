@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 from fakebroker.cluster.inspect.timeline_svg import draw
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, Moment
+from fakebroker.coordinator.group.history import DEAD, NOTHING_DROPPED, DroppedMoments, Moment
 from fakebroker.errors import cut_line
 
 _IN_OUT_WIDTH = 20
@@ -35,11 +35,13 @@ class Timeline:
         group_id: The group.
         moments: Changes of its state and of its members, oldest first.
         taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
+        dropped: The earlier moments that are no longer kept; see `fakebroker.coordinator.group.history` for the limits.
     """
 
     group_id: str
     moments: tuple[Moment, ...]
     taken_ms: float
+    dropped: DroppedMoments = NOTHING_DROPPED
 
     @property
     def transitions(self) -> tuple[Moment, ...]:
@@ -49,12 +51,13 @@ class Timeline:
     def text(self) -> str:
         """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
         if not self.moments:
-            return f"group {cut_line(self.group_id)}: nothing has happened to it"
+            what = self._note() if self.dropped else "nothing has happened to it"
+            return f"group {cut_line(self.group_id)}: {what}"
         start_ms = self.moments[0].at_ms
         start = datetime.fromtimestamp(start_ms / 1000, UTC)
         head = f"group {cut_line(self.group_id)}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
         names = names_in(self.moments)
-        lines = [head, _LEGEND, "", _HEAD]
+        lines = [head, _LEGEND, *([self._note()] if self.dropped else []), "", _HEAD]
         coordinator_id = -1
         for moment in self.moments:
             place = f", at broker {moment.coordinator_id}" if moment.coordinator_id != coordinator_id else ""
@@ -63,6 +66,14 @@ class Timeline:
         state = without_zombies(self.moments)[-1].state_to
         lines.append(_line(f"{(self.taken_ms - start_ms) / 1000:9.3f}", _arrow(state, state), "now"))
         return "\n".join(lines)
+
+    def _note(self) -> str:
+        """Return what the history has dropped, with the time of the last dropped moment."""
+        if self.dropped.until_ms is None:
+            return str(self.dropped)
+        return (
+            f"{self.dropped}, up to {datetime.fromtimestamp(self.dropped.until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        )
 
     def __str__(self) -> str:
         return self.text()
@@ -77,7 +88,8 @@ class Timeline:
         moments = without_zombies(self.moments)
         names = names_in(moments)
         causes = [with_names(each.cause, names) for each in moments]
-        return draw(self.group_id, moments, self.taken_ms, names, causes, width=width, max_rows=max_rows)
+        note = self._note() if self.dropped else ""
+        return draw(self.group_id, moments, self.taken_ms, names, causes, width=width, max_rows=max_rows, note=note)
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:

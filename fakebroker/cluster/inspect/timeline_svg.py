@@ -24,6 +24,8 @@ _PREPARING = GroupState.PREPARING_REBALANCE.value
 
 _LETTER = 6.4
 """Approximate width of a letter, in pixels."""
+_LEGEND_LINE = 16
+"""Height of a line of the legend, in pixels."""
 
 _BAND_Y, _BAND = 52, 26
 _ROW = 20
@@ -47,6 +49,7 @@ def draw(
     *,
     width: float | None = None,
     max_rows: int | None = None,
+    note: str = "",
 ) -> str:
     """Return the picture.
 
@@ -61,6 +64,7 @@ def draw(
         width: The width in pixels; by default as much as the moments need.
         max_rows: The largest number of members to draw: first those that the group waits for, then other members, then
             former ones. By default all, in the order in which they joined.
+        note: A line below the picture.
     """
     hidden = 0 if max_rows is None else max(0, len(names) - max_rows)
     if hidden:
@@ -73,7 +77,9 @@ def draw(
         scale = max(0.0, width - _RIGHT - left) / max(edges[-1] - left, 1.0)
         edges = [left + (edge - left) * scale for edge in edges]
     bottom = _BAND_Y + _BAND + 12 + _ROW * len(names)
-    height = bottom + 52 + (_ROW if hidden else 0)
+    notes = [*([f"and {hidden} more members"] if hidden else []), *([note] if note else [])]
+    legend, legend_end = _legend(bottom + 44 + _ROW * len(notes), width)
+    height = legend_end + 8
     places = " ".join(f"{edge:.1f}" for edge in edges[:-1])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
@@ -83,8 +89,8 @@ def draw(
         *_states(moments, taken_ms, causes, edges),
         *_members(moments, taken_ms, names, edges),
         *_times(moments, taken_ms, edges, bottom),
-        *([_text(8, bottom + 32, f"and {hidden} more members")] if hidden else []),
-        *_legend(height - 8),
+        *(_text(8, bottom + 32 + _ROW * number, each) for number, each in enumerate(notes)),
+        *legend,
         "</svg>",
     ]
     return "\n".join(parts)
@@ -204,14 +210,21 @@ def _times(moments: Sequence[Moment], taken_ms: float, edges: Sequence[float], b
             yield _text(x, bottom + 14, f"{(at_ms - times_ms[0]) / 1000:.3f} s", more=' text-anchor="middle"')
 
 
-def _legend(y: float) -> Iterator[str]:
+def _legend(y: int, width: float) -> tuple[list[str], int]:
+    """Return the legend, in as many lines as it needs, and the position of the last line."""
+    parts: list[str] = []
     x = 8.0
     states = [(state, color, state) for state, color in _COLORS.items()]
-    for label, color, kind in (*states, ("member", _MEMBER, "follower"), ("leader", _LEADER, "leader")):
-        yield _rect(x, y - 9, 10, 10, color, "", label, kind)
-        yield _text(x + 14, y, label)
-        x += 30 + (_LETTER + 0.4) * len(label)
-    yield _text(x, y, "Times are not to scale.")
+    last = ("Times are not to scale.", "", "")
+    for label, color, kind in (*states, ("member", _MEMBER, "follower"), ("leader", _LEADER, "leader"), last):
+        space = 30 + (_LETTER + 0.4) * len(label)
+        if x > 8 and x + space - 16 > width:
+            x, y = 8.0, y + _LEGEND_LINE
+        if color:
+            parts.append(_rect(x, y - 9, 10, 10, color, "", label, kind))
+        parts.append(_text(x + 14 if color else x, y, label))
+        x += space
+    return parts, y
 
 
 def _rect(x: float, y: float, width: float, height: float, color: str, more: str, title: str, kind: str) -> str:

@@ -188,7 +188,7 @@ def find_group(cluster: Cluster, group_id: str) -> Group | None:
 
 def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
     """Return the transitions of a group up to this time."""
-    return Timeline(group_id, cluster.history.of(group_id), now_ms)
+    return Timeline(group_id, cluster.history.of(group_id), now_ms, cluster.history.dropped_of(group_id))
 
 
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:

@@ -36,10 +36,10 @@ from fakebroker.control.client.json_views import (
     deadline,
     group_path,
     group_view,
-    moments_of,
     named_error,
     plain_seed,
     record_view,
+    timeline_of,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number
@@ -236,7 +236,7 @@ class Client(JournalExport):
             page = self.get("group_views", after=after, limit=_GROUPS_PER_REQUEST)
             for row in page["groups"]:
                 after = row["group_id"]
-                views.append(group_view(row, Timeline(after, moments_of(row), page["taken_ms"])))
+                views.append(group_view(row, timeline_of(row, page["taken_ms"])))
             if len(page["groups"]) < _GROUPS_PER_REQUEST:
                 return views
 
@@ -244,6 +244,11 @@ class Client(JournalExport):
         """Return rows of the list of groups, 100 by default: id, state, generation, number of members, reason."""
         rows: list[dict[str, Any]] = self.get("groups", **options)["groups"]
         return rows
+
+    def blocked_groups(self, *, limit: int = 20) -> dict[str, Any]:
+        """Return groups whose rebalances wait for members, longest first, and the total number of such groups."""
+        blocked: dict[str, Any] = self.get("blocked_groups", limit=limit)
+        return blocked
 
     def offsets(self, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
         detail = self._get_of_group(group_id, "") or {"offsets": []}
@@ -253,7 +258,7 @@ class Client(JournalExport):
         timeline = self._get_of_group(group_id, "/timeline")
         if timeline is None:
             return Timeline(group_id, (), 0.0)
-        return Timeline(group_id, moments_of(timeline), timeline["taken_ms"])
+        return timeline_of(timeline, timeline["taken_ms"])
 
     def explain(self, group_id: str) -> str:
         text: str = self.get(f"{group_path(group_id)}/explain")["text"]

@@ -14,7 +14,7 @@ from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seeding.seed import GroupSeed
-from fakebroker.coordinator.group.history import Moment, Timer
+from fakebroker.coordinator.group.history import DroppedMoments, Moment, Timer
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions, is_partition
 from fakebroker.validation import data_bytes
@@ -49,9 +49,9 @@ def _member_view(row: Mapping[str, Any]) -> MemberView:
     return MemberView(**values | decoded)
 
 
-def moments_of(timeline: Mapping[str, Any]) -> tuple[Moment, ...]:
-    """Convert the moments of a `TimelineView` or a `FullGroup`."""
-    return tuple(map(_moment, timeline["moments"]))
+def timeline_of(row: Mapping[str, Any], taken_ms: float) -> Timeline:
+    """Convert a `TimelineView` or a `FullGroup` to the timeline at a time."""
+    return Timeline(row["group_id"], tuple(map(_moment, row["moments"])), taken_ms, DroppedMoments(**row["dropped"]))
 
 
 def _moment(row: dict[str, Any]) -> Moment:

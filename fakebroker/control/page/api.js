@@ -22,6 +22,10 @@ export const get = (path, query = {}, signal = undefined) =>
 export const post = (path, body = {}) => request("POST", ROOT + path, body);
 export const remove = (path) => request("DELETE", ROOT + path);
 export const getClusters = () => request("GET", "/v1/clusters");
+export const getDocument = () => request("GET", "/openapi.json");
+
+/** Return the token that the user has entered; null if none was needed. */
+export const savedToken = () => sessionStorage.getItem(TOKEN);
 
 /** Return the query of a URL, without parameters that are null or undefined. */
 export function queryOf(query) {
@@ -48,7 +52,7 @@ async function request(method, url, body, signal) {
 
 async function send(method, url, body, signal) {
   for (;;) {
-    const token = sessionStorage.getItem(TOKEN);
+    const token = savedToken();
     const headers = token ? { authorization: `Bearer ${token}` } : {};
     if (body !== undefined) headers["content-type"] = "application/json";
     const content = body === undefined ? undefined : JSON.stringify(body);
@@ -56,7 +60,7 @@ async function send(method, url, body, signal) {
       throw signal?.aborted ? error : new Problem(0, `No response from ${location.host}. Is the process running?`);
     });
     if (response.status !== 401) return response;
-    if (token === sessionStorage.getItem(TOKEN)) await promptForToken(token !== null);
+    if (token === savedToken()) await promptForToken(token !== null);
   }
 }
 

@@ -71,20 +71,28 @@ function renderOverview({ bootstrap_servers, brokers, groups_by_state, members, 
   const groups = Object.values(groups_by_state).reduce((sum, each) => sum + each, 0);
   setText(find("#totals"), `${count(groups, "group")}, ${count(members, "member")}`);
   setText(find("#fault-count"), faults ? number(faults) : "");
-  setText(find("#rate"), `${rate(rates.requests_per_s)}/s, ${number(journal.size)} in journal`);
+  const { broker_p99_ms, wire_p99_ms } = rates.latency;
+  const p99 = `p99 broker ${milliseconds(broker_p99_ms)} ms, wire ${milliseconds(wire_p99_ms)} ms`;
+  const facts = [`${rate(rates.requests_per_s)}/s`, wire_p99_ms !== null && p99, `${number(journal.size)} in journal`];
+  setText(find("#rate"), facts.filter(Boolean).join(", "));
   const busiest = Math.max(1, ...brokers.map((broker) => broker.requests_per_s));
   const update = (card, broker) => updateBroker(card, broker, busiest);
   updateList(find("#brokers"), brokers, ({ node_id }) => node_id, makeBroker, update);
-  const apis = [...rates.by_api].sort((one, other) => other.requests_per_s - one.requests_per_s).slice(0, SHOWN_APIS);
-  updateList(find("#rates tbody"), apis, ({ api }) => api, makeRate, updateRate);
+  const apis = [...rates.by_api].sort((one, other) => other.requests_per_s - one.requests_per_s);
+  const prompt = apis.filter(({ can_wait }) => !can_wait).slice(0, SHOWN_APIS);
+  updateList(find("#prompt-apis"), prompt, ({ api }) => api, makeRate, updateRate);
+  updateList(find("#waiting-apis"), apis.filter(({ can_wait }) => can_wait), ({ api }) => api, makeRate, updateRate);
 }
 
-function makeRate({ api }) {
-  return row(h("a", { href: `#requests?api=${api}` }, api), "", "", "", "");
+function makeRate({ api, can_wait }) {
+  const name = h("a", { href: `#requests?api=${api}` }, api);
+  return row([name, can_wait && h("small", {}, "can wait")], "", "", "", "");
 }
 
-function updateRate(line, { requests_per_s, errors_per_s, p50_ms, p99_ms }) {
-  const cells = [rate(requests_per_s), rate(errors_per_s), milliseconds(p50_ms), milliseconds(p99_ms)];
+function updateRate(line, { requests_per_s, errors_per_s, broker_p50_ms, broker_p99_ms, wire_p50_ms, wire_p99_ms }) {
+  const broker = `${milliseconds(broker_p50_ms)}\n${milliseconds(broker_p99_ms)}`;
+  const wire = `${milliseconds(wire_p50_ms)}\n${milliseconds(wire_p99_ms)}`;
+  const cells = [rate(requests_per_s), rate(errors_per_s), broker, wire];
   cells.forEach((text, at) => setText(line.children[at + 1], text));
   line.children[2].classList.toggle("bad", errors_per_s > 0);
 }

@@ -1,12 +1,11 @@
 // The view of the brokers' clock: its kind, buttons that advance a manual clock, and pending deadlines.
 
 import { get, post } from "./api.js";
-import { h, joinNames, row, setText, shortNames, table, timeOfDay } from "./dom.js";
+import { duration, h, row, setText, table, timeOfDay } from "./dom.js";
 import { button, on, throttled } from "./live.js";
 import { displayId, linkTo } from "./rebalancing.js";
 
 const SHOWN = 100;
-const SHOWN_NAMES = 5;
 const INTERVAL_MS = 1000;
 const STEPS_S = [0.1, 1, 5, 30];
 const DESCRIPTIONS = {
@@ -19,14 +18,14 @@ export function open(root, query, signal) {
   const description = h("p", {});
   const range = { type: "number", min: 0, step: "any", value: 10 };
   const seconds = h("input", { ...range, "aria-label": "Seconds", "data-first": true });
-  const pending = table(["In", "At", "Timer", "Group", "Members", "Broker"]);
+  const pending = table(["In", "At", "What happens", "Group", "Broker"]);
   const total = h("small");
   const load = throttled(async () => {
-    const [clock, { deadlines }] = await Promise.all([get("/clock", {}, signal), get("/deadlines", {}, signal)]);
+    const [clock, { deadlines }] = await Promise.all([get("/clock", {}, signal), get("/deadlines", { limit: SHOWN }, signal)]);
     setText(description, DESCRIPTIONS[clock.kind]);
     manual.hidden = clock.kind !== "manual";
-    setText(total, deadlines.length > SHOWN ? `the first ${SHOWN} of ${deadlines.length}` : "");
-    pending.body.replaceChildren(...deadlines.slice(0, SHOWN).map(rowOf));
+    setText(total, deadlines.length === SHOWN ? `the first ${SHOWN}` : "");
+    pending.body.replaceChildren(...deadlines.map(rowOf));
   }, INTERVAL_MS, signal);
   const advance = (label, work) => button(label, () => work().then(load));
   const by = (by_s) => post("/clock/advance", { seconds: by_s });
@@ -39,9 +38,7 @@ export function open(root, query, signal) {
   load();
 }
 
-function rowOf({ in_s, at_ms, kind, node_id, group_id, member_ids, partition }) {
-  const names = [...shortNames(member_ids).values()];
+function rowOf({ in_s, at_ms, node_id, group_id, text }) {
   const group = group_id === null ? "" : h("a", { href: linkTo(group_id), "data-row": true }, displayId(group_id));
-  const timer = kind.replaceAll("_", " ") + (partition === null ? "" : ` of __consumer_offsets-${partition}`);
-  return row(`${in_s.toFixed(1)} s`, timeOfDay(at_ms), timer, group, joinNames(names, SHOWN_NAMES), node_id ?? "");
+  return row(duration(in_s * 1000), timeOfDay(at_ms), text, group, node_id ?? "");
 }

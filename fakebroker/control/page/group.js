@@ -3,7 +3,7 @@
 import { get, groupPath, post } from "./api.js";
 import { moveCoordinator, targetOptions } from "./brokers.js";
 import {
-  chip, count, div, find, h, number, option, REBALANCING, row, setText, shortNames, table, timeOfDay, updateList,
+  chip, count, div, duration, find, h, number, option, REBALANCING, row, setText, shortNames, table, timeOfDay, updateList,
 } from "./dom.js";
 import { button, on, overview, throttled } from "./live.js";
 import { describe, withoutZombies } from "./moments.js";
@@ -11,6 +11,7 @@ import { displayId } from "./rebalancing.js";
 import { Timeline } from "./timeline.js";
 
 const INTERVAL_MS = 500;
+const SHOWN_DEADLINES = 8;
 const SHOWN_CHANGES = 60;
 
 export const open = (root, groupId, signal) => new Group(root, groupId, signal);
@@ -26,9 +27,11 @@ class Group {
   #state = h("span");
   #facts = h("span", { class: "facts" });
   #why = h("p", { class: "explanation" });
+  #deadlines = table(["In", "At", "What happens"], "deadlines");
   #members = table(["Member", "Client", "Host", "Static id", "Session", "Rebalance", "Assigned", ""], "members");
   #changes = table(["Time", "Gen.", "State", "Cause", "Members"]);
   #offsets = table(["Partition", "Offset", "Metadata"]);
+  #dropped = h("small");
   #memberCount = h("small");
   #offsetCount = h("small");
 
@@ -39,8 +42,9 @@ class Group {
         this.#state, this.#facts),
       this.#why, this.#timeline.element, commands(groupId, this.#path, signal),
       h("h3", {}, "Members ", this.#memberCount), this.#members,
+      h("h3", {}, "What ends when"), this.#deadlines,
       div("columns",
-        div("", h("h3", {}, "Changes"), this.#changes),
+        div("", h("h3", {}, "Changes ", this.#dropped), this.#changes),
         div("", h("h3", {}, "Committed offsets ", this.#offsetCount), this.#offsets)));
     this.#load = throttled(() => this.#fetch(), INTERVAL_MS, signal);
     // The timeline ends now, and the explanation of a rebalance has the time left, so both change without events.
@@ -61,20 +65,22 @@ class Group {
     });
     if (!timeline) return;
     this.#moments = withoutZombies(timeline.moments);
+    setText(this.#dropped, droppedText(timeline));
     this.#timeline.show(timeline);
     this.#view = await get(this.#path, {}, this.#signal);
     this.#show();
   }
 
   #show() {
-    const { state, generation_id, protocol_name, members, coordinator, explanation, offsets } = this.#view;
+    const { state, generation_id, protocol_name, members, coordinator, explanation, offsets, deadlines } = this.#view;
     this.#state.replaceChildren(chip(state));
     this.#why.dataset.state = state;
     setText(this.#why, explanation);
     const place = coordinator === null ? "no coordinator" : `coordinator: broker ${coordinator}`;
     const protocol = protocol_name ?? "no protocol";
     setText(this.#facts, [`generation ${generation_id}`, protocol, count(members.length, "member"), place].join(" · "));
-    showMembers(this.#members.body, this.#view, this.#moments, this.#path);
+    showDeadlines(this.#deadlines, deadlines);
+    showMembers(this.#members.body, this.#view, this.#path);
     showChanges(this.#changes.body, this.#moments);
     setText(this.#memberCount, number(members.length));
     setText(this.#offsetCount, number(offsets.length));
@@ -85,15 +91,23 @@ class Group {
 
 // Tables
 
-function showMembers(body, { members, leader_id, state }, moments, path) {
+function showDeadlines(table, deadlines) {
+  const shown = deadlines.slice(0, SHOWN_DEADLINES);
+  const lines = shown.map(({ in_s, at_ms, text }) => row(duration(in_s * 1000), timeOfDay(at_ms), text));
+  const more = deadlines.length - shown.length;
+  if (more > 0) lines.push(row("", "", `and ${count(more, "later deadline")}`));
+  table.body.replaceChildren(...(lines.length ? lines : [row("", "", "Nothing, until a request arrives.")]));
+}
+
+const MISSING = { JoinGroup: "has not rejoined", SyncGroup: "has not sent a SyncGroup" };
+
+function showMembers(body, { members, leader_id }, path) {
   const names = shortNames(members.map(({ member_id }) => member_id));
-  const joined = moments.at(-1)?.parked_joins ?? [];
   const make = (member) => memberRow(member, names.get(member.member_id), path);
   updateList(body, members, ({ member_id }) => member_id, make, (line, member) => {
-    const { member_id, client_id, client_host, instance_id, is_expected } = member;
-    const isMissing = state === "PreparingRebalance" && !is_expected && !joined.includes(member_id);
-    line.classList.toggle("missing", isMissing);
-    const marks = [member_id === leader_id && "leader", is_expected && "expected", isMissing && "has not rejoined"];
+    const { member_id, client_id, client_host, instance_id, is_expected, missing_request } = member;
+    line.classList.toggle("missing", missing_request !== null);
+    const marks = [member_id === leader_id && "leader", is_expected && "expected", MISSING[missing_request]];
     setText(find(".marks", line), marks.filter(Boolean).join(", "));
     const timeouts = [`${member.session_timeout_ms} ms`, `${member.rebalance_timeout_ms} ms`];
     const cells = [client_id, client_host.replace(/^\//, ""), instance_id ?? "", ...timeouts, assigned(member)];
@@ -116,6 +130,14 @@ function memberRow({ member_id, instance_id }, name, path) {
   const fence = () => post(`${path}/fence`, { instance_id });
   if (instance_id !== null) buttons.push(button("Fence", fence, "Replace the static member, like another process"));
   return row(first, "", "", "", "", "", "", h("span", { class: "buttons" }, buttons));
+}
+
+/** Return what the history does not have, or this page does not show. */
+function droppedText({ moments, dropped }) {
+  const parts = moments.length > SHOWN_CHANGES ? [`the latest ${SHOWN_CHANGES}`] : [];
+  if (dropped.count) parts.push(`${count(dropped.count, "earlier change")} dropped from the history`);
+  if (!dropped.is_exact) parts.push("earlier changes may have been dropped");
+  return parts.join("; ");
 }
 
 function showChanges(body, moments) {

@@ -68,11 +68,11 @@ function links() {
 }
 
 function makeCard({ group_id }) {
-  const parts = ["state", "time", "why"].map((name) => h("span", { class: name }));
+  const parts = ["state", "time", "until", "why"].map((name) => h("span", { class: name }));
   return h("li", {}, h("a", { href: linkTo(group_id) }, h("b", {}, displayId(group_id)), parts));
 }
 
-function updateCard(card, { state, why, since_ms, members, generation_id }) {
+function updateCard(card, { state, why, since_ms, until_ms, members, generation_id }) {
   const place = find(".state", card);
   if (place.textContent !== state) place.replaceChildren(chip(state));
   const time = find(".time", card);
@@ -80,6 +80,7 @@ function updateCard(card, { state, why, since_ms, members, generation_id }) {
     time.dataset.ms = since_ms;
     time.replaceChildren("for ", since(since_ms));
   }
+  setText(find(".until", card), until_ms === null ? "" : `until ${timeOfDay(until_ms).slice(0, 8)} at the latest`);
   setText(find(".why", card), why);
   card.title = `generation ${generation_id}, ${count(members, "member")}`;
 }

@@ -6,6 +6,7 @@ import { describe, withoutZombies } from "./moments.js";
 
 const SHOWN = 100;
 const MAX_ROWS = 40;
+const MIN_WIDTH = 280;
 
 export class Timeline {
   #svg = s("svg", {});
@@ -24,7 +25,7 @@ export class Timeline {
 
   /** The query of the request for a timeline that fits the page. */
   get query() {
-    return { limit: SHOWN, svg: true, max_rows: MAX_ROWS, width: Math.max(400, this.#frame.clientWidth) };
+    return { limit: SHOWN, svg: true, max_rows: MAX_ROWS, width: Math.max(MIN_WIDTH, this.#frame.clientWidth) };
   }
 
   /** Show the timeline of a response. The selected change stays selected. */

@@ -4,10 +4,18 @@ import re
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+import msgspec
+
 from fakebroker.control.problems import Problem
+from fakebroker.errors import ConfigError
 from fakebroker.validation import convert, read_json
 
 S = TypeVar("S")
+
+
+class NoArguments(msgspec.Struct, forbid_unknown_fields=True):
+    """The query or the body of an operation that takes none."""
+
 
 GROUP_ID = "group_id"
 """The only path parameter that may have any value, even an empty one.
@@ -30,9 +38,14 @@ def read_query(kind: type[S], text: str) -> S:
     """Parse the query string.
 
     Raises:
-        ConfigError: An argument is unknown, or not of its type.
+        ConfigError: An argument is unknown, given twice, or not of its type.
     """
-    return convert(dict(parse_qsl(text, keep_blank_values=True)), kind, strict=False)
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        if name in given:
+            raise ConfigError.of(name, value, f"one value: {name} is given twice")
+        given[name] = value
+    return convert(given, kind, strict=False)
 
 
 def path_value(name: str, text: str, kind: type) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
-from fakebroker.control.routes.arguments import GROUP_ID, path_value, read_body, read_query
+from fakebroker.control.routes.arguments import GROUP_ID, NoArguments, path_value, read_body, read_query
 from fakebroker.control.routes.operations import Content, Operation, encoder
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.errors import FakebrokerError
@@ -24,12 +24,13 @@ _CACHED_PATHS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; path and query are percent-encoded as received."""
+    """A request; path and query are percent-encoded as received, `accept` is the header Accept."""
 
     method: str
     path: str
     query: str = ""
     body: bytes = b""
+    accept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Dispatcher:
 
         Raises:
             Problem: The operation or the cluster does not exist, or a path parameter is invalid.
-            ConfigError: The query or the body is invalid.
+            ConfigError: The query or the body is invalid, or the operation takes none.
         """
         operation, parts = self._find_cached(request.method, request.path)
         arguments = {name: path_value(name, parts[name], kind) for name, kind in operation.path_types.items()}
@@ -89,10 +90,14 @@ class Dispatcher:
             if operation.has_cluster
             else self._clusters
         )
+        query = read_query(operation.query or NoArguments, request.query)
         if operation.query is not None:
-            arguments["query"] = read_query(operation.query, request.query)
+            arguments["query"] = query
+        body = read_body(NoArguments if operation.body is None else operation.body, request.body)
         if operation.body is not None:
-            arguments["body"] = read_body(operation.body, request.body)
+            arguments["body"] = body
+        if operation.takes_accept:
+            arguments["accept"] = request.accept
         return operation, subject, arguments
 
     def _find(self, method: str, path: str) -> tuple[Operation, dict[str, str]]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from heapq import nsmallest
-from typing import TypedDict
+from math import inf
+from typing import Literal, TypedDict
 
+from fakebroker.cluster.inspect.deadlines import Deadline, deadlines_of
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, view_group
@@ -12,14 +14,18 @@ from fakebroker.control.stats.group_index import GROUPS_PER_STEP
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from fakebroker.coordinator.group.history import DEAD, Moment
+from fakebroker.coordinator.group.history import DEAD, DroppedMoments, Moment
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _MAX_NAMES = 3
 
 
 class GroupRow(TypedDict):
-    """One group in a list; `coordinator` is a node id, `why` an explanation, `rebalances` a count since the start."""
+    """One group in a list; `coordinator` is a node id, `why` an explanation, `rebalances` a count since the start.
+
+    `until_ms` is when the group stops waiting for requests of its members, by the brokers' clock; null if it does not
+    wait, or without a limit.
+    """
 
     group_id: str
     state: str
@@ -28,6 +34,7 @@ class GroupRow(TypedDict):
     protocol_name: str | None
     coordinator: int | None
     since_ms: float
+    until_ms: float | None
     rebalances: int
     why: str
 
@@ -44,7 +51,10 @@ class OffsetRow(TypedDict):
 
 
 class MemberRow(TypedDict):
-    """One member of a group; `assignment` and `metadata` are in base64, and decoded if it is a consumer, else null."""
+    """One member of a group; `assignment` and `metadata` are in base64, and decoded if it is a consumer, else null.
+
+    `missing_request` is the request that the group waits for, if it waits for one of this member.
+    """
 
     member_id: str
     client_id: str
@@ -57,13 +67,14 @@ class MemberRow(TypedDict):
     protocol_type: str | None
     protocol_name: str | None
     is_expected: bool
+    missing_request: Literal["JoinGroup", "SyncGroup"] | None
     assigned_partitions: list[str] | None
     subscribed_topics: list[str] | None
     owned_partitions: list[str] | None
 
 
 class GroupDetail(TypedDict):
-    """One group with its members and offsets."""
+    """One group with its members and offsets; `deadlines` are the next ones of the group, at most 20."""
 
     group_id: str
     state: str
@@ -78,14 +89,19 @@ class GroupDetail(TypedDict):
     offsets: list[OffsetRow]
     coordinator: int | None
     explanation: str
+    deadlines: list[Deadline]
 
 
 class TimelineView(TypedDict):
-    """The history of a group; `text` and `svg` are null unless requested."""
+    """The history of a group; `text` and `svg` are null unless requested.
+
+    `dropped` are earlier moments that are no longer kept.
+    """
 
     group_id: str
     taken_ms: float
     moments: list[Moment]
+    dropped: DroppedMoments
     text: str | None
     svg: str | None
 
@@ -101,6 +117,7 @@ class FullGroup(TypedDict):
     leader_id: str | None
     members: list[MemberRow]
     moments: list[Moment]
+    dropped: DroppedMoments
 
 
 def group_row(served: ServedCluster, group: Group, coordinator: int | None) -> GroupRow:
@@ -114,6 +131,7 @@ def group_row(served: ServedCluster, group: Group, coordinator: int | None) -> G
         "protocol_name": group.protocol_name,
         "coordinator": coordinator,
         "since_ms": group.state_since_ms,
+        "until_ms": _waits_until_ms(group),
         "rebalances": served.meter.rebalances_of.get(group.group_id, 0),
         "why": why(group, moments),
     }
@@ -130,6 +148,7 @@ def dead_row(served: ServedCluster, group_id: str) -> GroupRow:
         "protocol_name": None,
         "coordinator": None,
         "since_ms": moments[-1].at_ms if moments else 0.0,
+        "until_ms": None,
         "rebalances": 0,
         "why": moments[-1].cause if moments else "",
     }
@@ -145,12 +164,23 @@ def why(group: Group, moments: Sequence[Moment]) -> str:
     if group.state is PREPARING_REBALANCE:
         missing = [names[each] for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
         waiting = f"waiting for {_join_names(missing)}" if missing else "waiting for new members"
-        return f"{cause}; {len(group.parked_joins)} of {len(group.members)} have joined, {waiting}"
+        return f"{waiting}; {len(group.parked_joins)} of {len(group.members)} have joined; {cause}"
     if group.state is COMPLETING_REBALANCE:
         return f"waiting for the SyncGroup of the leader {names.get(group.leader_id or '', '')}"
     if group.state is STABLE and group.awaiting_sync:
-        return f"{cause}; no SyncGroup yet from {_join_names([names.get(each, each) for each in group.awaiting_sync])}"
+        return f"no SyncGroup yet from {_join_names([names.get(each, each) for each in group.awaiting_sync])}; {cause}"
     return cause
+
+
+def _waits_until_ms(group: Group) -> float | None:
+    """Return when a join phase or the wait for SyncGroups ends; None without a limit, as when the group is held."""
+    if group.is_held:
+        return None
+    if group.state is PREPARING_REBALANCE:
+        # If static members alone are left, the join timer starts again.
+        ends = group.parked_joins or not group.static_members
+        return group.join_deadline_ms if ends and group.join_deadline_ms < inf else None
+    return group.sync_deadline_ms if group.awaiting_sync and group.sync_deadline_ms < inf else None
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -176,7 +206,7 @@ def all_rows_of(served: ServedCluster, groups: Sequence[Group]) -> Steps[list[Gr
     return rows
 
 
-def _member_row(member: MemberView) -> MemberRow:
+def _member_row(member: MemberView, group: Group | None) -> MemberRow:
     topics = member.subscribed_topics
     return {
         "member_id": member.member_id,
@@ -190,10 +220,19 @@ def _member_row(member: MemberView) -> MemberRow:
         "protocol_type": member.protocol_type,
         "protocol_name": member.protocol_name,
         "is_expected": member.is_expected,
+        "missing_request": _missing_request(member, group),
         "assigned_partitions": _names(member.assigned_partitions),
         "subscribed_topics": None if topics is None else list(topics),
         "owned_partitions": _names(member.owned_partitions),
     }
+
+
+def _missing_request(member: MemberView, group: Group | None) -> Literal["JoinGroup", "SyncGroup"] | None:
+    if group is None or member.member_id not in group.members:
+        return None
+    if group.state is PREPARING_REBALANCE:
+        return None if member.member_id in group.parked_joins else "JoinGroup"
+    return "SyncGroup" if member.member_id in group.awaiting_sync else None
 
 
 def _names(partitions: Sequence[TopicPartition] | None) -> list[str] | None:
@@ -210,8 +249,9 @@ def full_group(served: ServedCluster, group: Group) -> FullGroup:
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": list(map(_member_row, view.members)),
+        "members": [_member_row(member, group) for member in view.members],
         "moments": list(served.cluster.cluster.history.of(group.group_id)),
+        "dropped": served.cluster.cluster.history.dropped_of(group.group_id),
     }
 
 
@@ -219,7 +259,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
     """Return the details of a group. The fields of a `GroupView` are those of `view`, by default the current ones."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
     view, row = view or view_group(core, group_id, now_ms), row_of(served, group_id)
-    broker = core.coordinator_of(group_id)
+    broker, group = core.coordinator_of(group_id), find_group(core, group_id)
     return {
         "group_id": group_id,
         "state": view.state,
@@ -227,7 +267,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": list(map(_member_row, view.members)),
+        "members": [_member_row(member, group) for member in view.members],
         "since_ms": row["since_ms"],
         "rebalances": row["rebalances"],
         "why": row["why"],
@@ -244,6 +284,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
         ],
         "coordinator": None if broker is None else broker.node_id,
         "explanation": explain(core, group_id, now_ms),
+        "deadlines": deadlines_of(core, group_id, now_ms),
     }
 
 

@@ -105,7 +105,8 @@ def get_group(served: ServedCluster, group_id: str) -> GroupDetail:
 
 def _check_known(served: ServedCluster, group_id: str) -> None:
     core = served.cluster.cluster
-    if find_group(core, group_id) is None and not core.history.of(group_id):
+    has_history = core.history.of(group_id) or core.history.dropped_of(group_id).count
+    if find_group(core, group_id) is None and not has_history:
         raise not_found("group", group_id, "a group that exists or has a history")
 
 
@@ -155,13 +156,16 @@ def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> 
         check_range("width", query.width, *SVG_WIDTHS)
     if query.max_rows is not None:
         check_range("max_rows", query.max_rows, 1, MAX_LISTED)
-    _check_known(served, group_id)
+    dropped = served.cluster.cluster.history.dropped_of(group_id)
+    if not dropped:
+        _check_known(served, group_id)
     moments = served.cluster.cluster.history.of(group_id)[-query.limit :]
-    timeline = Timeline(group_id, moments, served.cluster.clock.now_ms())
+    timeline = Timeline(group_id, moments, served.cluster.clock.now_ms(), dropped)
     return {
         "group_id": group_id,
         "taken_ms": timeline.taken_ms,
         "moments": list(moments),
+        "dropped": dropped,
         "text": timeline.text() if query.text else None,
         "svg": timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
     }

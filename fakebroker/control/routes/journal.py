@@ -59,12 +59,8 @@ class RequestList(TypedDict):
     dropped: int
 
 
-class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Filters, all of which must match. By default, the last matching requests are returned.
-
-    With `after`, the first matching requests after that number are returned.
-    With `seqs` (comma-separated numbers), only requests with these numbers are returned.
-    """
+class JournalFilters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Filters, all of which must match."""
 
     api: str | None = None
     client_id: str | None = None
@@ -79,6 +75,20 @@ class JournalQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     error: str | None = None
     fault: bool | None = None
     since: float | None = None
+    until: float | None = None
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters except `api`, by name; those that are not given are None."""
+        return {name: getattr(self, name) for name in ("client_id", *Filters.__annotations__)}
+
+
+class JournalQuery(JournalFilters, kw_only=True, forbid_unknown_fields=True):
+    """Filters, all of which must match. By default, the last matching requests are returned.
+
+    With `after`, the first matching requests after that number are returned.
+    With `seqs` (comma-separated numbers), only requests with these numbers are returned.
+    """
+
     after: int | None = None
     seqs: str | None = None
     limit: int = 100
@@ -92,10 +102,8 @@ def list_requests(served: ServedCluster, query: JournalQuery) -> Steps[RequestLi
     core = served.cluster.cluster
     journal = core.journal
     check_kept(journal.mode)
-    names = ("client_id", *Filters.__annotations__)
     node_ids = chain(core.brokers, (call.node_id for call in reversed(journal)))
-    filters = {name: getattr(query, name) for name in names}
-    matches = Matcher(query.api, filters, node_ids, core.topics.past_or_present_name_of)
+    matches = Matcher(query.api, query.filters(), node_ids, core.topics.past_or_present_name_of)
     last, limit = journal.added, query.limit
     if query.seqs is not None:
         numbered = [(number, call) for number in _numbers(query.seqs) if (call := journal.at(number))]
@@ -151,10 +159,12 @@ def request_row(number: int, call: Call) -> RequestRow:
 
 
 @operation("GET", f"{CLUSTER}/journal.jsonl")
-async def export_journal(served: ServedCluster) -> Content:
-    """Export the journal as JSON lines, for `fakebroker.read_journal`."""
+async def export_journal(served: ServedCluster, query: JournalFilters) -> Content:
+    """Export the journal as JSON lines, for `fakebroker.read_journal`; with filters, the matching requests only."""
     view = await served.read(served.cluster.journal_view)
     view.check_kept()
+    if query != JournalFilters():
+        view = await served.read_in_steps(view.part(query.api, query.filters()))
     return Content(_lines(served, view), "application/x-ndjson")
 
 

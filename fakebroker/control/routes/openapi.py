@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from fakebroker import __version__
+from fakebroker.control.clusters import DEFAULT
 from fakebroker.control.problems import PROBLEM_TYPE, ProblemDetails
 from fakebroker.control.routes.arguments import GROUP_ID
-from fakebroker.control.routes.operations import OPERATIONS, Content, Operation
+from fakebroker.control.routes.operations import CLUSTER, OPERATIONS, V1, Content, Operation
 
 _GROUP_ID_ENCODING = (
     "Group id, percent-encoded; may be empty. Write `~2E` for the id `.` and `~2E~2E` for the id `..`, because "
@@ -53,6 +54,7 @@ def _key(kind: Any) -> str:
 
 def _operation_object(operation: Operation, schemas: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
     described: dict[str, Any] = {
+        "tags": [_tag(operation.path)],
         "operationId": operation.name,
         "summary": operation.summary,
         "parameters": [*_path_parameters(operation), *_query_parameters(operation, schemas, components)],
@@ -62,6 +64,13 @@ def _operation_object(operation: Operation, schemas: dict[str, Any], components:
         content = {"application/json": {"schema": schemas[_key(operation.body)]}}
         described["requestBody"] = {"required": False, "content": content}
     return described
+
+
+def _tag(path: str) -> str:
+    """Return the heading under which an operation is listed: the kind of resource, by its path."""
+    if path.startswith(f"{CLUSTER}/"):
+        return path.removeprefix(f"{CLUSTER}/").partition("/")[0].partition(".")[0]
+    return "clusters" if path.startswith(V1) else "server"
 
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -75,6 +84,8 @@ def _path_schema(name: str, kind: type | None) -> dict[str, Any]:
     """Return the schema of a path parameter."""
     if name == GROUP_ID:
         return {"schema": {"type": "string"}, "description": _GROUP_ID_ENCODING}
+    if name == "cluster":
+        return {"schema": {"type": "string", "minLength": 1}, "example": DEFAULT}
     return {"schema": {"type": "integer"} if kind is int else {"type": "string", "minLength": 1}}
 
 

@@ -29,6 +29,7 @@ class Operation:
         path_types: The types of the path parameters, without the cluster's name.
         query: The type of the query, if it takes one.
         body: The type of the body's JSON, if it takes one.
+        takes_accept: Whether it takes the header Accept of the request, as `accept`.
         result: The type of the result.
         media_type: The media type of a result that is `Content`; empty if it is not documented.
         is_read_only: Whether it is read-only.
@@ -42,6 +43,7 @@ class Operation:
     path_types: Mapping[str, type]
     query: type[msgspec.Struct] | None
     body: Any
+    takes_accept: bool
     result: Any
     media_type: str
     is_read_only: bool
@@ -107,7 +109,7 @@ def operation(
     media_type: str = "",
     is_documented: bool = True,
 ) -> Callable[[F], F]:
-    """Register a function as an operation. Its parameters are path parameters, `query` and `body`.
+    """Register a function as an operation. Its parameters are path parameters, `query`, `body` and `accept`.
 
     Args:
         method: The HTTP method.
@@ -121,12 +123,25 @@ def operation(
     def register(run: F) -> F:
         hints = typing.get_type_hints(run)
         names = list(inspect.signature(run).parameters)[1:]
-        parts = {name: hints[name] for name in names if name not in ("query", "body")}
-        query, result, is_read_only = hints.get("query"), hints["return"], method == "GET"
+        parts = {name: hints[name] for name in names if name not in ("query", "body", "accept")}
+        result = hints["return"]
         if typing.get_origin(result) is Generator:
             result = typing.get_args(result)[2]
         OPERATIONS.append(
-            Operation(method, path, run, status, parts, query, body, result, media_type, is_read_only, is_documented)
+            Operation(
+                method=method,
+                path=path,
+                run=run,
+                status=status,
+                path_types=parts,
+                query=hints.get("query"),
+                body=body,
+                takes_accept="accept" in names,
+                result=result,
+                media_type=media_type,
+                is_read_only=method == "GET",
+                is_documented=is_documented,
+            )
         )
         return run
 

@@ -1,6 +1,27 @@
 """All operations: importing this module registers them."""
 
-from fakebroker.control.routes import brokers, clusters_routes, documents, faults, groups, journal, records, stream
+from fakebroker.control.routes import (
+    blocked_groups,
+    brokers,
+    clusters_routes,
+    documents,
+    faults,
+    groups,
+    journal,
+    records,
+    stream,
+)
 from fakebroker.control.routes.operations import OPERATIONS
 
-__all__ = ["OPERATIONS", "brokers", "clusters_routes", "documents", "faults", "groups", "journal", "records", "stream"]
+__all__ = [
+    "OPERATIONS",
+    "blocked_groups",
+    "brokers",
+    "clusters_routes",
+    "documents",
+    "faults",
+    "groups",
+    "journal",
+    "records",
+    "stream",
+]

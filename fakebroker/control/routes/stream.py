@@ -50,7 +50,7 @@ class TimelineEvent(TypedDict):
     moments: list[Moment]
 
 
-class StreamQuery(msgspec.Struct, kw_only=True):
+class StreamQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Which events a stream sends."""
 
     kinds: Annotated[str, Meta(description="Kinds of events, comma-separated; all by default.")] = ",".join(KINDS)

@@ -1,10 +1,15 @@
-"""Counts requests, errors, latencies and rebalances of a cluster, from its journal and history.
+"""Counts requests, errors, latencies and rebalances of a cluster, from its journal, its history and its reactor.
+
+There are two latencies of a request. The broker time is the time by the brokers' clock from when the request was
+received until its response was known: it includes the waiting of a JoinGroup or SyncGroup for other members and the
+delays of faults, and is 0 for requests that are answered at once. The wire time is the real time from when the request
+was read until the operating system accepted the last byte of the response (`ResponseTimes`). With the real clock it
+contains the broker time; injected latency of the network and slow clients are in the wire time only.
 
 Requests are counted in the cluster's thread in batches: after every 2000 requests at most, and when the counts are
-read. Handling a request does no counting. Does not depend on HTTP.
+read. Handling a request does no counting, except that the reactor records wire times. Does not depend on HTTP.
 """
 
-from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,57 +18,17 @@ from itertools import islice
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.heartbeat import ALIVE
 from fakebroker.cluster.journal.journal import Journal
+from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, History, Moment
+from fakebroker.coordinator.group.history import DEAD, MAX_IDS, History, Moment
 from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
-
-BOUNDS_MS = (0.0, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5)
-"""Upper bounds of the buckets of durations. The first is for immediate responses; a last bucket has no bound."""
 
 _BATCH_SIZE = 2_000
 _CALLS_FOR_LOAD = 1_000
 _MAX_MOMENTS = 10_000
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 _COMPLETING = GroupState.COMPLETING_REBALANCE.value
-
-
-class Histogram:
-    """Number of durations in each bucket, and their sum."""
-
-    __slots__ = ("buckets", "sum_ms")
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(BOUNDS_MS) + 1)
-        self.sum_ms = 0.0
-
-    def copy(self) -> "Histogram":
-        """Return an independent copy."""
-        copy = Histogram()
-        copy.buckets, copy.sum_ms = self.buckets.copy(), self.sum_ms
-        return copy
-
-    def add(self, duration_ms: float, count: int = 1) -> None:
-        self.buckets[bisect_left(BOUNDS_MS, duration_ms)] += count
-        self.sum_ms += duration_ms * count
-
-    @property
-    def count(self) -> int:
-        return sum(self.buckets)
-
-
-def quantile(buckets: Sequence[int], share: float) -> float | None:
-    """Return the estimated quantile of durations in buckets, in milliseconds; None if there are none."""
-    rank, seen = sum(buckets) * share, 0
-    if not rank:
-        return None
-    for index, count in enumerate(buckets):
-        if seen + count >= rank:
-            low = BOUNDS_MS[index - 1] if index else 0.0
-            high = BOUNDS_MS[min(index, len(BOUNDS_MS) - 1)]
-            return low + (high - low) * (rank - seen) / count
-        seen += count
-    raise AssertionError("a share is at most 1")
 
 
 @dataclass(slots=True)
@@ -73,17 +38,23 @@ class Totals:
     Attributes:
         requests: Requests by API and node id.
         errors: Responses by API, node id and name of the error.
-        latencies: Durations by API, measured by the brokers' clock.
+        broker_times: Broker times by API.
+        wire_times: Wire times by API.
     """
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)
     errors: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    latencies: dict[str, Histogram] = field(default_factory=dict)
+    broker_times: dict[str, Sketch] = field(default_factory=dict)
+    wire_times: dict[str, Sketch] = field(default_factory=dict)
 
     def copy(self) -> "Totals":
         """Return an independent copy."""
-        latencies = {api: histogram.copy() for api, histogram in self.latencies.items()}
-        return Totals(Counter(self.requests), Counter(self.errors), latencies)
+        return Totals(
+            Counter(self.requests),
+            Counter(self.errors),
+            {api: times.copy() for api, times in self.broker_times.items()},
+            {api: times.copy() for api, times in self.wire_times.items()},
+        )
 
 
 class Meter:
@@ -92,6 +63,7 @@ class Meter:
     Attributes:
         totals: Counts of requests.
         missed: Requests dropped by the journal before they could be counted.
+        dropped_before: Requests dropped by journals before the last reset.
         rebalances: Number of started rebalances.
         rebalance_durations: Times from the start of a rebalance until the group is Stable or Empty.
         rebalances_of: Number of rebalances by group, for existing groups.
@@ -105,16 +77,20 @@ class Meter:
         self._history: History | None = None
         self._seen = 0
         self._pending: list[Call] = []
+        # Broker times that are added together: of responses by API.
+        self._new_times: dict[str, list[float]] = {}
         self._started_ms: dict[str, float] = {}
         self.totals = Totals()
         self.missed = 0
+        self.dropped_before = 0
         self.rebalances = 0
-        self.rebalance_durations = Histogram()
+        self.rebalance_durations = Sketch()
         self.rebalances_of: dict[str, int] = {}
         self.changes = 0
         self.removals = 0
         self._has_unsubscribed = False
         self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MAX_MOMENTS)
+        self._moments_ids = 0
 
     def on_change(self) -> bool:
         """Count if a batch is complete. The cluster calls it after each change; it returns whether to stop that."""
@@ -133,6 +109,7 @@ class Meter:
     def unsubscribe(self) -> None:
         """Stop counting; the cluster may continue without a control server."""
         self._has_unsubscribed = True
+        self._cluster.response_times.stop()
         if self._history is not None:
             self._history.listeners.remove(self._on_moments)
 
@@ -141,6 +118,10 @@ class Meter:
         core = self._cluster.cluster
         if core.journal is not self._journal:
             self._count_new()
+            if self._journal is None:
+                self._cluster.response_times.start()
+            else:
+                self.dropped_before += self._journal.dropped
             self._journal, self._seen = core.journal, 0
         if core.history is not self._history:
             self._history = core.history
@@ -148,6 +129,11 @@ class Meter:
         self._count_new()
         if self._pending:
             self._pending = [call for call in self._pending if not self._count_response(call)]
+        for api, times_ms in self._new_times.items():
+            _sketch(self.totals.broker_times, api).add(times_ms)
+        self._new_times.clear()
+        for api, times_ms in self._cluster.response_times.take().items():
+            _sketch(self.totals.wire_times, api).add(times_ms)
 
     def _count_new(self) -> None:
         """Count new requests in the journal; those that it has already dropped are missed."""
@@ -169,7 +155,7 @@ class Meter:
         for peer, count in alive.items():
             self.totals.requests["Heartbeat", peer.broker.node_id] += count
         if alive:
-            self._latency("Heartbeat").add(0.0, alive.total())
+            _sketch(self.totals.broker_times, "Heartbeat").add_zeros(alive.total())
         if number == alive.total():
             return
         for call in journal.newest(number):
@@ -183,13 +169,10 @@ class Meter:
         """Count the response to a call; return whether there is one, or can be none because the client disconnected."""
         if call.latency_ms is None:
             return isinstance(call.peer, Connection) and call.peer.is_closed
-        self._latency(call.api.name).add(call.latency_ms)
+        self._new_times.setdefault(call.api.name, []).append(call.latency_ms)
         for error in call.errors:
             self.totals.errors[call.api.name, call.node_id, error.name] += 1
         return True
-
-    def _latency(self, api: str) -> Histogram:
-        return self.totals.latencies.setdefault(api, Histogram())
 
     # Rebalances
 
@@ -197,7 +180,12 @@ class Meter:
         for moment in moments:
             if moment.is_transition:
                 self._count_transition(group_id, moment)
+            if len(self._moments) == _MAX_MOMENTS:
+                self._moments_ids -= self._moments[0][1].size
             self._moments.append((group_id, moment))
+            self._moments_ids += moment.size
+        while self._moments_ids > MAX_IDS:
+            self._moments_ids -= self._moments.popleft()[1].size
         self.changes += len(moments)
 
     def changed_since(self, changes: int) -> dict[str, list[Moment]]:
@@ -215,7 +203,7 @@ class Meter:
         elif moment.state_to != _COMPLETING:
             started_ms = self._started_ms.pop(group_id, None)
             if started_ms is not None and moment.state_to != DEAD:
-                self.rebalance_durations.add(moment.at_ms - started_ms)
+                self.rebalance_durations.add([moment.at_ms - started_ms])
         if moment.state_to == DEAD:
             self.removals += 1
             self.rebalances_of.pop(group_id, None)
@@ -228,3 +216,9 @@ class Meter:
         for call in self._cluster.cluster.journal.newest(_CALLS_FOR_LOAD):
             requests.update(call.group_ids)
         return requests
+
+
+def _sketch(by_api: dict[str, Sketch], api: str) -> Sketch:
+    if api not in by_api:
+        by_api[api] = Sketch()
+    return by_api[api]

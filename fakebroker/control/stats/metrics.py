@@ -1,26 +1,28 @@
-"""Metrics in Prometheus' text format (exposition format 0.0.4)."""
+"""Metrics for Prometheus, in its text format or in that of OpenMetrics."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.stats.group_index import Counts
-from fakebroker.control.stats.meter import BOUNDS_MS, Histogram
+from fakebroker.control.stats.sketch import Sketch
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.states import GroupState
 
-F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily)
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily)
 
 _STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
-_BOUNDS = [*(f"{bound_ms / 1000:g}" for bound_ms in BOUNDS_MS), "+Inf"]
+_BOUNDS_MS = (0.0, *(2.0**power for power in range(-4, 20)), inf)
+"""Upper bounds of the buckets of histograms: 0, 62.5 us to 524 s, infinity."""
+_BOUNDS = [*(f"{bound_ms / 1000:.12g}" for bound_ms in _BOUNDS_MS[:-1]), "+Inf"]
+_QUANTILES = (0.5, 0.9, 0.99)
 
 # By name without the prefix "fakebroker_": help and labels, which follow the label `cluster`.
 _COUNTERS = {
@@ -40,26 +42,46 @@ _GAUGES = {
     "journal_requests": ("Requests in the journal.",),
 }
 _HISTOGRAMS = {
-    "request_duration_seconds": ("Time from request to response by the brokers' clock, by API.", "api"),
+    "request_duration_seconds": (
+        "Broker time: from request to response by the brokers' clock, with the delays of faults, by API.",
+        "api",
+    ),
+    "request_wire_duration_seconds": (
+        "Wire time: from request until the last byte of the response was sent, in real time, by API.",
+        "api",
+    ),
     "rebalance_duration_seconds": ("Time from the start of a rebalance until the group is Stable or Empty.",),
+}
+_SUMMARIES = {
+    "request_latency_seconds": (
+        "Quantiles since the start, within 1 %, of the broker time and the wire time, by API.",
+        "api",
+        "time",
+    ),
 }
 
 
-async def exposition(clusters: Clusters) -> bytes:
-    """Return the metrics of all clusters, as text."""
+async def exposition(clusters: Clusters, accept: str) -> tuple[bytes, str]:
+    """Return the metrics of all clusters as text, and its media type.
+
+    Args:
+        clusters: The clusters.
+        accept: The header Accept of the request: Prometheus asks for OpenMetrics.
+    """
     metrics = _Metrics()
     for served in clusters:
         await served.read_in_steps(metrics.add(served))
     registry = CollectorRegistry()
     registry.register(metrics)
-    return generate_latest(registry)
+    encode, media_type = choose_encoder(accept)
+    return encode(registry), media_type
 
 
 class _Metrics(Collector):
     """The metrics of some clusters."""
 
     def __init__(self) -> None:
-        def families(kind: type[F], table: dict[str, tuple[str, ...]]) -> dict[str, F]:
+        def families(kind: type[F], table: Mapping[str, tuple[str, ...]]) -> dict[str, F]:
             return {
                 name: kind(f"fakebroker_{name}", about, labels=["cluster", *labels])
                 for name, (about, *labels) in table.items()
@@ -67,9 +89,10 @@ class _Metrics(Collector):
 
         self._values = families(CounterMetricFamily, _COUNTERS) | families(GaugeMetricFamily, _GAUGES)
         self._histograms = families(HistogramMetricFamily, _HISTOGRAMS)
+        self._summaries = families(SummaryMetricFamily, _SUMMARIES)
 
     def collect(self) -> Iterable[Metric]:
-        return [*self._values.values(), *self._histograms.values()]
+        return [*self._values.values(), *self._histograms.values(), *self._summaries.values()]
 
     def add(self, served: ServedCluster) -> Steps[None]:
         """Add the metrics of a cluster. Must run in its thread."""
@@ -77,13 +100,28 @@ class _Metrics(Collector):
         served.meter.catch_up()
         for name, value, *labels in _values(served, counts):
             self._values[name].add_metric([served.name, *map(str, labels)], value)
-        for api, durations in served.meter.totals.latencies.items():
-            self._add_histogram("request_duration_seconds", durations, served.name, api)
+        totals = served.meter.totals
+        for time, histogram, by_api in (
+            ("broker", "request_duration_seconds", totals.broker_times),
+            ("wire", "request_wire_duration_seconds", totals.wire_times),
+        ):
+            for api, durations in by_api.items():
+                self._add_histogram(histogram, durations, served.name, api)
+                self._add_summary("request_latency_seconds", durations, served.name, api, time)
         self._add_histogram("rebalance_duration_seconds", served.meter.rebalance_durations, served.name)
 
-    def _add_histogram(self, name: str, durations: Histogram, *labels: str) -> None:
-        buckets = list(zip(_BOUNDS, accumulate(durations.buckets), strict=True))
+    def _add_histogram(self, name: str, durations: Sketch, *labels: str) -> None:
+        buckets = list(zip(_BOUNDS, durations.counts_up_to(_BOUNDS_MS), strict=True))
         self._histograms[name].add_metric(labels, buckets, durations.sum_ms / 1000)
+
+    def _add_summary(self, name: str, durations: Sketch, *labels: str) -> None:
+        summary = self._summaries[name]
+        summary.add_metric(labels, durations.count, durations.sum_ms / 1000)
+        named = dict(zip(("cluster", *_SUMMARIES[name][1:]), labels, strict=True))
+        for share in _QUANTILES:
+            value_ms = durations.quantile(share)
+            if value_ms is not None:
+                summary.add_sample(summary.name, {**named, "quantile": f"{share:g}"}, value_ms / 1000)
 
 
 def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float, *tuple[object, ...]]]:
@@ -106,4 +144,4 @@ def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float,
         yield "connections", connections[node_id], node_id
         yield "broker_up", broker.up, node_id
     yield "journal_requests", len(core.journal)
-    yield "journal_dropped", core.journal.dropped
+    yield "journal_dropped", meter.dropped_before + core.journal.dropped

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
+    from fakebroker.control.routes.blocked_groups import BlockedGroupList
     from fakebroker.control.routes.group_views import GroupRow
     from fakebroker.control.routes.views import Overview
 
 MAX_GROUPS = 50
+MAX_BLOCKED = 20
 MAX_EVENTS = 100
 
 
@@ -36,12 +38,14 @@ class ClusterState:
 
     Attributes:
         overview: The overview of the control API.
+        blocked: The groups whose rebalances wait, longest first.
         unstable: Groups that are rebalancing, then those with the most rebalances, at least two.
         busy: The groups with the highest load.
         events: Events, newest first.
     """
 
     overview: "Overview"
+    blocked: "BlockedGroupList"
     unstable: "Sequence[GroupRow]"
     busy: "Sequence[GroupRow]"
     events: Sequence[Event]
@@ -53,6 +57,8 @@ class Source(Protocol):
     def overview(self) -> dict[str, Any]: ...
 
     def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
+
+    def blocked_groups(self, *, limit: int) -> dict[str, Any]: ...
 
 
 class Observer:
@@ -71,12 +77,13 @@ class Observer:
     def fetch(self) -> ClusterState:
         """Fetch the current state."""
         overview = cast("Overview", self._source.overview())
+        blocked = cast("BlockedGroupList", self._source.blocked_groups(limit=MAX_BLOCKED))
         unstable, busy = self._groups("unstable"), self._groups("busy")
         self._compare(overview)
         for group in (*unstable, *busy):
             self._add_event(_last_change(group))
         self._drop_old_events()
-        return ClusterState(overview, list(filter(_is_unstable, unstable)), busy, list(self._events.values()))
+        return ClusterState(overview, blocked, list(filter(_is_unstable, unstable)), busy, list(self._events.values()))
 
     def _groups(self, sort: str) -> "list[GroupRow]":
         return cast("list[GroupRow]", self._source.group_rows(sort=sort, limit=MAX_GROUPS))

@@ -13,6 +13,7 @@ from fakebroker.control.top.observer import ClusterState, Event
 from fakebroker.host_port import format_host_port
 
 if TYPE_CHECKING:
+    from fakebroker.control.routes.blocked_groups import BlockedGroup
     from fakebroker.control.routes.group_views import GroupRow
     from fakebroker.control.routes.views import BrokerRow, Overview
     from fakebroker.control.stats.rates import ApiRate
@@ -22,7 +23,11 @@ CHOICES: tuple[Choice, ...] = ("unstable and busiest", "unstable", "busiest")
 """The choices of groups to show."""
 
 _WIDE = 100
+_NARROW = 70
 _SNAPSHOT_ROWS = 20
+_BLOCKED_SHARE = 3
+"""The groups that wait get at most every third of the lines without headings."""
+_MAX_DURATION_MS = 1e12
 _STYLES = {"Stable": "green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow", "Dead": "red"}
 _GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
 
@@ -54,26 +59,43 @@ class _Section:
 
 
 def render(state: ClusterState, frame: Frame) -> Lines:
-    """Return the lines of a state that fit in a frame."""
+    """Return the lines of a state that fit in a frame: first the members that block groups, if there are any."""
     sections = _sections(state, frame)
-    needed = [max(len(section.rows), 1) for section in sections]
-    head: list[RenderableType] = [_title(state.overview), _summary(state.overview)]
+    title, summary = _title(state.overview), _summary(state.overview)
+    blocked = _blocked(state, frame.width)
     if frame.height is None:
-        return Lines(*head, *(_table(section, _SNAPSHOT_ROWS) for section in sections))
-    available = frame.height - len(head) - len(sections) - 1
+        tables = [_table(section, _SNAPSHOT_ROWS) for section in sections]
+        return Lines(title, *([_table(blocked, _SNAPSHOT_ROWS)] if blocked.rows else []), summary, *tables)
+    head: list[RenderableType] = [title]
+    used = 2 + len(sections) + 1  # Title, summary, headings and footer.
+    if blocked.rows:
+        shown = min(len(blocked.rows), max(1, (frame.height - used) // _BLOCKED_SHARE))
+        head.append(_table(_cut(blocked, shown, state.blocked["total"]), shown))
+        used += 1 + shown
+    needed = [max(len(section.rows), 1) for section in sections]
+    available = frame.height - used
     rows = _distribute(available, needed)
-    tables = (_table(section, count) for section, count in zip(sections, rows, strict=True))
+    tables = [_table(section, count) for section, count in zip(sections, rows, strict=True)]
     footer = Text("\n" * (available - sum(rows)) + frame.footer, _QUIET, no_wrap=True, overflow="ellipsis")
-    return Lines(*head, *tables, footer)
+    return Lines(*head, summary, *tables, footer)
+
+
+def _cut(section: _Section, count: int, total: int) -> _Section:
+    """Return the first rows of a section; if there are more, the first column of the last one has their number."""
+    if total <= count or count < 2:
+        return section
+    more = [_text(f"and {total - count + 1:,} more groups", _QUIET), *(Text() for _ in section.columns[1:])]
+    return _Section(section.columns, [*section.rows[: count - 1], more], section.placeholder)
 
 
 def _sections(state: ClusterState, frame: Frame) -> list[_Section]:
-    is_wide = frame.width >= _WIDE
-    sections = [_brokers(state.overview["brokers"]), _apis(state.overview["rates"]["by_api"])]
+    is_narrow = frame.width < _NARROW
+    apis = _apis(state.overview["rates"]["by_api"], is_narrow)
+    sections = [_brokers(state.overview["brokers"], is_narrow), apis]
     if "unstable" in frame.choice:
-        sections.append(_groups("UNSTABLE GROUP", state.unstable, is_wide))
+        sections.append(_groups("UNSTABLE GROUP", state.unstable, frame.width))
     if "busiest" in frame.choice:
-        sections.append(_groups("BUSIEST GROUP", state.busy, is_wide))
+        sections.append(_groups("BUSIEST GROUP", state.busy, frame.width))
     return [*sections, _events(state.events)]
 
 
@@ -126,23 +148,60 @@ def _summary(overview: "Overview") -> Text:
     return line.append(f"  {_count(overview['members'], 'member')}  {_count(overview['rebalances'], 'rebalance')}")
 
 
-def _brokers(brokers: "Sequence[BrokerRow]") -> _Section:
+def _blocked(state: ClusterState, width: int) -> _Section:
+    """Return the members that block groups, what they have not sent, for how long, and what happens at what time.
+
+    Narrow terminals show who blocks whom, and until when.
+    """
+    now_ms = state.overview["clock"]["now_ms"]
+    missing, sent, waited = Column("MISSING", no_wrap=True), _number("SENT"), _number("FOR")
+    middle = [] if width < _NARROW else [missing, waited] if width < _WIDE else [missing, sent, waited]
+    columns = [_column("BLOCKED BY", ratio=1), _column("GROUP", ratio=1), *middle, Column("THEN", no_wrap=True)]
+    rows = []
+    for group in state.blocked["groups"]:
+        cells = {
+            "MISSING": group["request"] if group["missing"] else "",
+            "SENT": f"{group['sent']:,} of {group['members']:,}",
+            "FOR": _duration(now_ms - group["since_ms"]),
+        }
+        names = [_blocking(group), _text(group["group_id"], "bold")]
+        rows.append([*names, *(_text(cells[str(each.header)]) for each in middle), _text(_outcome(group, now_ms))])
+    return _Section(columns, rows, "")
+
+
+def _blocking(group: "BlockedGroup") -> Text:
+    missing = group["missing"]
+    if not missing:
+        return _text("held" if group["is_held"] else "waiting for members", _QUIET)
+    more = f" and {missing - 1:,} more" if missing > 1 else ""
+    return Text.assemble((_plain(group["blocking"][0]), "bold yellow"), more)
+
+
+def _outcome(group: "BlockedGroup", now_ms: float) -> str:
+    """Return what happens to a group that waits, and in how much time."""
+    if group["until_ms"] is None:
+        return "until released" if group["is_held"] else "no time limit"
+    left = _duration(group["until_ms"] - now_ms)
+    if group["restarts"]:
+        return f"waits again in {left}"
+    return f"removed in {left}" if group["removes"] else f"goes on in {left}"
+
+
+def _brokers(brokers: "Sequence[BrokerRow]", is_narrow: bool) -> _Section:
     columns = [
         _column("BROKER"),
         _column("ADDRESS", ratio=1),
         _column("STATE"),
-        _column("RELEASE"),
-        _number("CONNECTIONS"),
+        *([] if is_narrow else [_column("RELEASE"), _number("CONNECTIONS")]),
         _number("GROUPS"),
-        _number("REQUESTS/S"),
+        _number("REQ/S" if is_narrow else "REQUESTS/S"),
     ]
     rows = [
         [
             _text(str(broker["node_id"])),
             _text(format_host_port(broker["host"], broker["port"])),
             _text("up", _GOOD) if broker["up"] else _text("down", _BAD),
-            _text(broker["as_version"]),
-            _text(f"{broker['connections']:,}"),
+            *([] if is_narrow else [_text(broker["as_version"]), _text(f"{broker['connections']:,}")]),
             _text(f"{broker['groups']:,}"),
             _text(_rate(broker["requests_per_s"])),
         ]
@@ -151,47 +210,50 @@ def _brokers(brokers: "Sequence[BrokerRow]") -> _Section:
     return _Section(columns, rows, "no brokers")
 
 
-def _apis(apis: "Sequence[ApiRate]") -> _Section:
-    columns = [
-        _column("API", ratio=1),
-        _number("REQUESTS/S"),
-        _number("ERRORS/S"),
-        _number("P50 MS"),
-        _number("P99 MS"),
-    ]
+def _apis(apis: "Sequence[ApiRate]", is_narrow: bool) -> _Section:
+    """Return the rates and latencies of the APIs: of those that answer at once, then of those that can wait."""
+    names = ("BROKER P99", "WIRE P99") if is_narrow else ("BROKER P50", "P99 MS", "WIRE P50", "P99 MS")
+    columns = [_column("API", ratio=1), _number("REQ/S"), _number("ERR/S"), *map(_number, names)]
     rows = [
         [
-            _text(api["api"]),
+            Text.assemble(_plain(api["api"]), (" can wait" if api["can_wait"] else "", _QUIET)),
             _text(_rate(api["requests_per_s"])),
             _text(_rate(api["errors_per_s"]), _BAD if api["errors_per_s"] else ""),
-            _text(_milliseconds(api["p50_ms"])),
-            _text(_milliseconds(api["p99_ms"])),
+            *(_text(_milliseconds(value_ms)) for value_ms in _quantiles(api, is_narrow)),
         ]
-        for api in sorted(apis, key=lambda api: -api["requests_per_s"])
-        if api["requests_per_s"]
+        for api in sorted(apis, key=lambda api: (api["can_wait"], -api["requests_per_s"]))
+        if api["requests_per_s"] or api["broker_p50_ms"] is not None
     ]
     return _Section(columns, rows, "no requests")
 
 
-def _groups(title: str, groups: "Sequence[GroupRow]", is_wide: bool) -> _Section:
+def _quantiles(api: "ApiRate", is_narrow: bool) -> Sequence[float | None]:
+    if is_narrow:
+        return api["broker_p99_ms"], api["wire_p99_ms"]
+    return api["broker_p50_ms"], api["broker_p99_ms"], api["wire_p50_ms"], api["wire_p99_ms"]
+
+
+def _groups(title: str, groups: "Sequence[GroupRow]", width: int) -> _Section:
+    is_wide, is_narrow = width >= _WIDE, width < _NARROW
     # Equal widths align the tables of groups.
-    state = Column("STATE", no_wrap=True, width=19 if is_wide else 10)
-    columns = [_column(title, ratio=1), state, Column("GEN", justify="right", width=5), _number("MEMBERS")]
+    columns = [_column(title, ratio=1), Column("STATE", no_wrap=True, width=19 if is_wide else 10)]
+    if not is_narrow:
+        columns += [Column("GEN", justify="right", width=5), _number("MEMBERS")]
     if is_wide:
         columns += [_number("REBALANCES"), _number("BROKER")]
-    rows = [_group(group, is_wide) for group in groups]
-    return _Section([*columns, _column("REASON", ratio=2)], rows, "none")
+    rows = [_group(group, is_wide, is_narrow) for group in groups]
+    return _Section([*columns, _column("REASON", ratio=1 if is_narrow else 2)], rows, "none")
 
 
-def _group(group: "GroupRow", is_wide: bool) -> list[Text]:
+def _group(group: "GroupRow", is_wide: bool, is_narrow: bool) -> list[Text]:
     state = group["state"]
     cells = [
         _text(group["group_id"]),
         # Saves space in narrow terminals; the short names are unambiguous.
         _text(state if is_wide else state.removesuffix("Rebalance"), _STYLES.get(state, "")),
-        _text(str(group["generation_id"])),
-        _text(f"{group['members']:,}"),
     ]
+    if not is_narrow:
+        cells += [_text(str(group["generation_id"])), _text(f"{group['members']:,}")]
     if is_wide:
         broker = group["coordinator"]
         cells += [_text(f"{group['rebalances']:,}"), _text("none" if broker is None else str(broker))]
@@ -239,6 +301,17 @@ def _time(at_ms: float) -> str:
         return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}"
     except (OverflowError, ValueError, OSError):  # The date is out of range.
         return "--:--:--"
+
+
+def _duration(duration_ms: float) -> str:
+    """Return a duration such as "9.4 s", "4 min 48 s" or "2 h 5 min"; dashes if it is out of range."""
+    if not abs(duration_ms) < _MAX_DURATION_MS:
+        return "--"
+    seconds = max(0.0, duration_ms) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = int(seconds // 60)
+    return f"{minutes} min {int(seconds % 60)} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _rate(per_s: float) -> str:

@@ -173,6 +173,10 @@ class Coordinator:
         """Whether an offsets partition is led here."""
         return self._runtime.led_partition(partition) is not None
 
+    def led_partition(self, partition: int) -> LedPartition | None:
+        """Return an offsets partition, or None if it is not led here."""
+        return self._runtime.led_partition(partition)
+
     def led_partitions(self) -> Collection[LedPartition]:
         """Return the offsets partitions that are led here."""
         return self._runtime.led_partitions()

@@ -14,7 +14,15 @@ DEAD = "Dead"
 """The state of a group that does not exist."""
 
 MAX_MOMENTS_OF_A_GROUP = 256
+"""Maximum number of moments that are kept of one group."""
 MAX_MOMENTS = 20_000
+"""Maximum number of moments that are kept in all."""
+MAX_IDS_OF_A_GROUP = 250_000
+"""Maximum number of member ids in the kept moments of one group: each moment lists the members that it has found."""
+MAX_IDS = 2_000_000
+"""Maximum number of member ids in all kept moments. They take 8 bytes each."""
+MAX_GROUPS_WITHOUT_MOMENTS = 20_000
+"""Maximum number of groups without a kept moment of which the number of dropped moments is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,40 @@ class Moment:
     def is_transition(self) -> bool:
         return self.state_from != self.state_to
 
+    @property
+    def size(self) -> int:
+        """How many member ids the moment has, except for a few changes."""
+        return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs)
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedMoments:
+    """The moments of a group that are no longer in its history, because the history is limited.
+
+    Attributes:
+        count: How many are known to be dropped.
+        until_ms: When the last of them was recorded, by the brokers' clock; None if there is none.
+        is_exact: Whether no others were dropped. Numbers are only kept for a limited number of groups.
+    """
+
+    count: int = 0
+    until_ms: float | None = None
+    is_exact: bool = True
+
+    def __bool__(self) -> bool:
+        """Whether moments were dropped, or may have been."""
+        return self.count > 0 or not self.is_exact
+
+    def __str__(self) -> str:
+        """Return a clause such as "3 earlier changes were dropped"; "" if none were."""
+        changes = f"{self.count} earlier change{'s were' if self.count != 1 else ' was'} dropped"
+        if self.is_exact:
+            return f"{changes} from the history" if self.count else ""
+        return f"{changes} from the history, or more" if self.count else "earlier changes may have been dropped"
+
+
+NOTHING_DROPPED = DroppedMoments()
+
 
 @dataclass(slots=True)
 class Change:
@@ -127,26 +169,54 @@ def discard_change(group: ChangedGroup, now_ms: float) -> None:
     group.change.clear()
 
 
+@dataclass(slots=True)
+class _GroupHistory:
+    """The history of one group: its kept moments, their sizes (numbers of member ids), and what was dropped."""
+
+    moments: deque[Moment]
+    sizes: deque[int]
+    dropped: int
+    dropped_until_ms: float | None
+    is_exact: bool
+    ids: int = 0
+
+
 class History:
-    """The newest moments of all groups.
+    """The newest moments of all groups, and how many were dropped.
+
+    Above a limit of one group, its oldest moments are dropped; above a limit of all groups, the oldest moments of the
+    group that has not changed for longest. The newest moment of a group is dropped only by the latter.
 
     Args:
         max_moments_of_a_group: The number of moments that are kept of one group.
-        max_moments: The number of moments that are kept in all. Above it, the oldest moment of the group that has not
-            changed for longest is dropped.
+        max_moments: The number of moments that are kept in all.
+        max_ids_of_a_group: The number of member ids in the kept moments of one group.
+        max_ids: The number of member ids in all kept moments.
+        max_groups_without_moments: The number of groups without kept moments whose numbers of dropped moments are kept.
 
     Attributes:
         listeners: Called with the id of a group and its new moments, oldest first, after each request or timer that has
             changed the group.
+        dropped: How many moments were dropped in all.
     """
 
-    def __init__(self, max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP, max_moments: int = MAX_MOMENTS) -> None:
-        self.max_moments_of_a_group = max_moments_of_a_group
-        self.max_moments = max_moments
+    def __init__(
+        self,
+        max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP,
+        max_moments: int = MAX_MOMENTS,
+        max_ids_of_a_group: int = MAX_IDS_OF_A_GROUP,
+        max_ids: int = MAX_IDS,
+        max_groups_without_moments: int = MAX_GROUPS_WITHOUT_MOMENTS,
+    ) -> None:
+        self.max_moments_of_a_group, self.max_moments = max_moments_of_a_group, max_moments
+        self.max_ids_of_a_group, self.max_ids = max_ids_of_a_group, max_ids
+        self.max_groups_without_moments = max_groups_without_moments
         self.listeners: list[Callable[[str, Sequence[Moment]], None]] = []
-        self._count = 0
-        self._moments: dict[str, deque[Moment]] = {}  # The group without changes for longest comes first.
-        self._dropped: dict[str, int] = {}
+        self.dropped = 0
+        self._count = self._ids = 0
+        self._groups: dict[str, _GroupHistory] = {}  # The group without changes for longest comes first.
+        self._without_moments: dict[str, DroppedMoments] = {}  # The group whose last moment was dropped first.
+        self._unknown = NOTHING_DROPPED  # Of groups in neither of them.
 
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
@@ -158,35 +228,67 @@ class History:
         change.clear()
 
     def _keep(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
-        change = group.change
-        moments = self._moments[group.group_id] = self._moments.pop(group.group_id, deque())
+        change, group_id = group.change, group.group_id
+        kept = self._groups.pop(group_id, None)
+        if kept is None:
+            dropped = self._without_moments.pop(group_id, self._unknown)
+            kept = _GroupHistory(deque(), deque(), dropped.count, dropped.until_ms, dropped.is_exact)
+        self._groups[group_id] = kept
         last = change.moments.pop()
-        new = [Moment(**moment, coordinator_id=coordinator_id) for moment in change.moments]
+        new = [Moment(**moment, coordinator_id=coordinator_id) for moment in change.moments] if change.moments else []
         timers = group.timers(now_ms, with_members=last["state_from"] != last["state_to"])
         new.append(Moment(**last, coordinator_id=coordinator_id, timers=timers))
-        moments.extend(new)
+        for moment in new:
+            size = moment.size
+            kept.moments.append(moment)
+            kept.sizes.append(size)
+            kept.ids += size
+            self._ids += size
         for listener in self.listeners:
-            listener(group.group_id, new)
+            listener(group_id, new)
         self._count += len(new)
-        while len(moments) > self.max_moments_of_a_group:
-            self._drop_oldest(group.group_id)
-        while self._count > self.max_moments:
-            self._drop_oldest(next(iter(self._moments)))
+        while len(kept.moments) > self.max_moments_of_a_group or (
+            kept.ids > self.max_ids_of_a_group and len(kept.moments) > 1
+        ):
+            self._drop_oldest(group_id)
+        while self._count > self.max_moments or self._ids > self.max_ids:
+            self._drop_oldest(next(iter(self._groups)))
 
     def _drop_oldest(self, group_id: str) -> None:
-        self._moments[group_id].popleft()
+        kept = self._groups[group_id]
+        moment = kept.moments.popleft()
+        size = kept.sizes.popleft()
+        kept.ids -= size
+        self._ids -= size
         self._count -= 1
-        self._dropped[group_id] = self._dropped.get(group_id, 0) + 1
-        if not self._moments[group_id]:
-            del self._moments[group_id], self._dropped[group_id]
+        self.dropped += 1
+        kept.dropped += 1
+        kept.dropped_until_ms = moment.at_ms
+        if kept.moments:
+            return
+        self._without_moments[group_id] = self.dropped_of(group_id)
+        del self._groups[group_id]
+        if len(self._without_moments) > self.max_groups_without_moments:
+            forgotten = self._without_moments.pop(next(iter(self._without_moments)))
+            until_ms = max(forgotten.until_ms or 0.0, self._unknown.until_ms or 0.0)
+            self._unknown = DroppedMoments(0, until_ms, is_exact=False)
 
     def of(self, group_id: str) -> tuple[Moment, ...]:
         """Return the kept moments of a group, oldest first. An unknown group has none."""
-        return tuple(self._moments.get(group_id, ()))
+        kept = self._groups.get(group_id)
+        return () if kept is None else tuple(kept.moments)
+
+    def dropped_of(self, group_id: str) -> DroppedMoments:
+        """Return which moments of a group are no longer kept."""
+        kept = self._groups.get(group_id)
+        if kept is None:
+            return self._without_moments.get(group_id, self._unknown)
+        return DroppedMoments(kept.dropped, kept.dropped_until_ms, kept.is_exact)
 
     def count_of(self, group_id: str) -> int:
-        """Return how many moments of a group were recorded; it starts again if all of them were dropped."""
-        return len(self._moments.get(group_id, ())) + self._dropped.get(group_id, 0)
+        """Return how many moments of a group were recorded, as far as is known; see `DroppedMoments.is_exact`."""
+        kept = self._groups.get(group_id)
+        return (0 if kept is None else len(kept.moments)) + self.dropped_of(group_id).count
 
     def since(self, group_id: str, count: int) -> tuple[Moment, ...]:
         """Return the kept moments of a group that were recorded when `count_of` was at least this, oldest first."""
@@ -195,9 +297,14 @@ class History:
         moments = self.of(group_id)
         return moments[-new:] if new else ()
 
+    def is_complete_since(self, group_id: str, count: int) -> bool:
+        """Return whether `since` returns all moments, and none of them was dropped."""
+        dropped = self.dropped_of(group_id)
+        return dropped.count <= count and (dropped.is_exact or self.count_of(group_id) >= count)
+
     def group_ids(self, count: int) -> list[str]:
         """Return the groups that changed last, at most `count`, the newest first."""
-        return list(islice(reversed(self._moments), count))
+        return list(islice(reversed(self._groups), count))
 
     def __len__(self) -> int:
         return self._count

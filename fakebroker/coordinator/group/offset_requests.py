@@ -5,6 +5,8 @@ appends the records and applies them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
 
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.classic.group import Group
@@ -93,8 +95,7 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
         return []
     expired: list[Record] = []
     is_anything_left = group.state is not EMPTY or group.extension.reserved_places > 0
-    had_members = group.state is EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
-    empty_since_ms = group.state_since_ms if had_members else None
+    empty_since_ms = _empty_since_ms(group)
     for topic, partition, committed in group.offsets:
         is_kept = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
         if not is_kept and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
@@ -102,6 +103,48 @@ def expired_records(group: Group, now_ms: float) -> list[Record]:
         else:
             is_anything_left = True
     return expired if is_anything_left else [*expired, GroupRecord(group.group_id, None)]
+
+
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """When offsets of a group, or the group itself, expire if nothing happens before. The next check removes them.
+
+    Attributes:
+        at_ms: The time, in milliseconds; it may have passed.
+        offsets: How many offsets expire at this time.
+        removes_group: Whether nothing of the group is left then, so that it is removed.
+    """
+
+    at_ms: float
+    offsets: int
+    removes_group: bool
+
+
+def next_expiration(group: Group, check_ms: float) -> Expiration | None:
+    """Return what expires next of a group that stays as it is; None if nothing does.
+
+    Args:
+        group: The group.
+        check_ms: The time of the next check; what expires before expires together.
+    """
+    if not _may_expire(group):
+        return None
+    empty_since_ms, times_ms = _empty_since_ms(group), []
+    for topic, _, committed in group.offsets:
+        is_kept = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+        times_ms.append(inf if is_kept else committed.expires_ms(group.config.offsets_retention_ms, empty_since_ms))
+    may_be_removed = group.state is EMPTY and not group.extension.reserved_places
+    at_ms = max(check_ms, min(times_ms, default=-inf))
+    if at_ms == inf or not (times_ms or may_be_removed):
+        return None
+    expiring = sum(each <= at_ms for each in times_ms)
+    return Expiration(at_ms, expiring, may_be_removed and expiring == len(times_ms))
+
+
+def _empty_since_ms(group: Group) -> float | None:
+    """Return since when a group has had no members; None if it has some, or never had any."""
+    had_members = group.state is EMPTY and group.protocol_type is not None and group.state_since_ms >= 0
+    return group.state_since_ms if had_members else None
 
 
 def _may_expire(group: Group) -> bool:

@@ -31,10 +31,13 @@ class CommittedOffset:
                 `empty_since_ms`.
             empty_since_ms: When the group became Empty; None if it is not Empty, or never had members.
         """
+        return now_ms >= self.expires_ms(retention_ms, empty_since_ms)
+
+    def expires_ms(self, retention_ms: int, empty_since_ms: float | None) -> float:
+        """Return when the offset expires, in milliseconds. For the arguments see `is_expired`."""
         if self.expire_timestamp_ms is not None:
-            return now_ms >= self.expire_timestamp_ms
-        since_ms = self.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
-        return now_ms - since_ms >= retention_ms
+            return self.expire_timestamp_ms
+        return (self.commit_timestamp_ms if empty_since_ms is None else empty_since_ms) + retention_ms
 
 
 _NO_OFFSETS: Mapping[int, CommittedOffset] = MappingProxyType({})

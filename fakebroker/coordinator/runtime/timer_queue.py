@@ -86,6 +86,15 @@ class TimerQueue(Generic[E]):
             heappop(heap)
         return None
 
+    def __iter__(self) -> Iterator[tuple[E, float]]:
+        """Iterate over the scheduled entries with their deadlines, earliest first."""
+        current = {
+            number: (entry, deadline_ms)
+            for deadline_ms, number, entry in self._heap
+            if deadline_ms == entry.scheduled_ms
+        }
+        return iter(sorted(current.values(), key=lambda item: (item[1], item[0].timer_number)))
+
     def _sweep(self) -> None:
         """Remove outdated items."""
         self._heap = [item for item in self._heap if item[0] == item[2].scheduled_ms]

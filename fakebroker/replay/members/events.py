@@ -3,14 +3,15 @@
 Used to record a replay and to report on it. Does not depend on Spark.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from fakebroker.errors import ErrorCode
+Source = Literal["members", "load"]
+"""What sent a request: the members, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
 
-ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
-"""Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
+PARKED_APIS = ("JoinGroup", "SyncGroup")
+"""The APIs whose responses a coordinator may hold back until a rebalance makes progress."""
 
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
@@ -39,7 +40,7 @@ SCHEMA = pa.schema(
         pa.field("kind", pa.string(), nullable=False),
         pa.field("count", pa.int32(), nullable=False),
         pa.field("until_us", pa.int64()),
-        pa.field("lost", pa.bool_(), nullable=False),
+        pa.field("missing", pa.string()),
         pa.field("member_id", pa.string()),
         pa.field("instance_id", pa.string()),
         pa.field("leader", pa.string()),
@@ -47,6 +48,7 @@ SCHEMA = pa.schema(
         pa.field("members", pa.int32()),
         pa.field("offsets", pa.list_(OFFSET)),
         pa.field("found", pa.list_(FOUND)),
+        pa.field("source", pa.string(), nullable=False),
     ]
 )
 
@@ -81,15 +83,17 @@ class Event(NamedTuple):
         member: Name of the member in its script; `None` for look-ups and loads.
         generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's.
         error: First error code in the response, 0 if there is none; `None` without a response.
-        lookups: Number of groups in a FindCoordinator.
+        lookups: Number of groups in a FindCoordinator, or in an OffsetFetch or DescribeGroups of a load.
         assigned: Assignment in a SyncGroup response, as `topic-partition`.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
             the action was done.
         count: Number of requests in the row: more than 1 if heartbeats are folded into one row, which has the times of
             the first one and the longest latency.
-        until_us: When the last of several folded requests was sent; for a lost request, when it was lost; else `None`.
-        lost: Whether the response can no longer arrive, because the connection was lost, or the member stopped or gave
-            up waiting. False for a request that is pending at the end.
+        until_us: When the last of several folded requests was sent; without a response, when the connection was lost or
+            the wait ended; else `None`. Also `None` for a request that is pending at the end of the replay.
+        missing: Why there is no response: `lost`, because the connection was refused or closed; `unanswered`, because
+            the client waited in vain for as long as it waits; or `cut off`, because the replay ended or the script
+            stopped the member. `None` with a response, and for an action.
         member_id: Member id in the request; for a JoinGroup, the one in the response.
         instance_id: `group.instance.id` of the member.
         leader: Member id of the leader in a JoinGroup response.
@@ -100,6 +104,8 @@ class Event(NamedTuple):
         found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if the
             coordinator may already know a member that requested the look-up, and false if only loads and starting
             dynamic members requested it.
+        source: "load" for requests of `[[load]]` tables, else "members". A FindCoordinator that members and loads wait
+            for is of the members.
     """
 
     scheduled_us: int
@@ -117,7 +123,7 @@ class Event(NamedTuple):
     kind: str = "request"
     count: int = 1  # type: ignore[assignment]  # hides `tuple.count`, for the name of the column
     until_us: int | None = None
-    lost: bool = False
+    missing: str | None = None
     member_id: str | None = None
     instance_id: str | None = None
     leader: str | None = None
@@ -125,3 +131,4 @@ class Event(NamedTuple):
     members: int | None = None
     offsets: list[tuple[str, int]] | None = None
     found: list[tuple[str, int, int, bool]] | None = None
+    source: Source = "members"

@@ -3,15 +3,19 @@
 The templates are in `templates/`; each page includes the style sheet `templates/style.css`.
 """
 
-from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from fakebroker.replay.report import figures, wording
+from fakebroker.replay.members.request_outcomes import MEANINGS
+from fakebroker.replay.report import evidence, figures, wording
 from fakebroker.replay.run_summary import Summary
+from fakebroker.replay.simulation.scheduler import LATENCY_MS
+
+UNFOLDED = 3
+"""Number of violations of each promise that are unfolded when the page is opened."""
 
 
 def page(summary: Summary) -> str:
@@ -33,11 +37,6 @@ def _utc(started: str) -> str:
     return datetime.fromisoformat(started).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def _used_columns(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the columns in which at least one of the events has a value."""
-    return [name for name in events[0] if any(event[name] is not None for event in events)]
-
-
 _ENVIRONMENT = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -46,14 +45,22 @@ _ENVIRONMENT = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ENVIRONMENT.globals["figures"] = figures
+_ENVIRONMENT.globals |= {
+    "event_columns": evidence.COLUMNS,
+    "figures": figures,
+    "meanings": MEANINGS,
+    "simulated_ms": LATENCY_MS,
+    "unavailable": evidence.unavailable,
+    "unfolded": UNFOLDED,
+    "violated": evidence.violated,
+}
 _ENVIRONMENT.filters |= {
     "broker": wording.broker,
+    "by_chance": wording.by_chance,
     "event": wording.event,
     "ms": wording.ms,
     "number": wording.number,
     "share": wording.share,
     "times": wording.times,
-    "used_columns": _used_columns,
     "utc": _utc,
 }

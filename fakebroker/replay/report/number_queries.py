@@ -6,17 +6,21 @@ creates the views `generations`, `member_states` and `group_states`. A slice is 
 is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
+from fakebroker.replay.report.chance import LOAD_QUANTILES
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
+from fakebroker.replay.samples import GROUP_PARTS, bucket_sql, write_samples
+from fakebroker.replay.script.generator import offsets_partition
 from fakebroker.replay.spark.query_settings import computed_once, suited_to
 
 SLOWEST_GROUPS = 10
@@ -29,11 +33,16 @@ _BOUNDS = """
                 - (select bigint(1000 * min(acts[0].at_ms)) from members),
             min(scheduled_us)) begin_us,
         min(scheduled_us) filter (where kind = 'request') first_us,
-        max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us
-    from events"""
+        max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us,
+        any_value(all_joined_us) all_joined_us
+    from events cross join (
+        select if(count(*) >= (select count(*) from members), max(joined_us), null) all_joined_us
+        from (select min(scheduled_us + latency_us) joined_us from events
+            where api = 'SyncGroup' and error = 0 and member is not null group by member))"""
+"""Begin and end of the replay, and the time at which all members had joined for the first time; null if not all did."""
 
-# Numbers of requests by API, slice, error and latency. A row of folded heartbeats stands for `count` requests, evenly
-# spaced from `sent_us` to `until_us`.
+# Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests,
+# evenly spaced from `sent_us` to `until_us`.
 _TALLY = f"""
     with spread as (
         select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
@@ -49,17 +58,31 @@ _TALLY = f"""
                 - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
         from sliced
     )
-    select api, slice, error, lost, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
+    select api, source, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n,
+        max(latency_us) max_us
     from placed where n > 0 group by all"""
 
 _KINDS = {
-    "unexpected_errors": f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})",
-    "lost": "max_us is null and lost",
-    "unanswered": "max_us is null",
+    "unexpected_errors": IS_UNEXPECTED,
+    "lost": f"missing = '{LOST}'",
+    "unanswered": f"missing = '{UNANSWERED}'",
+    "cut_off": f"missing = '{CUT_OFF}'",
 }
 
-_LATENCIES = counted("tally", "api, slice", "(api, slice, key), (api, key), (key)", _KINDS) + " order by api, slice"
-"""Latencies by API and slice; the slice is null for the whole replay, the API is null for all APIs."""
+_LATENCIES = (
+    counted(
+        f"(select *, api in {PARKED_APIS} is_parked, slice >= :steady_slice is_steady from tally)",
+        "api, source, slice, is_parked, is_steady",
+        "(api, source, slice, key), (api, source, key), (api, key), (source, is_parked, key), (is_parked, key),"
+        "(is_steady, api, source, key), (is_steady, is_parked, key)",
+        _KINDS,
+    )
+    + " order by api, source desc, slice"
+)
+"""Latencies by API, source, slice, phase and whether the API may be parked.
+
+Null is the whole replay, all APIs, or both sources. Sums over APIs are apart for those that may be parked.
+"""
 
 _REBALANCES = f"""
     with sorted as (
@@ -67,34 +90,42 @@ _REBALANCES = f"""
             select *, pow(10, power) * case when length_us / pow(10, power + 3) < 2 then 1
                 when length_us / pow(10, power + 3) < 5 then 2 else 5 end edge
             from (select *, int(floor((began_us - :begin_us) / :slice_us)) slice,
-                floor(log10(greatest(length_us, 1) / 1000)) power from generations))
+                floor(log10(greatest(length_us, 1) / 1000)) power
+                from generations left join (select distinct group, population from members) using (group)))
     )
-    select from_ms, slice, count(*) generations, count(length_us) rebalances,
+    select from_ms, slice, population, count(*) generations, count(length_us) rebalances,
         round(percentile_approx(length_us, 0.5, {_ACCURACY}) / 1000, 3) p50_ms,
         round(percentile_approx(length_us, 0.99, {_ACCURACY}) / 1000, 3) p99_ms,
         round(max(length_us) / 1000, 3) max_ms,
-        element_at(array('length', 'slice', 'all'), int(grouping_id())) part
-    from sorted group by grouping sets ((), (from_ms), (slice)) order by from_ms, slice"""
-"""Rebalances in total, by duration and by slice; `part` is "all", "length" or "slice".
+        case when grouping(from_ms) = 0 then 'length' when grouping(population) = 0 then 'population'
+            when grouping(slice) = 0 then 'slice' else 'all' end part
+    from sorted group by grouping sets ((), (from_ms), (slice), (slice, population)) order by from_ms, slice"""
+"""Rebalances in total, by duration, by slice, and by slice and population.
+
+`part` is "all", "length", "slice" or "population".
 
 Durations are grouped into intervals that begin at 1, 2, 5, 10 ... ms (`from_ms`).
 """
 
-_ERRORS = "select error, api, slice, sum(n) n from tally where error != 0 group by all order by error, api"
+_ERRORS = """
+    select error, api, source, slice, sum(n) n from tally where error != 0 group by all
+    order by error, api, source desc"""
 
 _REQUESTS = f"""
     with waits as (
         select 'all' scope, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
         from (select sent_us - scheduled_us late_us, `count` from requests) group by all
     ), totals as (
-        select broker, api, sum(`count`) requests, count(distinct group) filter (where member is not null) groups,
+        select broker, api, source, sum(`count`) requests,
+            count(distinct group) filter (where member is not null) groups,
             sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request
-        from requests group by grouping sets ((), (broker), (api))
+        from requests group by grouping sets ((), (broker), (api, source))
     )
     select totals.*, p50_ms, p99_ms
     from totals left join ({counted("waits", "scope", "(scope, key)")}) on broker is null and api is null
-    order by broker, api"""
-"""Requests by broker, by API, and in total. Only the total has quantiles: of the delay until a request was sent."""
+    order by broker, api, source desc"""
+"""Requests by broker, by API and source, and in total. Only the total has quantiles: of the delay until a request was
+sent."""
 
 _POPULATIONS = """
     with sizes as (select population, count(*) members, count(distinct group) groups from members group by 1),
@@ -111,14 +142,17 @@ _POPULATIONS = """
         round(longest_us / 1000, 3) longest_rebalance_ms
     from sizes left join rebalanced using (population) left join assigned using (population) order by population"""
 
-_PARTITIONS = """
+_PARTITIONS = f"""
     with requested as (
         select group, sum(`count`) requests, max_by(broker, sent_us) filter (where member is not null) broker
         from requests where group is not null group by group
     )
     select offsets_partition partition, max_by(broker, requests) broker, count(*) groups,
-        coalesce(sum(requests), 0) requests
-    from group_partitions left join requested using (group) group by 1 order by 1"""
+        coalesce(sum(requests), 0) requests,
+        percentile_approx(coalesce(requests, 0), array({", ".join(map(str, LOAD_QUANTILES))})) loads
+    from group_partitions left join requested using (group)
+    group by grouping sets ((offsets_partition), ()) order by 1"""
+"""Groups and requests by partition, and in total. `loads` are quantiles of the requests of a group."""
 
 _SLOWEST = f"""
     with rebalanced as (
@@ -135,18 +169,53 @@ _SLOWEST = f"""
 
 
 _CHANGES = """
-    select what, state, int(floor(at)) slice, sum(change) change, sum(change * (1 - at + floor(at))) part from (
-        select what, (at_us - :begin_us) / :slice_us at,
+    select what, population, state, int(floor(at)) slice, sum(change) change,
+        sum(change * (1 - at + floor(at))) part
+    from (
+        select what, population, (at_us - :begin_us) / :slice_us at,
             inline(array(struct(state, 1 change), struct(before state, -1 change)))
         from (
-            select 'groups' what, at_us, state, before from group_states
-            union all select 'members', at_us, state, before from member_states
+            select 'groups' what, population, at_us, state, before
+            from group_states left join (select distinct group, population from members) using (group)
+            union all select 'members', population, at_us, state, before from member_states
         ) where state != before
     ) group by all"""
-"""Changes of the number of groups and members in each state, as rows for `Slices.averages`."""
+"""Changes of the number of groups and members of each population in each state, as rows for `Slices.averages`."""
 
 
-def compute_numbers(spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int) -> Numbers:
+_SAMPLES = f"""
+    with placed as (
+        select *, pmod(hash(group), {GROUP_PARTS}) part, int(floor((began_us - :begin_us) / :slice_us)) slice
+        from generations join (select distinct group, population from members) using (group)
+    )
+    select 'time' division, int(slice) part, 'request' kind, api, source, int(null) broker,
+        string(null) population, error, missing, {bucket_sql("key")} bucket, sum(n) n
+    from tally group by all
+    union all
+    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'request', api, source, broker, null, error,
+        missing, {bucket_sql("latency_us")}, sum(`count`)
+    from requests where group is not null group by all
+    union all
+    select 'time', slice, 'rebalance', null, null, null, null, null, null, {bucket_sql("length_us")}, count(*)
+    from placed group by all
+    union all
+    select 'groups', part, 'rebalance', null, null, null, population, null, null, {bucket_sql("length_us")}, count(*)
+    from placed group by all
+    union all
+    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'unassigned', null, null, null, population, null, null, null,
+        sum(until_us - at_us)
+    from member_states where state = 'waiting' and until_us > at_us group by all"""
+"""The rows of `samples.parquet`."""
+
+
+def compute_numbers(
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    offsets_partitions: int,
+    measure_from_s: float | None = None,
+    samples: Path | None = None,
+) -> Numbers:
     """Return the numbers of a replay.
 
     Args:
@@ -154,13 +223,22 @@ def compute_numbers(spark: SparkSession, events: DataFrame, members: DataFrame, 
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
         offsets_partitions: The number of partitions of `__consumer_offsets`.
+        measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If not given, when all
+            members have joined for the first time.
+        samples: File for the rows described in `replay.samples`; none is written if not given.
     """
     with suited_to(events) as few:
-        return _run_queries(spark, events, members, offsets_partitions, few)
+        return _run_queries(spark, events, members, offsets_partitions, measure_from_s, few, samples)
 
 
 def _run_queries(
-    spark: SparkSession, events: DataFrame, members: DataFrame, offsets_partitions: int, few: bool
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    offsets_partitions: int,
+    measure_from_s: float | None,
+    few: bool,
+    samples: Path | None,
 ) -> Numbers:
     """Run all queries. `few` is whether there are few events; see `computed_once`."""
     events.createOrReplaceTempView("events")
@@ -170,13 +248,18 @@ def _run_queries(
     begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
     slices = Slices.of(begin_us, end_us)
     when = {"begin_us": begin_us, "slice_us": slices.length_us}
+    if measure_from_s is not None:
+        steady_slice = slices.first_from(begin_us + round(measure_from_s * 1e6))
+    else:
+        joined_us = bounds["all_joined_us"]
+        steady_slice = None if joined_us is None else slices.first_from(joined_us)
     tally = computed_once(spark.sql(_TALLY, when), few)
     tally.createOrReplaceTempView("tally")
     create_states(spark, end_us, few)
     try:
         span_s = round((end_us - (bounds["first_us"] or end_us)) / 1e6, 3)
         rows = {
-            "latencies": _rows(spark, _LATENCIES),
+            "latencies": _rows(spark, _LATENCIES, steady_slice=slices.count if steady_slice is None else steady_slice),
             "errors": _rows(spark, _ERRORS),
             "requests": _rows(spark, _REQUESTS),
             "populations": _rows(spark, _POPULATIONS),
@@ -185,16 +268,18 @@ def _run_queries(
             "slowest_groups": _rows(spark, _SLOWEST),
             "partitions": _offsets_partitions(spark, offsets_partitions),
         }
+        if samples is not None:
+            write_samples(samples, spark.sql(_SAMPLES, when).toArrow())
     finally:
         drop_states(spark)
         tally.unpersist()
-    return numbers_of(rows, span_s, slices, offsets_partitions)
+    return numbers_of(rows, span_s, slices, offsets_partitions, steady_slice)
 
 
 def _offsets_partitions(spark: SparkSession, partitions: int) -> list[Row]:
     """Return the rows of the offsets partitions that have groups."""
-    partition_of = f.udf(lambda group: partition_for(group, partitions), "int", useArrow=True)
-    groups = spark.sql("select distinct group from members").withColumn("offsets_partition", partition_of("group"))
+    partition = offsets_partition(f.col("group"), partitions)
+    groups = spark.sql("select distinct group from members").withColumn("offsets_partition", partition)
     groups.createOrReplaceTempView("group_partitions")
     return _rows(spark, _PARTITIONS)
 

@@ -1,13 +1,16 @@
 """Converts the rows of the queries in number_queries.py to `Numbers`. Does not depend on Spark."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
+from fakebroker.replay.report.chance import skew_by_chance
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
 from fakebroker.replay.run_summary import (
+    ALL,
     BrokerNumbers,
     DurationCount,
     ErrorCount,
@@ -20,7 +23,9 @@ from fakebroker.replay.run_summary import (
     OffsetsPartition,
     OffsetsPartitions,
     OverTime,
+    Phase,
     PopulationNumbers,
+    PopulationOverTime,
     Rebalances,
     RebalancesOverTime,
     RequestNumbers,
@@ -31,24 +36,41 @@ from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
 
 _ERRORS = {int(error): error.name for error in ErrorCode}
 _LOOKUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
-_NO_REQUESTS: Row = {"requests": 0, "p50_ms": None, "p99_ms": None, "p99_9_ms": None, "max_ms": None} | dict.fromkeys(
-    ("unexpected_errors", "lost", "unanswered"), 0
-)
+_NO_REQUESTS: Row = {
+    "api": None,
+    "source": None,
+    "requests": 0,
+    "p50_ms": None,
+    "p99_ms": None,
+    "p99_9_ms": None,
+    "max_ms": None,
+} | dict.fromkeys(("unexpected_errors", "lost", "unanswered", "cut_off"), 0)
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
-def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, offsets_partitions: int) -> Numbers:
+def numbers_of(
+    rows: Mapping[str, list[Row]],
+    span_s: float,
+    slices: Slices,
+    offsets_partitions: int,
+    steady_slice: int | None = None,
+) -> Numbers:
     """Return the numbers of a run.
 
     Args:
-        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api` or `slice` means the
-            total. Rows of "rebalances" have a `part`: "all", "length" (histogram of durations) or "slice".
+        rows: The rows of each query, by its name in `number_queries`. A null `broker`, `api`, `source` or `slice` means
+            the total; a null `is_steady` is the whole replay. Rows of "rebalances" have a `part`: "all", "length"
+            (histogram of durations), "slice" or "population" (by slice and population).
         span_s: Time from when the first request was due until the last response, in seconds.
         slices: The time slices.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
+        steady_slice: The first slice of the steady state; None if there is no steady state.
     """
-    latencies = rows["latencies"]
-    total = _api(next((row for row in latencies if row["api"] is None), _NO_REQUESTS), "all", span_s)
+    sums = [row for row in rows["latencies"] if row["slice"] is None]
+    whole = [row for row in sums if row["is_steady"] is None]
+    total = _requests(_sum(whole), span_s)
+    apis = _apis(whole, span_s)
+    steady_s = None if steady_slice is None else steady_slice * slices.length_s
     populations = [PopulationNumbers(**row) for row in rows["populations"]]
     errors, rebalances = _errors(rows["errors"]), _rebalances(rows["rebalances"])
     brokers, partitions = (
@@ -59,8 +81,14 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
         groups=sum(row.groups for row in populations),
         span_s=span_s,
         began_us=slices.begin_us,
+        measure_from_s=steady_s,
         total=total,
-        apis=[_api(row, row["api"], span_s) for row in latencies if row["api"] and row["slice"] is None],
+        never_parked=_requests(_sum(whole, (False,)), span_s),
+        parked=_requests(_sum(whole, (True,)), span_s),
+        startup=None if steady_s == 0 else _phase(sums, False, 0.0, slices.end_s if steady_s is None else steady_s),
+        steady=None if steady_s is None else _phase(sums, True, steady_s, slices.end_s),
+        apis=apis,
+        subtotals=_subtotals(whole, apis, span_s),
         errors=errors,
         rebalances=rebalances,
         populations=populations,
@@ -70,6 +98,11 @@ def numbers_of(rows: Mapping[str, list[Row]], span_s: float, slices: Slices, off
         offsets_partitions=partitions,
         slowest_groups=[SlowGroup(**row) for row in rows["slowest_groups"]],
         over_time=_over_time(rows, slices, populations),
+        broker_skew_by_chance=skew_by_chance(
+            _loads(rows["partitions"]),
+            sum(row.groups for row in partitions.partitions),
+            sum(row.broker >= 0 for row in brokers),
+        ),
         metrics=_metrics(total, rebalances, populations, brokers, partitions, errors),
     )
 
@@ -90,9 +123,51 @@ def error_name(code: int) -> str:
     return _ERRORS.get(code, str(code))
 
 
-def _api(row: Row, api: str, span_s: float) -> RequestNumbers:
+def _subtotals(rows: Sequence[Row], apis: Sequence[RequestNumbers], span_s: float) -> list[RequestNumbers]:
+    """Return the sums by source, and the sums of the APIs whose requests have both sources."""
+    from_load = {row.api for row in apis if row.source == "load"}
+    from_both = {row.api for row in apis if row.source == "members" and row.api in from_load}
+    sources = [*dict.fromkeys(row["source"] for row in rows if row["source"])]
+    of_sources = [_sum(rows, source=source) for source in sources]
+    of_apis = [row for row in rows if row["source"] is None and row["api"] in from_both]
+    return [_requests(row, span_s) for row in (*of_sources, *of_apis)]
+
+
+def _apis(rows: Iterable[Row], span_s: float) -> list[RequestNumbers]:
+    return [_requests(row, span_s) for row in rows if row["api"] and row["source"]]
+
+
+def _phase(rows: Iterable[Row], is_steady: bool, from_s: float, until_s: float) -> Phase:
+    """Return the requests of a phase, from rows without a slice."""
+    of_phase = [row for row in rows if row["is_steady"] is is_steady]
+    length_s = until_s - from_s
+    return Phase(
+        from_s=from_s,
+        until_s=until_s,
+        never_parked=_requests(_sum(of_phase, (False,)), length_s),
+        parked=_requests(_sum(of_phase, (True,)), length_s),
+        apis=_apis(of_phase, length_s),
+    )
+
+
+def _sum(rows: Iterable[Row], parked: Collection[bool] = (False, True), source: str | None = None) -> Row:
+    """Return the sum over all APIs that may be parked, those that may not, or both.
+
+    Args:
+        rows: Rows of "latencies" of one phase, without a slice.
+        parked: Whether the APIs may be parked. The quantiles and the maximum are of the first value only.
+        source: The source; both if not given.
+    """
+    found = {row["is_parked"]: row for row in rows if row["api"] is None and row["source"] == source}
+    first, *others = (found.get(is_parked, _NO_REQUESTS) for is_parked in parked)
+    counts = ("requests", "unexpected_errors", "lost", "unanswered", "cut_off")
+    return {**first, "source": source} | {name: sum(row[name] for row in (first, *others)) for name in counts}
+
+
+def _requests(row: Row, span_s: float) -> RequestNumbers:
     return RequestNumbers(
-        api=api,
+        api=row["api"] or ALL,
+        source=row["source"] or ALL,
         requests=row["requests"],
         requests_per_s=round(row["requests"] / max(span_s, 0.001), 1),
         p50_ms=row["p50_ms"],
@@ -102,16 +177,20 @@ def _api(row: Row, api: str, span_s: float) -> RequestNumbers:
         unexpected_errors=row["unexpected_errors"],
         lost=row["lost"],
         unanswered=row["unanswered"],
+        cut_off=row["cut_off"],
     )
 
 
 def _errors(rows: Iterable[Row]) -> list[ErrorCount]:
-    """Return counts by error and API: unexpected errors first, then the most frequent ones."""
-    counts: dict[tuple[int, str], int] = {}
+    """Return counts by error, API and source: unexpected errors first, then the most frequent ones."""
+    counts: Counter[tuple[int, str, str]] = Counter()
     for row in rows:
-        counts[row["error"], row["api"]] = counts.get((row["error"], row["api"]), 0) + row["n"]
-    found = [ErrorCount(error_name(code), code, api, n, code in ORDINARY_ERRORS) for (code, api), n in counts.items()]
-    return sorted(found, key=lambda row: (row.ordinary, -row.requests, row.code, row.api))
+        counts[row["error"], row["api"], row["source"]] += row["n"]
+    found = [
+        ErrorCount(error_name(code), code, api, source, n, code in ORDINARY_ERRORS)
+        for (code, api, source), n in counts.items()
+    ]
+    return sorted(found, key=lambda row: (row.ordinary, -row.requests, row.code, row.api, row.source))
 
 
 def _rebalances(rows: list[Row]) -> Rebalances:
@@ -140,7 +219,7 @@ def _brokers(rows: Iterable[Row], requests: int) -> list[BrokerNumbers]:
 
 def _lookups(rows: Iterable[Row]) -> list[LookupNumbers]:
     return [
-        LookupNumbers(row["api"], row["requests"], row["keys"], row["most_in_one_request"])
+        LookupNumbers(row["api"], row["source"], row["requests"], row["keys"], row["most_in_one_request"])
         for row in rows
         if row["api"] in _LOOKUPS
     ]
@@ -154,39 +233,62 @@ def _sent_late(rows: Iterable[Row]) -> SendingDelay:
 
 
 def _partitions(rows: list[Row], count: int) -> OffsetsPartitions:
+    used = [row for row in rows if row["partition"] is not None]
+    groups = sum(row["groups"] for row in used)
     return OffsetsPartitions(
         count=count,
-        groups_skew=skew([row["groups"] for row in rows], count),
-        requests_skew=skew([row["requests"] for row in rows], count),
-        partitions=[OffsetsPartition(**row) for row in rows],
+        groups_skew=skew([row["groups"] for row in used], count),
+        groups_skew_by_chance=skew_by_chance([1.0] if used else [], groups, count),
+        requests_skew=skew([row["requests"] for row in used], count),
+        requests_skew_by_chance=skew_by_chance(_loads(rows), groups, count),
+        partitions=[OffsetsPartition(row["partition"], row["broker"], row["groups"], row["requests"]) for row in used],
     )
 
 
-def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Iterable[PopulationNumbers]) -> OverTime:
-    errors: dict[tuple[int, str], list[Row]] = {}
+def _loads(rows: Iterable[Row]) -> Sequence[float]:
+    """Return the quantiles of the requests of a group, from the rows of "partitions"."""
+    return next((row["loads"] for row in rows if row["partition"] is None and row["loads"]), [])
+
+
+def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Sequence[PopulationNumbers]) -> OverTime:
+    errors: dict[tuple[int, str, str], list[Row]] = {}
     for row in rows["errors"]:
-        errors.setdefault((row["error"], row["api"]), []).append(row)
-    rebalances = [row for row in rows["rebalances"] if row["part"] == "slice" and row["rebalances"]]
-    totals = {"groups": 0, "members": 0}
-    for population in populations:
-        totals["groups"] += population.groups
-        totals["members"] += population.members
-    changes = {name: [row for row in rows["changes"] if row["what"] == name] for name in totals}
+        errors.setdefault((row["error"], row["api"], row["source"]), []).append(row)
+    changes = {what: [row for row in rows["changes"] if row["what"] == what] for what in ("groups", "members")}
     return OverTime(
         slice_s=slices.length_s,
         slices=slices.count,
         apis=latencies_over_time(slices, [row for row in rows["latencies"] if row["slice"] is not None]),
         errors=[
-            ErrorsOverTime(error_name(code), api, slices.counts(answers, "n"))
-            for (code, api), answers in errors.items()
+            ErrorsOverTime(error_name(code), api, source, slices.counts(answers, "n"))
+            for (code, api, source), answers in errors.items()
         ],
-        groups=states_over_time(slices, changes["groups"], GroupsOverTime, totals["groups"]),
-        members=states_over_time(slices, changes["members"], MembersOverTime, totals["members"]),
-        rebalances=RebalancesOverTime(
-            slices.counts(rebalances, "rebalances"),
-            slices.column(rebalances, "p50_ms"),
-            slices.column(rebalances, "max_ms"),
+        groups=states_over_time(slices, changes["groups"], GroupsOverTime, sum(row.groups for row in populations)),
+        members=states_over_time(slices, changes["members"], MembersOverTime, sum(row.members for row in populations)),
+        rebalances=_rebalances_over_time(slices, (row for row in rows["rebalances"] if row["part"] == "slice")),
+        populations=[_population_over_time(slices, changes, rows["rebalances"], row) for row in populations],
+    )
+
+
+def _population_over_time(
+    slices: Slices, changes: Mapping[str, Sequence[Row]], rebalances: Iterable[Row], population: PopulationNumbers
+) -> PopulationOverTime:
+    name = population.population
+    groups, members = ([row for row in changes[what] if row["population"] == name] for what in ("groups", "members"))
+    return PopulationOverTime(
+        population=name,
+        groups=states_over_time(slices, groups, GroupsOverTime, population.groups),
+        members=states_over_time(slices, members, MembersOverTime, population.members),
+        rebalances=_rebalances_over_time(
+            slices, (row for row in rebalances if row["part"] == "population" and row["population"] == name)
         ),
+    )
+
+
+def _rebalances_over_time(slices: Slices, rows: Iterable[Row]) -> RebalancesOverTime:
+    complete = [row for row in rows if row["rebalances"]]
+    return RebalancesOverTime(
+        slices.counts(complete, "rebalances"), slices.column(complete, "p50_ms"), slices.column(complete, "max_ms")
     )
 
 
@@ -205,7 +307,7 @@ def _metrics(
         name = f"errors.{row.name}"
         counts[name] = (counts.get(name) or 0) + row.requests
     return {
-        **{name: value for name, value in msgspec.structs.asdict(total).items() if name != "api"},
+        **{name: value for name, value in msgspec.structs.asdict(total).items() if name not in ("api", "source")},
         "generations": rebalances.generations,
         "rebalances": rebalances.count,
         "rebalance_p50_ms": rebalances.p50_ms,
@@ -213,7 +315,11 @@ def _metrics(
         "rebalance_max_ms": rebalances.max_ms,
         "members_joined": sum(row.members_joined for row in populations),
         "unassigned_member_s": round(sum(row.unassigned_member_s for row in populations), 3),
-        **{f"{name}.{row.population}": getattr(row, name) for row in populations for name in METRICS_OF_A_POPULATION},
+        **{
+            f"{name}.{row.population}": getattr(row, key)
+            for row in populations
+            for name, key in METRICS_OF_A_POPULATION.items()
+        },
         "broker_share": max((row.share for row in known), default=None),
         "broker_skew": skew([row.requests for row in known], len(known)),
         "partition_skew": partitions.requests_skew,

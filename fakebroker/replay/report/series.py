@@ -5,6 +5,8 @@ Does not depend on Spark or charts.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from fakebroker.replay.run_summary import RequestsOverTime, Section, Series
@@ -33,21 +35,33 @@ class Slices:
         begin_us: Start of the first slice, in microseconds since the Unix epoch.
         length_us: Length of each slice, in microseconds.
         count: The number of slices.
+        end_us: End of the replay, in the last slice, in microseconds since the Unix epoch.
     """
 
     begin_us: int
     length_us: int
     count: int
+    end_us: int
 
     @classmethod
     def of(cls, begin_us: int, end_us: int) -> "Slices":
         """Return slices for a replay, given its start and end in microseconds since the Unix epoch."""
         length_us = slice_length_ms((end_us - begin_us) / 1000) * 1000
-        return cls(begin_us, length_us, max(1, -(-(end_us - begin_us) // length_us)))
+        return cls(begin_us, length_us, max(1, -(-(end_us - begin_us) // length_us)), end_us)
 
     @property
     def length_s(self) -> float:
         return self.length_us / 1e6
+
+    @property
+    def end_s(self) -> float:
+        """End of the replay, in seconds from the start of the first slice."""
+        return (self.end_us - self.begin_us) / 1e6
+
+    def first_from(self, at_us: int) -> int | None:
+        """Return the first slice that does not begin before a time; None if that is after the end."""
+        index = max(0, -(-(at_us - self.begin_us) // self.length_us))
+        return index if index < self.count else None
 
     def column(self, rows: Iterable[Row], name: str) -> Series:
         """Return a column as a list with a value per slice, from rows with a `slice` number."""
@@ -83,16 +97,24 @@ class Slices:
         return found
 
 
-def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> dict[str, RequestsOverTime]:
-    """Return rates and latencies by API, from rows with `api`, `slice`, `requests` and the quantiles."""
-    found = {}
-    for api in sorted({row["api"] for row in rows}):
-        of_api = [row for row in rows if row["api"] == api]
-        found[api] = RequestsOverTime(
+def latencies_over_time(slices: Slices, rows: Sequence[Row]) -> list[RequestsOverTime]:
+    """Return rates and latencies by API and source, from rows with these, `slice`, `requests` and the quantiles.
+
+    Args:
+        slices: The time slices.
+        rows: The rows; those of an API and source follow each other.
+    """
+    found = []
+    for (api, source), group in groupby(rows, key=itemgetter("api", "source")):
+        of_api = list(group)
+        numbers = RequestsOverTime(
+            api,
+            source,
             [round(number / slices.length_s, 2) for number in slices.counts(of_api, "requests")],
             slices.column(of_api, "p50_ms"),
             slices.column(of_api, "p99_ms"),
         )
+        found.append(numbers)
     return found
 
 

@@ -1,18 +1,35 @@
 """Prints a summary as tables, for terminals with at least 80 columns."""
 
 from collections.abc import Iterator
+from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from fakebroker.replay.report.wording import broker, event as event_text, ms, number, share, times
-from fakebroker.replay.run_summary import Summary, Verdict
+from fakebroker.replay.members.request_outcomes import MEANINGS
+from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
+from fakebroker.replay.report.wording import broker, by_chance, event as event_text, ms, number, share, times
+from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, named
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
 _MOST_VIOLATIONS = 3
+_MOST_EVENTS = 10
+"""Maximum number of events shown with a violation."""
+_EVENT_COLUMNS: dict[str, dict[str, Any]] = {
+    "": {"width": 1},
+    "sent s": {"width": 8, "justify": "right"},
+    "answered": {"width": 8, "justify": "right"},
+    "API": {"width": len("FindCoordinator")},
+    "member": {"ratio": 1},
+    "gen.": {"width": 4, "justify": "right"},
+    "br.": {"width": 3, "justify": "right"},
+    "response": {"ratio": 2},
+}
+"""Columns of a table of events. In 80 columns, `response` is as wide as REBALANCE_IN_PROGRESS; it also has details."""
 _MOST_GROUPS = 5
 
 
@@ -22,6 +39,8 @@ def print_report(console: Console, summary: Summary) -> None:
         console.print(f"\n[bold]{title}[/bold]", highlight=False, soft_wrap=True)
         console.print(Padding(content, (0, 0, 0, 2)), highlight=False)
     notes = [f"Seed {summary.head.seed}."]
+    if summary.head.scale != 1:
+        notes.append(f"The workload was scaled to {number(summary.head.scale)} (--scale).")
     if not summary.head.complete:
         notes.append("The replay was interrupted: the numbers cover the time until then.")
     if not summary.head.cluster.reachable:
@@ -30,9 +49,16 @@ def print_report(console: Console, summary: Summary) -> None:
 
 
 def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
+    numbers = summary.numbers
+    yield "Latency" + (" in the simulated network" if summary.head.transport == "memory" else ""), _headline(summary)
     if summary.head.timeline:
         yield "Events", _timeline(summary)
-    yield "Requests", _latency(summary)
+    if numbers.steady:
+        yield f"Requests, steady state from second {numbers.steady.from_s:.1f}", _requests(numbers.steady)
+    if numbers.startup:
+        yield f"Requests, start-up until second {numbers.startup.until_s:.1f}", _requests(numbers.startup)
+    if any(_meanings(summary)):
+        yield "Failed requests", "\n".join(_meanings(summary))
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)
@@ -41,8 +67,9 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     yield "Brokers", _brokers(summary)
     yield "Errors", _errors(summary)
     yield "Load", _load(summary)
-    verdict = summary.verdict
-    yield f"Verdict: {_mark(verdict.outcome == 'passed', 'passed', verdict.outcome.upper())}", _verdict(verdict)
+    outcome = summary.verdict.outcome
+    yield f"Verdict: {_mark(outcome == 'passed', outcome, outcome.upper())}", _verdict(summary)
+    yield from _violations(summary)
     yield f"Files in {escape(summary.directory)}", _files(summary)
 
 
@@ -62,29 +89,54 @@ def _timeline(summary: Summary) -> Table:
     return grid
 
 
-def _latency(summary: Summary) -> Table:
+def _headline(summary: Summary) -> str:
+    """Return the latencies of requests that are never parked, and of those that are."""
+    numbers = summary.numbers
+    phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "no steady state")
+    lines = [
+        f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms"
+        for what, row in (
+            (f"requests that are never parked, {name}", phase.never_parked if phase else numbers.never_parked),
+            ("JoinGroup and SyncGroup, parked until a group is ready", numbers.parked),
+        )
+    ]
+    return "\n".join(lines)
+
+
+def _requests(phase: Phase) -> Table:
     grid = table("API", "requests", "per s", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "failed")
-    for row in [*summary.numbers.apis, summary.numbers.total]:
+    rows = [(row.name, row, None) for row in phase.apis]
+    sums = [("never parked", phase.never_parked, "bold"), ("parked", phase.parked, "bold")]
+    for name, row, style in [*rows, *sums]:
         grid.add_row(
-            row.api,
+            name,
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
             *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
-            f"{row.unexpected_errors + row.unanswered:,}",
-            style="bold" if row is summary.numbers.total else None,
+            f"{row.unexpected_errors + row.lost + row.unanswered:,}",
+            style=style,
         )
     return grid
+
+
+def _meanings(summary: Summary) -> Iterator[str]:
+    """Yield the counts of requests that failed or were cut off, with the meanings of these words."""
+    for name, meaning in MEANINGS.items():
+        count = getattr(summary.numbers.total, name)
+        if count:
+            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning}[/dim]"
 
 
 def _over_time(summary: Summary) -> Table:
     """Return a table of sparklines, each scaled to its maximum."""
     over_time = summary.numbers.over_time
-    rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis.values()), strict=True)]
+    rates = [sum(parts) for parts in zip(*(row.requests_per_s for row in over_time.apis), strict=True)]
     grid = table("", "start to end", "max", left=2)
     for name, numbers in (
         ("requests/s", rates),
         ("groups rebalancing", over_time.groups.rebalancing),
         ("members waiting", over_time.members.waiting),
+        ("members unknown", over_time.members.unknown),
     ):
         grid.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
     return grid
@@ -125,7 +177,7 @@ def _errors(summary: Summary) -> Table:
     grid = table("error", "API", "kind", "code", "responses", left=3)
     for row in summary.numbers.errors:
         kind = "normal" if row.ordinary else "[red]unexpected[/red]"
-        grid.add_row(row.name, row.api, kind, str(row.code), f"{row.requests:,}")
+        grid.add_row(row.name, named(row.api, row.source), kind, str(row.code), f"{row.requests:,}")
     if not summary.numbers.errors:
         grid.add_row("none")
     return grid
@@ -146,27 +198,67 @@ def _load(summary: Summary) -> str:
     lines = [
         f"{summary.head.members:,} members of {summary.numbers.groups:,} groups in {summary.head.spark.tasks} tasks",
         f"delay until sent, part of the latency: p50 {ms(late.p50_ms)} ms, p99 {ms(late.p99_ms)} ms",
-        f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests",
+        f"busiest of {partitions.count} offsets partitions: {times(partitions.requests_skew)} the mean of requests"
+        + by_chance(partitions.requests_skew, partitions.requests_skew_by_chance),
     ]
-    lines += [f"{row.api}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
+    lines += [f"{row.name}: {row.requests:,} requests with {row.keys:,} groups" for row in summary.numbers.lookups]
     return "\n".join(lines)
 
 
-def _verdict(verdict: Verdict) -> Table:
+def _verdict(summary: Summary) -> Table:
+    verdict, began_us = summary.verdict, summary.numbers.began_us
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
-        grid.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
-        for violation in check.violations[:_MOST_VIOLATIONS]:
-            grid.add_row("", escape(violation.what))
+        grid.add_row(_mark(check.passed, "passed", check.outcome.upper()), escape(check.check))
+        for violation in [*check.violations, *check.doubts][:_MOST_VIOLATIONS]:
+            case = unavailable(violation, began_us)
+            grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))
     for promised in verdict.promises:
-        grid.add_row(_mark(promised.kept, "kept", "BROKEN"), escape(promised.promise))
+        cases = "1 case" if promised.cases == 1 else f"{promised.cases:,} cases"
+        grid.add_row(_outcome(promised), f"[dim]{cases}:[/dim] {escape(promised.promise)}")
         if promised.broken:
-            examples = [violation.what for violation in promised.violations[:_MOST_VIOLATIONS]]
-            grid.add_row("", f"{_counted_violations(promised.broken)}: {escape('; '.join(examples))}")
+            grid.add_row("", _counted_violations(promised.broken))
     for expected in verdict.expectations:
         actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
         grid.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
     return grid
+
+
+def _violations(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
+    """Yield a section for each of the first violations: first one of each broken promise, then the others."""
+    checks = [check for check in summary.verdict.promises if check.violations]
+    ranked = sorted(
+        ((place, check) for check in checks for place in range(len(check.violations))), key=lambda ranked: ranked[0]
+    )
+    for place, check in ranked[:_MOST_VIOLATIONS]:
+        case = violated(check.name, check.violations[place], summary.numbers.began_us)
+        yield f"[red]Broken:[/red] {escape(check.promise)}", Group(*_case(case))
+    more = sum(check.broken for check in checks) - len(ranked[:_MOST_VIOLATIONS])
+    if more:
+        what = "1 more violation is" if more == 1 else f"{more:,} more violations are"
+        yield f"{what} in report.html and violations.parquet.", ""
+
+
+def _case(case: Case) -> Iterator[RenderableType]:
+    yield Text(case.what)
+    yield Text(", ".join(f"{name} {fact}" for name, fact in case.facts.items()), style="dim")
+    if not case.rows:
+        return
+    if case.marked:
+        yield Text(case.marked.replace("Marked:", "Marked with >:"), style="dim")
+    grid = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True)
+    for name, layout in _EVENT_COLUMNS.items():
+        grid.add_column(name, header_style="dim", overflow="fold", **layout)
+    for row in nearest(case, _MOST_EVENTS):
+        *cells, response, details = (_text(cell) for cell in row.cells)
+        if row.is_decisive and details:
+            response.append("\n" if response else "").append(details)
+        grid.add_row(">" if row.is_decisive else "", *cells, response, style=None if row.is_decisive else "dim")
+    yield grid
+
+
+def _text(cell: tuple[Part, ...]) -> Text:
+    return Text.assemble(*((part.text, "bold yellow" if part.is_decisive else "") for part in cell))
 
 
 def _files(summary: Summary) -> Table:
@@ -178,6 +270,12 @@ def _files(summary: Summary) -> Table:
 
 def _counted_violations(count: int) -> str:
     return "1 violation" if count == 1 else f"{count:,} violations"
+
+
+def _outcome(check: PromiseCheck) -> str:
+    if check.outcome == "not exercised" and not check.required:
+        return f"[dim]{check.outcome}[/dim]"
+    return _mark(check.outcome == "kept", check.outcome, check.outcome.upper())
 
 
 def _mark(good: bool, yes: str, no: str) -> str:

@@ -1,6 +1,6 @@
 """Formats of numbers and events in reports."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -30,6 +30,16 @@ def times(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f} times"
 
 
+def by_chance(skew: float | None, ends: Sequence[float]) -> str:
+    """Compare a skew with the range that chance gives, as the end of a sentence; nothing without a skew."""
+    if skew is None or len(ends) < 2:
+        return ""
+    low, high = ends
+    rounded = round(skew, 2)
+    verdict = "more than by chance" if rounded > high else "less than by chance" if rounded < low else "as by chance"
+    return f", {verdict} ({low:g} to {high:g})"
+
+
 def broker(node_id: int | None) -> str:
     """Format a node id; negative ones are brokers that are known by their address only."""
     return "-" if node_id is None else "unknown" if node_id < 0 else str(node_id)
@@ -37,5 +47,28 @@ def broker(node_id: int | None) -> str:
 
 def event(outcome: Mapping[str, Any]) -> str:
     """Format an event of the timeline as its command and arguments: `stop_broker node_id=1`."""
-    arguments = (f"{key}={value}" for key, value in outcome.items() if key not in ("at_s", "do", "done", "why"))
-    return " ".join((str(outcome.get("do", "?")), *arguments))
+    arguments = {key: value for key, value in outcome.items() if key not in ("at_s", "do", "done", "why")}
+    return " ".join((str(outcome.get("do", "?")), *_arguments(arguments)))
+
+
+def _arguments(values: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={_argument(value)}" for key, value in values.items() if value is not None]
+
+
+def _argument(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(_arguments(value))}}}"
+    return f"[{', '.join(map(_argument, value))}]" if isinstance(value, list | tuple) else str(value)
+
+
+def seconds(microseconds: int) -> str:
+    """Format a time since the start of a replay in seconds, to the millisecond."""
+    return f"{microseconds / 1e6:,.3f}"
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Format a list of names; those beyond `most` are counted."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

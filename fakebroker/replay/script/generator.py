@@ -42,12 +42,27 @@ def by_offsets_partition(scripts: DataFrame, offsets_partitions: int, tasks: int
         The rows with an additional column `offsets_partition int`. Each Spark partition is sorted by this column, group
         and member.
     """
-    partition = f.udf(lambda group: partition_for(group, offsets_partitions), "int", useArrow=True)
     return (
-        scripts.withColumn("offsets_partition", partition("group"))
+        scripts.withColumn("offsets_partition", offsets_partition(f.col("group"), offsets_partitions))
         .repartition(tasks, "offsets_partition")
         .sortWithinPartitions("offsets_partition", "group", "member")
     )
+
+
+def offsets_partition(group: Column, offsets_partitions: int) -> Column:
+    """Return the partition of `__consumer_offsets` of a group, like `partition_for`, but without Python workers."""
+
+    def added(value: Column, character: Column) -> Column:
+        code = f.ascii(character).cast("long")
+        above = code - 0x10000
+        first, second = 0xD800 + f.shiftright(above, 10), 0xDC00 + above.bitwiseAND(0x3FF)  # UTF-16 surrogates
+        units = 31 * (31 * value + first) + second
+        hashed = f.when(code < 0x10000, 31 * value + code).otherwise(units).bitwiseAND(0xFFFF_FFFF)
+        return f.when(character == "", value).otherwise(hashed)
+
+    unsigned = f.aggregate(f.split(group, ""), f.lit(0).cast("long"), added)
+    distance = f.least(unsigned, 2**32 - unsigned)  # the absolute value of the signed hash
+    return f.when(unsigned == 2**31, 0).otherwise(distance % offsets_partitions).cast("int")
 
 
 class _ScriptGenerator:

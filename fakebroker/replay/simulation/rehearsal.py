@@ -38,11 +38,12 @@ def rehearse(
         in_memory: Whether the replay runs in memory, without sockets.
 
     Raises:
-        ConfigError: A value is invalid. The message names it with its event, as `event[0].node_id=9: expected ...`.
+        ConfigError: Values are invalid. The message names each with its event, as `event[0].node_id=9: expected ...`.
     """
     clock = VirtualClock(0.0)
     environment = VirtualEnvironment(clock, lambda broker: None)
     cluster = VirtualCluster(settings, topics, 0, environment)
+    mistakes: list[ConfigError] = []
     for index, event in by_time(events):
         clock.moment_ms = event[WHEN] * 1000
         cluster.cluster.tick(clock.moment_ms)
@@ -52,7 +53,9 @@ def rehearse(
             _check_supported(bare, in_memory)
             perform(cluster.commands, bare)
         except ConfigError as error:
-            raise error.within(f"event[{index}]") from None
+            mistakes += (mistake.within(f"event[{index}]") for mistake in error.mistakes)
+    if mistakes:
+        raise ConfigError.all_of(mistakes)
 
 
 def _check_supported(event: Mapping[str, Any], in_memory: bool) -> None:

@@ -7,7 +7,7 @@ time.
 import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
 from math import inf
@@ -63,7 +63,8 @@ class SimulationSettings:
         cluster: The cluster's settings.
         topics: Partition counts by name.
         events: The `[[event]]` tables; `at_s` is the time from the start.
-        loads: The loads; each offsets partition gets an equal part of a load's rate.
+        loads: The loads; each offsets partition gets the part of a load's rate that its groups are of all groups.
+        group_counts: Number of groups by population, in all offsets partitions; needed for loads with a rate.
         duration_s: Time from the start until the last members leave.
         folds: Whether to fold heartbeats; see `EventRecorder`.
         closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
@@ -74,6 +75,7 @@ class SimulationSettings:
     topics: Mapping[str, int]
     events: Sequence[Mapping[str, Any]] = ()
     loads: Sequence[Load] = ()
+    group_counts: Mapping[str, int] = field(default_factory=dict)
     duration_s: float
     folds: bool = False
     closed_loop: bool = False
@@ -151,15 +153,17 @@ class Simulation:
         for load in self._settings.loads:
             groups = groups_of(load, scripts)
             if groups:
-                share = self._share_of(load)
+                share = self._share_of(load, len(groups))
                 self._loads.append(AdminLoad(share, groups, START_MS, transport, now_ms, self.lookup, record))
         self.lookup.connect()
 
-    def _share_of(self, load: Load) -> Load:
+    def _share_of(self, load: Load, groups: int) -> Load:
+        """Return a load with the rate for some of its groups."""
         if load.rate_per_s is None:
             return load
-        partitions = self._cluster.config.number("offsets.topic.num.partitions")
-        return msgspec.structs.replace(load, rate_per_s=load.rate_per_s / partitions)
+        counts = self._settings.group_counts
+        total = sum(counts.values()) if load.groups is None else counts[load.groups]
+        return msgspec.structs.replace(load, rate_per_s=load.rate_per_s * groups / total)
 
     def _schedule_all(self) -> None:
         for number, event in enumerate(self._settings.events):

@@ -1,9 +1,10 @@
 """Spark settings for the queries about a run, depending on its number of rows."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
+import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,13 +15,28 @@ _ROWS_PER_PARTITION = 250_000
 _FEW_ROWS = 100_000
 """Up to this number of rows, planning a query and starting its tasks take longer than running it."""
 
-_SETTINGS_FOR_FEW_ROWS = {
-    # Code generation and adaptive execution take longer than they save.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
+SETTINGS_FOR_FEW_ROWS = MappingProxyType(
+    {
+        # Code generation and adaptive execution take longer than they save.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
+)
+"""Settings of a session, or of a part of its queries, on at most `_FEW_ROWS` rows."""
+
+_SETTINGS_FOR_MANY_ROWS = MappingProxyType(
+    {
+        "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        "spark.sql.adaptive.enabled": "true",
+    }
+)
+"""Spark's defaults, for sessions that were started for few rows and have many."""
+
+_LEAST_PARTITIONS = 4
+"""Minimum number of partitions of many rows, on one machine."""
 
 
 @contextmanager
@@ -55,7 +71,7 @@ def suited_to(rows: DataFrame, more: Mapping[str, str] = MappingProxyType({})) -
         yield are_few(count)
 
 
-def are_few(count: int) -> bool:
+def are_few(count: float) -> bool:
     """Return whether planning and starting a query on this number of rows takes longer than running it."""
     return count <= _FEW_ROWS
 
@@ -63,9 +79,17 @@ def are_few(count: int) -> bool:
 def settings_for_count(spark: SparkSession, count: int) -> Mapping[str, str]:
     """Return the settings that suit a number of rows."""
     if are_few(count):
-        return _SETTINGS_FOR_FEW_ROWS
-    current = spark.conf.get(_PARTITIONS)
-    return {_PARTITIONS: str(max(int(current or 0), count // _ROWS_PER_PARTITION))}
+        return SETTINGS_FOR_FEW_ROWS
+    current = int(spark.conf.get(_PARTITIONS) or 0)
+    partitions = max(current, _LEAST_PARTITIONS, count // _ROWS_PER_PARTITION)
+    return {**_SETTINGS_FOR_MANY_ROWS, _PARTITIONS: str(partitions)}
+
+
+def local_table(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> DataFrame:
+    """Return a few rows as a table. Unlike with a table of `createDataFrame(list)`, queries need no Python worker."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
 def computed_once(frame: DataFrame, few: bool) -> DataFrame:

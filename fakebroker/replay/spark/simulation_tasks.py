@@ -27,6 +27,7 @@ from fakebroker.replay.simulation.simulation import Simulation, SimulationSettin
 from fakebroker.replay.spark.progress import Sender, Tally
 from fakebroker.replay.spark.tcp_tasks import TaskPlan
 from fakebroker.replay.workload.timeline import OVER, WHEN, EventOutcome, Outcome, by_time, event_outcome
+from fakebroker.replay.workload.workload import Workload
 
 _REPORT_EVERY_S = 0.25
 """Interval of progress reports, in real time."""
@@ -35,8 +36,10 @@ _PARTITION = "offsets_partition"
 """The column that `by_offsets_partition` adds."""
 
 _TASKS_PER_CORE = 8
-"""Default number of tasks per core: several, because offsets partitions differ in their number of members."""
+"""Number of tasks per core for many members: several, because offsets partitions differ in their number of members."""
 
+_MANY_MEMBERS = 1_000
+"""From this number of members on, simulating them takes longer than starting several tasks per core."""
 
 Outcomes = Accumulator[dict[int, Outcome]]
 """Outcomes by index in the plan's events. Each simulation adds the events that affect its offsets partition."""
@@ -59,25 +62,29 @@ def no_outcomes(spark: SparkSession) -> Outcomes:
     return spark.sparkContext.accumulator({}, _MergedOutcomes())
 
 
-def simulate(
-    scripts: DataFrame, plan: TaskPlan, tasks: int | None = None, outcomes: Outcomes | None = None
-) -> DataFrame:
+def simulate(scripts: DataFrame, plan: TaskPlan, tasks: int, outcomes: Outcomes | None = None) -> DataFrame:
     """Return the events of simulating scripts. They depend on scripts and plan only, not on the number of tasks.
 
     Args:
         scripts: Rows as in `Script`.
         plan: The plan; its fields about connections to a real cluster are ignored.
-        tasks: Number of tasks that share the offsets partitions; by default a few per core.
+        tasks: Number of tasks that share the offsets partitions; see `simulating_tasks`.
         outcomes: Receives the outcomes of the plan's events.
     """
     partitions = Config(plan.cluster.config).number("offsets.topic.num.partitions")
-    count = simulating_tasks(scripts, partitions, tasks)
-    return by_offsets_partition(scripts, partitions, count).mapInArrow(_simulator(plan, outcomes), DDL)
+    return by_offsets_partition(scripts, partitions, tasks).mapInArrow(_simulator(plan, outcomes), DDL)
 
 
-def simulating_tasks(scripts: DataFrame, offsets_partitions: int, wanted: int | None) -> int:
-    """Return the number of tasks of a simulation: the wanted or default number, at most one per offsets partition."""
-    return min(wanted or _TASKS_PER_CORE * scripts.sparkSession.sparkContext.defaultParallelism, offsets_partitions)
+def simulating_tasks(cores: int, workload: Workload, wanted: int | None) -> int:
+    """Return the number of tasks of a simulation, at most one per group and offsets partition.
+
+    Args:
+        cores: Number of tasks that can run at the same time.
+        workload: The workload.
+        wanted: The number that the user gave; by default one per core, or several if there are many members.
+    """
+    default = cores * (_TASKS_PER_CORE if workload.member_count >= _MANY_MEMBERS else 1)
+    return min(wanted or default, workload.group_count, workload.offsets_partitions)
 
 
 def simulation_settings(plan: TaskPlan) -> SimulationSettings:
@@ -88,6 +95,7 @@ def simulation_settings(plan: TaskPlan) -> SimulationSettings:
         topics=plan.topics,
         events=plan.events,
         loads=plan.loads,
+        group_counts=plan.group_counts,
         duration_s=plan.duration_s,
         folds=plan.record == "changes",
         closed_loop=plan.closed_loop,

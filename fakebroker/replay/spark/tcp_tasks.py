@@ -44,6 +44,7 @@ class TaskPlan:
         events: The `[[event]]` tables. In memory only.
         cluster: The cluster's settings. In memory only.
         topics: Partition counts by name. In memory only.
+        group_counts: Number of groups by population. In memory only.
     """
 
     bootstrap: str
@@ -58,6 +59,7 @@ class TaskPlan:
     events: tuple[Mapping[str, Any], ...] = ()
     cluster: Cluster = field(default_factory=Cluster)
     topics: Mapping[str, int] = field(default_factory=dict)
+    group_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def play_scripts(scripts: DataFrame, plan: TaskPlan) -> DataFrame:

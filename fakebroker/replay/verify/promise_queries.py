@@ -1,19 +1,23 @@
-"""The promises of a group coordinator, each with a query that returns its violations.
+"""The promises of a group coordinator, each with two queries: one that counts its cases, and one for its violations.
 
-A query returns a row per violation: group, generation, members (their names), at_us, until_us, what. It uses only the
-requests and responses of the members. It reports no violation if a correct coordinator could have caused these, for
-example because responses were lost, no member of the replay saw the end of a rebalance, or the coordinator moved before
-a generation was stored. Groups with members outside the replay and administrative changes of a group (evicted members,
-deleted offsets or topics, held rebalances) are not supported: leave the affected promises out of `[promises] check`.
+A case is a situation in which a violation of the promise would have been seen; each violation is in a case. The query
+of the cases returns rows of a group and a number of cases. It runs first; without a case, the other query does not run.
 
-promise_views.py explains the columns of the views, such as `life` and `owner`. Error codes in the queries:
+The query of the violations returns a row per violation: group, generation, members (their names), at_us, until_us,
+what. Both use only the requests and responses of the members. There is no violation if a correct coordinator could have
+caused these, for example because responses were lost, no member of the replay saw the end of a rebalance, or the
+coordinator moved before a generation was stored. Groups with members outside the replay and administrative changes of
+a group (evicted members, deleted offsets or topics, held rebalances) are not supported: leave the affected promises out
+of `[promises] check`.
+
+promise_views.py explains the columns of the views, such as `life` and `owner`. The parameter `:end_us` is the time at
+which the last request was sent. Error codes in the queries:
 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION,
 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 from typing import NamedTuple
 
-from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
 from fakebroker.replay.verify.promise_views import (
     BOUND_US,
     CLOCK_SKEW_US,
@@ -23,6 +27,7 @@ from fakebroker.replay.verify.promise_views import (
     PARKED,
     REQUEST_TIMEOUT_US,
     RETENTION_US,
+    SESSION,
 )
 
 
@@ -32,54 +37,34 @@ class Promise(NamedTuple):
     Attributes:
         sentence: The promise as a sentence, for reports and the guide.
         query: SQL for its violations.
+        case: What is counted as a case, as a plural.
+        cases: SQL for the number of cases, in any number of rows with the columns `group` and `cases`.
+        suspects: SQL for rows without which there is no violation; None if `query` is as fast.
     """
 
     sentence: str
     query: str
+    case: str
+    cases: str
+    suspects: str | None = None
 
 
-_COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
-
-# The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
-# that were used twice are left out: they violate only `generations-rise`.
-_ASSIGNMENTS = """
-    select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
-        max_by(assigned, done_us) assigned
-    from steps left anti join reused using (`group`, life, generation)
-    where api = 'SyncGroup' and assigned is not null group by `group`, life, generation, owner"""
-
-_ONE_OWNER = f"""
+_ONE_OWNER = """
     select `group`, generation, array_sort(array_distinct(flatten(collect_list(owners)))) members, min(at_us) at_us,
         max(until_us) until_us, concat(array_join(array_sort(collect_list(partition)), ', '), ' of ', `group`,
         ': assigned to more than one member in generation ', generation) what
     from (
         select `group`, life, generation, partition, collect_set(member) owners, min(at_us) at_us,
             max(until_us) until_us
-        from (select *, explode(assigned) partition from ({_ASSIGNMENTS}))
+        from (select *, explode(assigned) partition from assignments)
         group by `group`, life, generation, partition having count(distinct owner) > 1
     ) group by `group`, life, generation"""
 
-# Checked only if all members in the leader's list have reported their assignments. Partitions that a cooperative
-# assignor withholds until they are revoked (KIP-429) must be assigned by a later generation soon.
-_COVERED = f"""
-    with judged as (
-        select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
-            max(until_us) until_us, flatten(collect_list(assigned)) given,
-            array_distinct(flatten(collect_list(topics))) topics, bool_or(assignor in ({_COOPERATIVE})) is_cooperative,
-            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L limit_us, count(*) seen
-        from ({_ASSIGNMENTS}) join scripts using (`group`, member) group by `group`, life, generation
-    ), compared as (
-        select judged.*, array_sort(array_except(flatten(transform(filter(topics, topic -> counts[topic] > 0), topic ->
-                transform(sequence(0, counts[topic] - 1), number -> concat(topic, '-', number)))), given)) missing,
-            array_sort(array_distinct(filter(given, partition -> not array_contains(
-                topics, substring(partition, 1, length(partition) - length(substring_index(partition, '-', -1)) - 1)
-            )))) foreign
-        from judged join generation_times using (`group`, life, generation)
-            cross join (select map_from_entries(collect_list(struct(topic, partitions))) counts from topics)
-        where seen >= listed
-    ), lasting as (
-        select `group`, life, generation, max(beat_us) lasted_us from last_accepted group by `group`, life, generation
-    )
+_ONE_OWNER_CASES = """
+    select `group`, size(array_distinct(flatten(collect_list(assigned)))) cases from assignments
+    group by `group`, life, generation having count(*) > 1"""
+
+_COVERED = """
     select `group`, generation, members, at_us, until_us, concat('generation ', generation, ' of ', `group`,
         if(size(missing) > 0, concat(' does not assign ', array_join(slice(missing, 1, 5), ', '),
             if(size(missing) > 5, concat(' and ', size(missing) - 5, ' more'), '')), ''),
@@ -87,20 +72,21 @@ _COVERED = f"""
         if(size(foreign) > 0, concat(' assigns ', array_join(slice(foreign, 1, 5), ', '),
             ', which no member subscribes to'), '')
         ) what
-    from compared left join lasting using (`group`, life, generation)
-    where size(foreign) > 0
-        or size(missing) > 0 and (not is_cooperative or lasted_us > until_us + limit_us + {BOUND_US})"""
+    from coverage where size(foreign) > 0 or size(missing) > 0 and is_decided"""
+
+_COVERED_CASES = "select `group`, 1 cases from coverage where size(foreign) > 0 or size(missing) = 0 or is_decided"
 
 # Considers only members that got their assignment: after a coordinator has moved, a generation that no member saw
 # complete may be used again. Leader ids without rows in `steps` are ignored: they may be other ids of the same leader.
-_ONE_LEADER = """
+_PLACES = """
+    from steps left anti join reused using (`group`, life, generation) group by `group`, life, generation, member_id
+    having count_if(api = 'JoinGroup') > 0 and count_if(api = 'SyncGroup') > 0"""
+
+_ONE_LEADER = f"""
     with places as (
         select `group`, life, generation, member_id, any_value(member) member, min(done_us) at_us,
             max(done_us) until_us, max_by(leader, done_us) filter (where api = 'JoinGroup') leader,
-            max_by(protocol, done_us) filter (where api = 'JoinGroup') protocol
-        from steps left anti join reused using (`group`, life, generation)
-        group by `group`, life, generation, member_id
-        having count_if(api = 'JoinGroup') > 0 and count_if(api = 'SyncGroup') > 0
+            max_by(protocol, done_us) filter (where api = 'JoinGroup') protocol {_PLACES}
     ), ids as (select distinct `group`, member_id leader, owner leader_owner from steps)
     select `group`, generation, array_sort(collect_set(member)) members, min(at_us) at_us, max(until_us) until_us,
         concat('generation ', generation, ' of ', `group`,
@@ -110,6 +96,10 @@ _ONE_LEADER = """
                 collect_set(protocol)), ', ')), '')) what
     from places left join ids using (`group`, leader) group by `group`, life, generation
     having count(distinct leader_owner) > 1 or count(distinct protocol) > 1"""
+
+_ONE_LEADER_CASES = f"""
+    select `group`, 1 cases from (select `group`, life, generation {_PLACES})
+    group by `group`, life, generation having count(*) > 1"""
 
 # A generation may be missing from all responses because the response to a JoinGroup was lost, or because the group
 # became empty, which also increments the generation. It did not become empty if a member of the previous generation is
@@ -151,7 +141,7 @@ _STARTED_OVER = """
     select `group`, 1 generation, array_sort(collect_set(member)) members, min(last_us) at_us, max(from_us) until_us,
         concat(`group`, ' started over at generation 1 while it had members') what
     from (select `group`, life, min(sent_us) from_us from steps where life > 0 group by `group`, life)
-        join (select `group`, life + 1 life, member, member_id, greatest(beat_us, proof_us) last_us from last_accepted)
+        join (select `group`, life + 1 life, member, member_id, greatest(beat_us, proof_us) last_us from last_requests)
             using (`group`, life)
         join scripts using (`group`, member)
         left anti join (select `group`, member_id from calls where api = 'LeaveGroup') using (`group`, member_id)
@@ -167,9 +157,18 @@ _GENERATIONS = " union all ".join(
     f"select * from ({query})" for query in (_SKIPPED, _WENT_BACK, _STARTED_OVER, _USED_AGAIN)
 )
 
+# JoinGroup responses of another generation than the first one of the group, or after the first one was complete.
+_GENERATIONS_CASES = """
+    select `group`, count_if(struct(life, generation) <> struct(first.life, first.generation)
+        or done_us > first.completed_us) cases
+    from steps join (
+        select `group`, min_by(struct(life, generation, completed_us), joined_us) first
+        from generation_times where joined_us is not null group by `group`
+    ) using (`group`) where api = 'JoinGroup' group by `group`"""
+
 # An OffsetFetch must return the commit that was sent last among those acknowledged before, or one that may have come
-# after it. The effect of a commit without a response is unknown.
-_COMMITS = f"""
+# after it. The effect of a commit without a response is unknown. After the shortest retention, offsets may be missing.
+_FETCHED = f"""
     with offsets as (
         select `group`, member, api, sent_us, done_us, generation, offset.partition, offset.offset,
             if(api = 'OffsetCommit', done_us + {CLOCK_SKEW_US}, sent_us) at_us
@@ -179,145 +178,257 @@ _COMMITS = f"""
         select *, max(if(api = 'OffsetCommit', struct(sent_us, offset, done_us, generation, member), null)) over (
             partition by `group`, partition order by at_us, api rows between unbounded preceding and current row) last
         from offsets
-    ), lower as (
-        select * from fetched where api = 'OffsetFetch' and offset < last.offset
+    ), decided as (
+        select * from fetched
+            left anti join (select `group`, sent_us from calls where api = 'OffsetCommit' and is_unanswered) unknown
+                on unknown.group = fetched.group and unknown.sent_us >= fetched.last.sent_us - {BOUND_US}
+                and unknown.sent_us <= fetched.done_us + {CLOCK_SKEW_US}
+        where api = 'OffsetFetch' and last is not null
             and not (offset < 0 and sent_us > last.done_us + {RETENTION_US})
-    )
+    )"""
+
+_COMMITS = f"""{_FETCHED}
     select `group`, last.generation,
         array_distinct(filter(array(last.member, member), name -> name is not null)) members,
         last.sent_us at_us, done_us until_us, concat('OffsetFetch of ', partition, ' in ', `group`, ' returned ',
             offset, ' after ', last.offset, ' was committed') what
-    from lower
+    from (select * from decided where offset < last.offset) lower
         left anti join (select `group`, partition, offset, sent_us, done_us from offsets where api = 'OffsetCommit') c
             on c.group = lower.group and c.partition = lower.partition and c.offset = lower.offset
-            and c.done_us >= lower.last.sent_us - {CLOCK_SKEW_US} and c.sent_us <= lower.done_us + {CLOCK_SKEW_US}
-        left anti join (select `group`, sent_us from calls where api = 'OffsetCommit' and is_unanswered) unknown
-            on unknown.group = lower.group and unknown.sent_us >= lower.last.sent_us - {BOUND_US}
-            and unknown.sent_us <= lower.done_us + {CLOCK_SKEW_US}"""
+            and c.done_us >= lower.last.sent_us - {CLOCK_SKEW_US} and c.sent_us <= lower.done_us + {CLOCK_SKEW_US}"""
 
-# A session has not ended if the coordinator still accepts the member, or if the member's last generation continues: the
-# end of a session ends the generation. A coordinator that moves or restarts starts all sessions again.
-_SILENT = f"""
-    select `group`, generation, members, since_us at_us, until_us, what from (
-        select `group`, generation, array(member) members, alive_us since_us, sent_us until_us, concat(
-            member, ' sent nothing for ', round((sent_us - alive_us) / 1e6, 1), ' s and is still a member of ', `group`,
-            ', with a session timeout of ', round(session_us / 1e6, 1), ' s') what
-        from session_requests where is_known and before.member_id = member_id and before.broker = broker
-            and sent_us > alive_us + session_us + {BOUND_US}
-            and not (before.is_unanswered and before.{PARKED})
-        union all
-        select `group`, generation, array(member), greatest(last_alive_us, completed_us), other_us, concat(
-            'generation ', generation, ' of ', `group`, ' continued after ', member, ' had sent nothing for ',
-            round((other_us - greatest(last_alive_us, completed_us)) / 1e6, 1), ' s, with a session timeout of ',
-            round(session_us / 1e6, 1), ' s')
-        from (
-            select gone.group, gone.member, life, generation, last_alive_us, next_us, session_us,
-                max(other.beat_us) other_us
-            from (select distinct `group`, owner, member, last_alive_us, next_us, session_us from session_requests
-                    where next_us is null or next_us > last_alive_us + session_us + {BOUND_US}) gone
-                join (select distinct `group`, life, generation, owner from steps) own using (`group`, owner)
-                join last_accepted other using (`group`, life, generation)
-            where other.owner <> gone.owner and other.beat_us is not null
-            group by all
-        ) join generation_times using (`group`, life, generation)
-            left anti join reused using (`group`, life, generation)
-        where completed_us is not null
-            and least(other_us, next_us) > greatest(last_alive_us, completed_us) + session_us + {BOUND_US}
-    ) s {NO_LOOKUP}"""
+_COMMITS_CASES = f"{_FETCHED} select `group`, count(*) cases from decided group by `group`"
+
+_SILENT = """
+    select `group`, generation, array(member) members, since_us at_us, until_us,
+        concat(what, ', with a session timeout of ', round(session_us / 1e6, 1), ' s') what
+    from silences where is_broken"""
+
+_SILENT_CASES = "select `group`, 1 cases from silences"
 
 # A successful heartbeat restarts the session in a group that is not rebalancing. So neither the session nor the
 # rebalance timeout can have expired for a member that has its assignment and has not sent JoinGroup or LeaveGroup
-# since.
+# since. Only the first response that rejects a member is a violation.
+_REMOVED = f"""
+    select `group`, generation, member, member_id, beat.last_us at_us, coalesce(done_us, sent_us) until_us,
+        greatest(beat.last_us - {LOADING_US}, synced_us) since_us
+    from session_requests where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
+        and not (before.member_id = member_id and before.error <=> 25)
+        and left_or_joined_us < synced_us and synced_us <= beat.last_us
+        and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}"""
+
 _BEATING = f"""
-    select `group`, generation, members, at_us, until_us, what from (
-        select `group`, generation, array(member) members, beat.last_us at_us, coalesce(done_us, sent_us) until_us,
-            concat(member, ' got UNKNOWN_MEMBER_ID from ', `group`, ' ',
-                round((coalesce(done_us, sent_us) - beat.last_us) / 1e6, 3), ' s after a successful heartbeat') what,
-            greatest(beat.last_us - {LOADING_US}, synced_us) since_us
-        from session_requests where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
-            and left_or_joined_us < synced_us and synced_us <= beat.last_us
-            and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}
-    ) s {NO_LOOKUP}"""
+    select `group`, generation, array(member) members, at_us, until_us,
+        concat(member, ' got UNKNOWN_MEMBER_ID from ', `group`, ' ', round((until_us - at_us) / 1e6, 3),
+            ' s after a successful heartbeat') what
+    from ({_REMOVED}) s {NO_LOOKUP}"""
+
+# Members that were observed for longer than their session timeout: from an assignment to a successful heartbeat,
+# without a look-up in between (a `stretch`). After a look-up, the coordinator may be loading.
+_BEATING_CASES = f"""
+    select `group`, 1 cases from (
+        select `group`, member_id from (
+            select `group`, member, member_id, size(filter(coalesce(signs, array()), sign -> sign <= done_us)) stretch,
+                min(if(api = 'SyncGroup' and error = 0, done_us, null)) synced_us, min(done_us) first_us,
+                max(if(api = 'Heartbeat' and error = 0, greatest(last_us, done_us), null)) beat_us
+            from calls left join (
+                select `group`, collect_list(at_us) signs from lookups where is_sign group by `group`
+            ) using (`group`)
+            where {SESSION} and error is not null and member is not null and member_id is not null group by all
+        ) join scripts using (`group`, member)
+        where beat_us > least(synced_us, if(stretch > 0, first_us + {LOADING_US}, null)) + session_timeout_ms * 1000L
+        union
+        select `group`, member_id from ({_REMOVED}) s {NO_LOOKUP})"""
 
 # A heartbeat without an error is a violation only if the group kept its coordinator, because a coordinator that is
 # loading answers all heartbeats without an error. Other responses that accept the member, including
 # REBALANCE_IN_PROGRESS for a heartbeat, are always violations.
+_SUPERSEDED = """
+    select *, min(completed_us) over (partition by `group`, life order by generation
+        range between 1 following and unbounded following) superseded_us
+    from (
+        select `group`, life, generation, member, beat_us, proof_us, refused_us, refused_beat_us, null completed_us
+        from last_requests
+        union all
+        select `group`, life, generation, null, null, null, null, null, completed_us from generation_times)"""
+
 _STALE = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, superseded_us at_us, superseded_us since_us,
             greatest(if(beat_us > superseded_us + {CLOCK_SKEW_US}, beat_us, null), proof_us) until_us,
             proof_us > superseded_us + {CLOCK_SKEW_US} is_proven, concat('a request of ', member, ' in generation ',
                 generation, ' of ', `group`, ' was accepted after a later generation was complete') what
-        from (
-            select *, min(completed_us) over (partition by `group`, life order by generation
-                range between 1 following and unbounded following) superseded_us
-            from (
-                select `group`, life, generation, member, beat_us, proof_us, null completed_us from last_accepted
-                union all
-                select `group`, life, generation, null, null, null, completed_us from generation_times)
-        ) where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
+        from ({_SUPERSEDED}) where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
+    ) s {NO_LOOKUP} and not s.is_proven"""
+
+_STALE_CASES = f"""
+    select `group`, 1 cases from (
+        select `group`, superseded_us since_us, greatest(beat_us, refused_beat_us) until_us,
+            coalesce(greatest(proof_us, refused_us) > superseded_us + {CLOCK_SKEW_US}, false) is_proven
+        from ({_SUPERSEDED})
+        where greatest(beat_us, proof_us, refused_us, refused_beat_us) > superseded_us + {CLOCK_SKEW_US}
     ) s {NO_LOOKUP} and not s.is_proven"""
 
 # Once the new member id of a static member has its assignment, the id is stored, and the old one is fenced permanently.
+_REPLACED = """
+    select *, lead(synced_us) over line next_us, lead(member_id) over line next_id from (
+        select `group`, instance_id, member_id, any_value(member) member,
+            min(done_us) filter (where api = 'SyncGroup' and error = 0) synced_us,
+            max_by(generation, sent_us) generation, max(if(api in ('JoinGroup', 'SyncGroup', 'OffsetCommit')
+                and error = 0 or api = 'Heartbeat' and error = 27, last_us, null)) proof_us,
+            max(if(api <> 'LeaveGroup' and error not in (14, 15, 16), last_us, null)) answered_us
+        from calls where instance_id is not null and member_id is not null
+        group by `group`, instance_id, member_id
+    ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)"""
+
 _FENCED = f"""
     select `group`, generation, array(member) members, next_us at_us, proof_us until_us, concat('a request of ',
         member_id, ' in ', `group`, ' was accepted after ', next_id, ' had taken over its instance id ', instance_id
     ) what
-    from (
-        select *, lead(synced_us) over line next_us, lead(member_id) over line next_id from (
-            select `group`, instance_id, member_id, any_value(member) member,
-                min(done_us) filter (where api = 'SyncGroup' and error = 0) synced_us,
-                max_by(generation, sent_us) generation, max(if(api in ('JoinGroup', 'SyncGroup', 'OffsetCommit')
-                    and error = 0 or api = 'Heartbeat' and error = 27, last_us, null)) proof_us
-            from calls where instance_id is not null and member_id is not null
-            group by `group`, instance_id, member_id
-        ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)
-    ) where proof_us > next_us + {CLOCK_SKEW_US}"""
+    from ({_REPLACED}) where proof_us > next_us + {CLOCK_SKEW_US}"""
+
+_FENCED_CASES = f"""
+    select `group`, count(*) cases from ({_REPLACED}) where answered_us > next_us + {CLOCK_SKEW_US} group by `group`"""
 
 # `before` is the last request of the same member; a member that joins again has another member id.
+_AFTER_THE_END = f"""
+    select `group`, generation, member, member_id, alive_us since_us, sent_us until_us, is_known,
+        before.error = 25 is_removed
+    from session_requests where (is_known or error = 25 and {SESSION}) and before.member_id = member_id
+        and before.broker = broker and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)"""
+
 _UNKNOWN = f"""
-    select `group`, generation, members, since_us at_us, until_us, what from (
-        select `group`, generation, array(member) members, alive_us since_us, sent_us until_us,
-            concat('a request of ', member_id, ' in ', `group`, ' was accepted after ',
-                if(before.error = 25, 'the response UNKNOWN_MEMBER_ID', 'it had left')) what
-        from session_requests where is_known and before.member_id = member_id and before.broker = broker
-            and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)
-    ) s {NO_LOOKUP}"""
+    select `group`, generation, array(member) members, since_us at_us, until_us, concat('a request of ', member_id,
+        ' in ', `group`, ' was accepted after ', if(is_removed, 'the response UNKNOWN_MEMBER_ID', 'it had left')) what
+    from ({_AFTER_THE_END}) s {NO_LOOKUP} where is_known"""
+
+_UNKNOWN_CASES = f"select `group`, 1 cases from ({_AFTER_THE_END}) s {NO_LOOKUP}"
+
+# Members that have joined more than once without an assignment.
+_UNASSIGNED = f"""
+    select `group`, member, min(sent_us) since_us, max(coalesce(done_us, sent_us)) until_us
+    from calls where {SESSION} and member is not null group by `group`, member
+    having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1"""
 
 # A request must be answered before the replay ends; and before the client gives up, if the broker answered other
-# requests at that time. A SyncGroup must be answered once other members have their assignments in that generation,
-# under the same coordinator. Paused members read no responses.
-_ANSWERED = f"""
+# requests at that time. Paused members read no responses. The parts of `overdue`:
+#
+# - Requests that have waited for the request timeout; a JoinGroup or SyncGroup, for the rebalance timeout of its group.
+# - A SyncGroup, once other members have their assignments in that generation, under the same coordinator.
+# - A SyncGroup, once that of the leader has waited for twice the bound: it is not parked, but written to the log.
+# - A JoinGroup, if later heartbeats of other members succeed: during a rebalance, they do not. With expected instances
+#   (KAFKA-8397) a JoinGroup is parked without a rebalance; tools register them with a JoinGroup of no member.
+# - A JoinGroup or SyncGroup in a group without any other request or response for the longest session timeout: every
+#   other member has joined, too, or has been removed. The first JoinGroups of a group also wait for the initial delay.
+#
+# `stopped_us` is when the member stopped or the request was lost. After that, the broker may have no more requests.
+_OVERDUE = f"""
     with limits as (
-        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us from scripts group by `group`
+        select `group`, max(rebalance_timeout_ms) * 1000L + {OVERDUE_US} limit_us,
+            max(session_timeout_ms) * 1000L + {BOUND_US} session_us
+        from scripts group by `group`
+    ), stops as (
+        select `group`, member, collect_list(sent_us) stops from events
+        where kind = 'act' and api in ('leave', 'crash') group by `group`, member
     ), waiting as (
-        select `group`, member, generation, api, broker, lost, sent_us, coalesce(until_us, end_us) ended_us
-        from events cross join (select max(sent_us) end_us from events)
-        where kind = 'request' and latency_us is null and (not lost or version >= 0)
+        select `group`, member, member_id, generation, api, broker, until_us is not null is_over, sent_us,
+            coalesce(until_us, :end_us) ended_us,
+            least(coalesce(until_us, :end_us), array_min(filter(stops, at_us -> at_us >= sent_us))) stopped_us
+        from events left join stops using (`group`, member)
+        where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
+    ), parked as (
+        select * from waiting where {PARKED} and member is not null
+    ), answering as (
+        select distinct broker, (done_us div 1000000) second from calls
+        where not is_unanswered and done_us - sent_us < 1000000
     ), overdue as (
         select waiting.* from waiting left join limits using (`group`)
-        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(is_over, 1000000, 0))
         union
-        select `group`, member, generation, api, broker, lost, sent_us, ended_us from (
-            select waiting.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
-            from waiting left join lives using (`group`) join generation_times on generation_times.group = waiting.group
-                and generation_times.generation = waiting.generation
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
+            select parked.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
+            from parked left join lives using (`group`) join generation_times on generation_times.group = parked.group
+                and generation_times.generation = parked.generation
                 and life = size(filter(coalesce(starts, array()), start -> start <= sent_us))
             where api = 'SyncGroup' and completed_us is not null
         ) s {NO_LOOKUP}
         where ended_us > until_us
-    )
+        union
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
+            select parked.*, led.sent_us since_us, stopped_us until_us
+            from parked join (
+                select parked.group, parked.generation, min(sent_us) sent_us from parked join (
+                    select distinct `group`, generation, leader from steps where leader = member_id
+                ) leaders on leaders.group = parked.group and leaders.generation = parked.generation
+                    and leaders.leader = parked.member_id
+                where api = 'SyncGroup' and stopped_us > sent_us + 2 * {BOUND_US}
+                group by parked.group, parked.generation
+            ) led on led.group = parked.group and led.generation = parked.generation
+            where api = 'SyncGroup' and stopped_us > greatest(parked.sent_us, led.sent_us) + 2 * {BOUND_US}
+        ) s {NO_LOOKUP}
+        where exists (
+            select * from answering where answering.broker = s.broker
+                and second between s.stopped_us div 1000000 - 3 and s.stopped_us div 1000000 - 1)
+        union
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
+            select parked.*, parked.sent_us since_us, other.last_us until_us
+            from parked join (
+                select `group`, member, broker, last_us from calls where api = 'Heartbeat' and error = 0
+            ) other on other.group = parked.group and other.broker = parked.broker
+                and other.last_us > parked.sent_us + {BOUND_US} and other.last_us < parked.stopped_us
+                and other.member <> parked.member
+            where api = 'JoinGroup'
+        ) s {NO_LOOKUP}
+        left anti join (select distinct `group` from calls where api = 'JoinGroup' and member is null) batches
+            on batches.group = s.group
+        union
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
+            select parked.*, sent_us since_us, stopped_us until_us,
+                stopped_us - session_us - if(api = 'JoinGroup' and assigned_us is null, :delay_us, 0) quiet_us
+            from parked join limits using (`group`) left join (
+                select `group`, min(completed_us) assigned_us from generation_times group by `group`
+            ) using (`group`)
+        ) s {NO_LOOKUP}
+        left anti join (
+            select `group`, sent_us, greatest(last_us, done_us) last_us from calls where member is not null) other
+            on other.group = s.group and other.last_us > s.quiet_us and other.sent_us < s.stopped_us - 1000000
+        where s.sent_us < quiet_us and exists (
+            select * from answering where answering.broker = s.broker
+                and second between s.stopped_us div 1000000 - 3 and s.stopped_us div 1000000 - 1)
+    )"""
+
+# A member must be assigned within the longer one of session and rebalance timeout, even if all its requests are
+# answered. It waits from its first JoinGroup to its last request.
+_ANSWERED = f"""{_OVERDUE}
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
-        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' timed out after ', ' had no response for '),
-            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s', ' s at the end of the replay')) what
+        concat(api, coalesce(concat(' of ', member), ''), if(is_over, ' timed out after ', ' had no response for '),
+            round((ended_us - sent_us) / 1e6, 1), if(is_over, ' s', ' s at the end of the replay')) what
     from overdue o left anti join (
         select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
             on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
-    where not lost or exists (
-        select * from (
-            select distinct broker, sent_us div 1000000 second from calls
-            where not is_unanswered and done_us - sent_us < 1000000) answering
-        where answering.broker = o.broker and second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1)"""
+    where not is_over or exists (
+        select * from answering where answering.broker = o.broker
+            and (second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1
+                or second between stopped_us div 1000000 - 3 and stopped_us div 1000000 - 1))
+    union all
+    select `group`, cast(null as int), array(member), since_us, until_us,
+        concat(member, ' joined ', `group`, ' for ', round((until_us - since_us) / 1e6, 1), ' s without an assignment')
+    from ({_UNASSIGNED}) s join limits using (`group`) {NO_LOOKUP}
+        left anti join (select member, sent_us from events where kind = 'act' and api <> 'start') acts
+            on acts.member = s.member and acts.sent_us between s.since_us and s.until_us
+    where until_us - since_us > greatest(limit_us, session_us)"""
+
+_ANSWERED_SUSPECTS = f"""
+    select `group` from events where kind = 'request' and latency_us is null and (not lost or version >= 0)
+        and coalesce(until_us, :end_us) > sent_us + {BOUND_US}
+    union all
+    select `group` from ({_UNASSIGNED})"""
+
+# Requests without a response count once a response would have been late.
+_ANSWERED_CASES = f"""
+    select `group`, sum(`count`) cases from events where kind = 'request' and (version >= 0 or until_us is null)
+        and (latency_us is not null or coalesce(until_us, :end_us) > sent_us + {BOUND_US})
+    group by `group`"""
 
 _REJECTED = "error in (14, 15, 16)"
 _OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"
@@ -352,16 +463,26 @@ _FOUND = f"""
             > min(at_us) filter (where kind = 'refused') + {BOUND_US}
         and max(sent_us) filter (where kind = 'refused') > max(sent_us) filter (where kind = 'named')"""
 
+# Look-ups after which the named broker has accepted or rejected a request about the group.
+_FOUND_CASES = f"""
+    select lookups.group, count(*) cases from lookups join (
+        select `group`, broker, max(done_us) done_us from calls
+        where {_OF_GROUPS} and error is not null and error <> 15 group by `group`, broker
+    ) asked on asked.group = lookups.group and asked.broker = lookups.node and asked.done_us >= lookups.sent_us
+    group by lookups.group"""
+
 # Two brokers served the group alternately, with at least three changes, for longer than a move may take, and without
 # rejected or lost requests in between.
-_ONE_COORDINATOR = f"""
+_SERVED = f"""
     with served as (
         select *, {_REJECTED} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
         from calls left semi join (
             select `group` from calls where {_OF_GROUPS} and not {_REJECTED}
             group by `group` having min(broker) < max(broker)) using (`group`)
         where {_OF_GROUPS} and broker >= 0
-    ), turned as (
+    )"""
+
+_ONE_COORDINATOR = f"""{_SERVED}, turned as (
         select *, lag(broker) over (partition by `group`, stretch order by done_us) <> broker is_turn from (
             select *, count_if(is_break) over (
                 partition by `group` order by end_us rows between unbounded preceding and current row) stretch
@@ -374,27 +495,92 @@ _ONE_COORDINATOR = f"""
     from turned where is_turn group by `group`, stretch
     having count(*) >= 3 and max(done_us) > min(done_us) + {BOUND_US}"""
 
+_ONE_COORDINATOR_CASES = f"""{_SERVED}
+    select `group`, count_if(is_turn) cases from (
+        select `group`, lag(broker) over (partition by `group` order by done_us) <> broker is_turn
+        from served where not is_break)
+    group by `group`"""
+
 PROMISES: dict[str, Promise] = {
-    "one-owner": Promise("In a generation, no partition is assigned to more than one member.", _ONE_OWNER),
-    "covered": Promise("The assignments of a generation cover exactly the topics its members subscribe to.", _COVERED),
-    "one-leader": Promise("A generation has one leader and one protocol.", _ONE_LEADER),
-    "generations-rise": Promise(
-        "Each rebalance increments the group's generation by one, also after its coordinator has moved.", _GENERATIONS
+    "one-owner": Promise(
+        "In a generation, no partition is assigned to more than one member.",
+        _ONE_OWNER,
+        "partitions assigned in generations with several members",
+        _ONE_OWNER_CASES,
     ),
-    "commits-kept": Promise("An OffsetFetch returns the last acknowledged commit, or a later one.", _COMMITS),
+    "covered": Promise(
+        "The assignments of a generation cover exactly the topics its members subscribe to.",
+        _COVERED,
+        "generations with the assignments of all their members",
+        _COVERED_CASES,
+    ),
+    "one-leader": Promise(
+        "A generation has one leader and one protocol.",
+        _ONE_LEADER,
+        "generations with several members",
+        _ONE_LEADER_CASES,
+    ),
+    "generations-rise": Promise(
+        "Each rebalance increments the group's generation by one, also after its coordinator has moved.",
+        _GENERATIONS,
+        "JoinGroup responses after the first rebalance of a group",
+        _GENERATIONS_CASES,
+    ),
+    "commits-kept": Promise(
+        "An OffsetFetch returns the last acknowledged commit, or a later one.",
+        _COMMITS,
+        "offsets fetched after a commit",
+        _COMMITS_CASES,
+    ),
     "silent-out": Promise(
         "A member that stops sending requests is removed from its group within its session timeout plus "
         f"{BOUND_US // 1_000_000} s.",
         _SILENT,
+        f"silent members whose group was observed for the session timeout plus {BOUND_US // 1_000_000} s",
+        _SILENT_CASES,
     ),
-    "beating-stays": Promise("A member that sends its heartbeats in time is not removed from its group.", _BEATING),
-    "stale-refused": Promise("Requests of an old generation are rejected once the next one is complete.", _STALE),
+    "beating-stays": Promise(
+        "A member that sends its heartbeats in time is not removed from its group.",
+        _BEATING,
+        "members that were observed for longer than their session timeout",
+        _BEATING_CASES,
+    ),
+    "stale-refused": Promise(
+        "Requests of an old generation are rejected once the next one is complete.",
+        _STALE,
+        "members that sent requests of an old generation",
+        _STALE_CASES,
+    ),
     "fenced-refused": Promise(
-        "Requests with the old member id of a static member are rejected once a new one has taken over.", _FENCED
+        "Requests with the old member id of a static member are rejected once a new one has taken over.",
+        _FENCED,
+        "old member ids that sent requests after a new one had taken over",
+        _FENCED_CASES,
     ),
-    "unknown-refused": Promise("Requests of members that have left or were removed are rejected.", _UNKNOWN),
-    "answered": Promise("Every request is answered; JoinGroup and SyncGroup within the rebalance timeout.", _ANSWERED),
-    "coordinator-found": Promise("The coordinator that FindCoordinator names serves the group.", _FOUND),
-    "one-coordinator": Promise("No two brokers serve a group at the same time.", _ONE_COORDINATOR),
+    "unknown-refused": Promise(
+        "Requests of members that have left or were removed are rejected.",
+        _UNKNOWN,
+        "requests of members that had left or were removed",
+        _UNKNOWN_CASES,
+    ),
+    "answered": Promise(
+        "Every request is answered; JoinGroup and SyncGroup within the rebalance timeout.",
+        _ANSWERED,
+        "requests that were answered or due for an answer",
+        _ANSWERED_CASES,
+        _ANSWERED_SUSPECTS,
+    ),
+    "coordinator-found": Promise(
+        "The coordinator that FindCoordinator names serves the group.",
+        _FOUND,
+        "look-ups followed by a request to the named broker",
+        _FOUND_CASES,
+    ),
+    "one-coordinator": Promise(
+        "No two brokers serve a group at the same time.",
+        _ONE_COORDINATOR,
+        "changes of the broker that serves a group",
+        _ONE_COORDINATOR_CASES,
+    ),
 }
 """All promises by their names in `[promises] check`, in the order of reports."""

@@ -9,10 +9,20 @@ Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALA
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.spark.query_settings import (
+    are_few,
+    computed_once,
+    local_table,
+    settings_for_count,
+    temporary_settings,
+)
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -32,6 +42,9 @@ LOADING_US = 60_000_000
 RETENTION_US = 60_000_000
 """Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
+INITIAL_DELAY_US = 3_000_000
+"""Kafka's default of `group.initial.rebalance.delay.ms`, in microseconds."""
+
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
@@ -39,10 +52,12 @@ _IN_PLACE = {
 }
 """Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
-PARKED = "api in ('JoinGroup', 'SyncGroup')"
+PARKED = f"api in {PARKED_APIS}"
 """Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
 
-_SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
+SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
+"""Condition for requests that extend the session of their member."""
+
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 
 NO_LOOKUP = """
@@ -58,9 +73,9 @@ These are rows without a look-up between `since_us` and `until_us`: members that
 # response.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
-        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, lost,
+        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, missing,
         latency_us is null is_unanswered, sent_us, until_us,
-        scheduled_us + latency_us done_us, if(lost, sent_us, coalesce(until_us, sent_us)) last_us,
+        scheduled_us + latency_us done_us, if(missing is null, coalesce(until_us, sent_us), sent_us) last_us,
         leader, protocol, members listed, assigned, offsets
     from events where kind = 'request' and `group` is not null and api not in ('FindCoordinator', 'Metadata')"""
 
@@ -97,16 +112,20 @@ LIVES = """
         select `group`, life, min(done_us) from_us from steps where life > 0 group by `group`, life)
     group by `group`"""
 
-# The last responses that accept a member in a generation. `beat_us`, for heartbeats, proves less than `proof_us`: a
-# coordinator that is loading answers all heartbeats without an error.
-LAST_ACCEPTED = f"""
+# The last requests of each member id in a generation: `beat_us` and `proof_us` of accepted ones, `refused_us` and
+# `refused_beat_us` of those with an error other than COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and
+# NOT_COORDINATOR. `beat_us`, for heartbeats, proves less than `proof_us`: a coordinator that is loading answers all
+# heartbeats without an error.
+LAST_REQUESTS = f"""
     select `group`, size(filter(coalesce(starts, array()), start -> start <= done_us)) life, generation, owner,
         member_id, any_value(member) member,
         max(last_us) filter (where api = 'Heartbeat' and error = 0) beat_us,
-        max(last_us) filter (where (api = 'Heartbeat') = (error = 27)) proof_us
+        max(last_us) filter (where if(api = 'Heartbeat', error = 27, error = 0)) proof_us,
+        max(last_us) filter (where api <> 'Heartbeat' and error <> 0) refused_us,
+        max(last_us) filter (where api = 'Heartbeat' and error not in (0, 27)) refused_beat_us
     from calls left join lives using (`group`)
     where {_IN_GENERATION} and generation >= 0 and owner is not null and member is not null
-        and (error = 0 or error = 27 and api = 'Heartbeat')
+        and error not in (14, 15, 16)
     group by all"""
 
 # A generation is joined with its first JoinGroup response, and complete with its first SyncGroup response.
@@ -132,6 +151,14 @@ REUSED = f"""
         and (first_join_us > completed_us + {CLOCK_SKEW_US} or leader = member_id and sent_us >= synced_us)
     group by `group`, life, generation"""
 
+# The last assignment of each member in a generation; a static member is identified by its instance id. Generation ids
+# that were used twice are left out: they violate only `generations-rise`.
+ASSIGNMENTS = """
+    select `group`, life, generation, owner, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
+        max_by(assigned, done_us) assigned
+    from steps left anti join reused using (`group`, life, generation)
+    where api = 'SyncGroup' and assigned is not null group by `group`, life, generation, owner"""
+
 # Requests of members with the state before them: `alive_us`, the end of the last request; `before`, the last request;
 # `beat`, the last successful heartbeat. Only the rows that promises about sessions need.
 SESSION_REQUESTS = f"""
@@ -142,12 +169,12 @@ SESSION_REQUESTS = f"""
             max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier left_or_joined_us,
             max(if(api = 'SyncGroup' and error = 0, done_us, null)) over earlier synced_us
         from (select `group`, member, owner, member_id, api, broker, generation, error, is_unanswered, sent_us, last_us,
-            done_us from calls where ({_SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
+            done_us from calls where ({SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
         window mine as (partition by `group`, owner order by sent_us, last_us), earlier as (
             partition by `group`, owner order by sent_us, last_us rows between unbounded preceding and 1 preceding)
     )
     select session_requests.*, session_timeout_ms * 1000L session_us, rebalance_timeout_ms * 1000L rebalance_us,
-        {_SESSION} and (error = 0 or error = 27 and api = 'Heartbeat' or error = 22) is_known,
+        {SESSION} and (error = 0 or error = 27 and api = 'Heartbeat' or error = 22) is_known,
         greatest(alive_us, last_us, coalesce(done_us, last_us)) last_alive_us
     from session_requests join scripts using (`group`, member)
     where error = 25 or before.error = 25 or before.api = 'LeaveGroup'
@@ -156,20 +183,122 @@ SESSION_REQUESTS = f"""
         or next_us > greatest(alive_us, last_us, coalesce(done_us, last_us))
             + session_timeout_ms * 1000L + {BOUND_US}"""
 
+_COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
+
+# Checked only if all members in the leader's list have reported their assignments. Partitions that a cooperative
+# assignor withholds until they are revoked (KIP-429) must be assigned by a later generation soon. `is_decided`: the
+# generation lasted long enough.
+COVERAGE = f"""
+    with judged as (
+        select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
+            max(until_us) until_us, flatten(collect_list(assigned)) given,
+            array_distinct(flatten(collect_list(topics))) topics, bool_or(assignor in ({_COOPERATIVE})) is_cooperative,
+            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L limit_us, count(*) seen
+        from assignments join scripts using (`group`, member) group by `group`, life, generation
+    ), compared as (
+        select judged.*, array_sort(array_except(flatten(transform(filter(topics, topic -> counts[topic] > 0), topic ->
+                transform(sequence(0, counts[topic] - 1), number -> concat(topic, '-', number)))), given)) missing,
+            array_sort(array_distinct(filter(given, partition -> not array_contains(
+                topics, substring(partition, 1, length(partition) - length(substring_index(partition, '-', -1)) - 1)
+            )))) foreign
+        from judged join generation_times using (`group`, life, generation)
+            cross join (select map_from_entries(collect_list(struct(topic, partitions))) counts from topics)
+        where seen >= listed
+    ), lasting as (
+        select `group`, life, generation, max(beat_us) lasted_us from last_requests group by `group`, life, generation
+    )
+    select compared.*, not is_cooperative or coalesce(lasted_us > until_us + limit_us + {BOUND_US}, false) is_decided
+    from compared left join lasting using (`group`, life, generation)"""
+
+# A session has not ended if the coordinator still accepts the member, or if the member's last generation continues: the
+# end of a session ends the generation. A coordinator that moves or restarts starts all sessions again. The end is seen
+# if a later request of the member is rejected, or if other members are in a later generation. Members that have left
+# or were removed before have no session.
+SILENCES = f"""
+    with ends as (
+        select distinct `group`, owner, member, last_alive_us, next_us, session_us from session_requests
+        where (next_us is null or next_us > last_alive_us + session_us + {BOUND_US})
+            and not (error <=> 25) and not (api = 'LeaveGroup' and error <=> 0)
+    ), owned as (
+        select ends.*, max(struct(life, generation)) own
+        from ends join (
+            select `group`, owner, life, generation, min(done_us) from_us from steps
+            group by `group`, owner, life, generation
+        ) using (`group`, owner)
+        where from_us <= last_alive_us
+        group by all
+    ), watched as (
+        select owned.group, owned.member, own.life, own.generation, last_alive_us, next_us, session_us,
+            max(if(other.generation = own.generation, beat_us, null)) other_us,
+            max(if(other.generation = own.generation, beat_us, greatest(beat_us, proof_us))) seen_us
+        from owned join last_requests other on other.group = owned.group and other.life = own.life
+        where other.owner <> owned.owner and other.generation >= own.generation
+        group by all
+    )
+    select * from (
+        select `group`, generation, member, alive_us since_us, sent_us until_us, session_us, is_known is_broken,
+            concat(member, ' sent nothing for ', round((sent_us - alive_us) / 1e6, 1),
+                ' s and is still a member of ', `group`) what
+        from session_requests where (is_known or error = 25 and {SESSION}) and before.member_id = member_id
+            and before.broker = broker and sent_us > alive_us + session_us + {BOUND_US}
+            and not (before.is_unanswered and before.{PARKED})
+            and not (before.error <=> 25) and not (before.api = 'LeaveGroup' and before.error <=> 0)
+        union all
+        select `group`, generation, member, since_us, if(is_broken, other_us, limit_us), session_us, is_broken,
+            concat('generation ', generation, ' of ', `group`, ' continued after ', member,
+                ' had sent nothing for ', round((other_us - since_us) / 1e6, 1), ' s')
+        from (
+            select *, coalesce(least(other_us, next_us) > limit_us and other_us is not null, false) is_broken from (
+                select watched.*, greatest(last_alive_us, completed_us) since_us,
+                    greatest(last_alive_us, completed_us) + session_us + {BOUND_US} limit_us
+                from watched join generation_times using (`group`, life, generation)
+                    left anti join reused using (`group`, life, generation)
+                where completed_us is not null)
+        ) where least(seen_us, next_us) > limit_us and seen_us is not null
+    ) s {NO_LOOKUP}"""
+
 _VIEWS = {
     "steps": STEPS,
     "lives": LIVES,
-    "last_accepted": LAST_ACCEPTED,
+    "last_requests": LAST_REQUESTS,
     "generation_times": GENERATION_TIMES,
     "reused": REUSED,
+    "assignments": ASSIGNMENTS,
     "session_requests": SESSION_REQUESTS,
+    "coverage": COVERAGE,
+    "silences": SILENCES,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class PromiseViews:
+    """The session with the views of a run.
+
+    Attributes:
+        spark: The session.
+        few: Whether there are few events, as for `computed_once`.
+        end_us: When the last request was sent.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+    """
+
+    spark: SparkSession
+    few: bool
+    end_us: int
+    delay_us: int
+
+    def sql(self, query: str) -> DataFrame:
+        """Return the result of a query on the views, with the parameters `:end_us` and `:delay_us`."""
+        return self.spark.sql(query, {"end_us": self.end_us, "delay_us": self.delay_us})
 
 
 @contextmanager
 def promise_views(
-    spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
-) -> Iterator[None]:
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    partitions: Mapping[str, int],
+    delay_us: int = INITIAL_DELAY_US,
+) -> Iterator[PromiseViews]:
     """Create the views; they are cached, and exist until the context ends.
 
     Args:
@@ -177,12 +306,18 @@ def promise_views(
         events: Rows as in `events.Event`; read twice.
         members: Rows as in `script.Script`.
         partitions: Partition counts by topic, only of topics whose count did not change during the replay.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+
+    Yields:
+        Functions on the views.
     """
     events.createOrReplaceTempView("events")
     members.createOrReplaceTempView("members")
-    spark.createDataFrame(list(partitions.items()), "topic string, partitions int").createOrReplaceTempView("topics")
-    kept = []
-    with suited_to(events, _IN_PLACE) as few:
+    topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
+    local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
+    (found,) = spark.sql("select count(*) rows, max(sent_us) end_us from events").collect()
+    few, kept = are_few(found["rows"]), []
+    with temporary_settings(spark, {**settings_for_count(spark, found["rows"]), **_IN_PLACE}):
         try:
             for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
                 kept.append(computed_once(spark.sql(query), few))
@@ -190,7 +325,7 @@ def promise_views(
             for name, query in _VIEWS.items():
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            yield
+            yield PromiseViews(spark, few, found["end_us"] or 0, delay_us)
         finally:
             for view in kept:
                 view.unpersist()

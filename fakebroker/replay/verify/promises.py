@@ -1,16 +1,22 @@
 """Checks the promises of group coordinators on the events of a replay, by Spark SQL.
 
-Counts the violations and lists the first ones; the promises themselves are in `promise_queries`.
+Counts the cases and the violations, writes the violations to a file and lists the first ones. The promises themselves
+are in `promise_queries`.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import lit
 
 from fakebroker.errors import ConfigError, one_of
-from fakebroker.replay.run_summary import PromiseCheck, Violation
+from fakebroker.replay.run_summary import PromiseCheck, PromiseOutcome, Violation
+from fakebroker.replay.spark.query_settings import computed_once, local_table
 from fakebroker.replay.verify.promise_queries import PROMISES, Promise
-from fakebroker.replay.verify.promise_views import promise_views
+from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US, PromiseViews, promise_views
+from fakebroker.replay.verify.violations import SCHEMA, ViolationRow
 
 __all__ = ["PROMISES", "Promise", "check_promises"]
 
@@ -23,6 +29,13 @@ MOST_EVENTS = 20
 AROUND_US = 2_000_000
 """Events this long before and after a violation are listed, in microseconds."""
 
+_MOMENTS = ("e.sent_us", "e.scheduled_us + e.latency_us", "e.until_us")
+"""The times of an event. One of them is the beginning or the end of the violation that the event is part of."""
+
+_OTHERS = 4
+"""Events of other members are listed only if they are this many times nearer to the violation."""
+
+# Events at the beginning and at the end of the violation come first, then those next to them.
 _DETAILS = f"""
     with listed as (
         select *, concat(promise, place) id from (
@@ -31,9 +44,14 @@ _DETAILS = f"""
         where place <= :most
     ), around as (
         select /*+ broadcast(v) */ id, struct(e.*) event, row_number() over (
-            partition by id order by greatest(at_us - e.sent_us, e.sent_us - v.until_us, 0), e.sent_us) place
-        from (select id, `group` about, at_us, until_us from listed) v join events e
-            on e.group = about and e.sent_us between at_us - {AROUND_US} and v.until_us + {AROUND_US}
+            partition by id order by
+                if({" or ".join(f"{each} in (v.at_us, v.until_us)" for each in _MOMENTS)}, 0, 1),
+                least(abs(e.sent_us - v.at_us), abs(e.sent_us - v.until_us))
+                    * if(array_contains(v.members, e.member), 1, {_OTHERS}),
+                e.sent_us) place
+        from (select id, `group` about, members, at_us, until_us from listed) v join events e
+            on e.group = about and e.sent_us <= v.until_us + {AROUND_US}
+                and greatest({", ".join(_MOMENTS)}) >= v.at_us - {AROUND_US}
     )
     select listed.*, shown from listed left join (
         select id, sort_array(collect_list(event)) shown from around where place <= {MOST_EVENTS} group by id
@@ -46,6 +64,9 @@ def check_promises(
     members: DataFrame,
     partitions: Mapping[str, int],
     wanted: Sequence[str] | None = None,
+    required: Sequence[str] = (),
+    file: Path | None = None,
+    delay_us: int = INITIAL_DELAY_US,
 ) -> list[PromiseCheck]:
     """Check the promises of group coordinators.
 
@@ -56,6 +77,10 @@ def check_promises(
         partitions: Partition counts by topic. Leave out a topic whose count changed during the replay. Assignments of
             a missing topic are not checked.
         wanted: Names of the promises to check; all if not given.
+        required: Names of promises that must have a case.
+        file: Path for all violations, as Parquet with the columns of `ViolationRow`, overwritten if it exists; it has
+            no rows if there are none. If not given, they are not written.
+        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
 
     Returns:
         The result for each promise, with its first violations and the events around them.
@@ -64,16 +89,20 @@ def check_promises(
         ConfigError: A name in `wanted` is not the name of a promise.
     """
     names = _checked_names(wanted)
-    with promise_views(spark, events, members, partitions):
-        counts = _count(spark, names)
-        broken = [name for name in names if name in counts]
-        violations = _violations(spark, broken) if broken else {}
+    with promise_views(spark, events, members, partitions, delay_us) as views:
+        cases, is_suspected = _cases(views, names)
+        queries = {name: PROMISES[name].query for name in names if cases[name] and is_suspected[name]}
+        broken = _numbers(views, {name: f"select count(*) n from ({query})" for name, query in queries.items()})
+        violations = _violations(views, [name for name in broken if broken[name]], file)
     return [
         PromiseCheck(
             name=name,
             promise=PROMISES[name].sentence,
-            kept=name not in counts,
-            broken=counts.get(name, 0),
+            outcome=_outcome(cases[name], broken.get(name, 0)),
+            cases=cases[name],
+            case=PROMISES[name].case,
+            required=name in required,
+            broken=broken.get(name, 0),
             violations=violations.get(name, []),
         )
         for name in names
@@ -88,26 +117,67 @@ def _checked_names(wanted: Sequence[str] | None) -> list[str]:
     return [name for name in PROMISES if wanted is None or name in wanted]
 
 
-def _union(names: Sequence[str]) -> str:
-    return " union all ".join(
-        f"select '{name}' promise, `group`, generation, members, at_us, until_us, what from ({PROMISES[name].query})"
-        for name in names
+def _outcome(cases: int, broken: int) -> PromiseOutcome:
+    return "broken" if broken else "kept" if cases else "not exercised"
+
+
+def _cases(views: PromiseViews, names: Sequence[str]) -> tuple[dict[str, int], dict[str, bool]]:
+    """Return the number of cases of each promise, and whether there may be violations of it."""
+    counts = {("cases", name): f"select sum(cases) n from ({PROMISES[name].cases})" for name in names}
+    suspects = {("suspects", name): PROMISES[name].suspects for name in names}
+    counts |= {key: f"select count(*) n from ({query})" for key, query in suspects.items() if query is not None}
+    found = _numbers(views, {"/".join(key): query for key, query in counts.items()})
+    return (
+        {name: found[f"cases/{name}"] for name in names},
+        {name: bool(found.get(f"suspects/{name}", True)) for name in names},
     )
 
 
-def _count(spark: SparkSession, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of violations of each promise that has any."""
-    # One by one: Spark takes longer for one large plan, and sends the whole plan to each task.
-    counts = {name: spark.sql(PROMISES[name].query).count() for name in names}
-    return {name: count for name, count in counts.items() if count}
+def _numbers(views: PromiseViews, queries: Mapping[str, str]) -> dict[str, int]:
+    """Return the results of queries for a number `n` by their names, computed in one Spark job.
+
+    Each query is planned by itself, because planning takes longer for one large query.
+    """
+    frames = [
+        computed_once(views.sql(query).select(lit(name).alias("name"), "n"), views.few)
+        for name, query in queries.items()
+    ]
+    if not frames:
+        return {}
+    try:
+        return {row["name"]: row["n"] or 0 for row in reduce(DataFrame.union, frames).collect()}
+    finally:
+        for frame in frames:
+            frame.unpersist()
 
 
-def _violations(spark: SparkSession, names: Sequence[str]) -> dict[str, list[Violation]]:
-    spark.sql(_union(names)).createOrReplaceTempView("violations")
+def _violations(views: PromiseViews, names: Sequence[str], file: Path | None) -> dict[str, list[Violation]]:
+    """Write all violations of these promises, and return the first ones of each."""
     listed: dict[str, list[Violation]] = {}
-    for row in spark.sql(_DETAILS, {"most": MOST_VIOLATIONS}).collect():
-        listed.setdefault(row["promise"], []).append(_violation(row))
+    found = _all_violations(views, names)
+    try:
+        if file is not None:
+            found.coalesce(1).write.mode("overwrite").parquet(str(file))
+        if names:
+            found.createOrReplaceTempView("violations")
+            for row in views.spark.sql(_DETAILS, {"most": MOST_VIOLATIONS}).collect():
+                listed.setdefault(row["promise"], []).append(_violation(row))
+    finally:
+        found.unpersist()
     return listed
+
+
+def _all_violations(views: PromiseViews, names: Sequence[str]) -> DataFrame:
+    """Return the violations of these promises as rows of `ViolationRow`, in the order of promises and times."""
+    if not names:
+        return local_table(views.spark, [], SCHEMA)
+    columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
+    union = " union all ".join(
+        f"select {place} place, '{name}' promise, {columns} from ({PROMISES[name].query})"
+        for place, name in enumerate(names)
+    )
+    ordered = views.sql(f"{union} order by place, at_us, `group`, generation, what").drop("place")
+    return computed_once(ordered, views.few)
 
 
 def _violation(row: Row) -> Violation:

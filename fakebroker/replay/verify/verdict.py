@@ -1,15 +1,34 @@
 """The verdict on a replay: availability of the cluster, promises of group coordinators, and expectations."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.run_summary import AvailabilityCheck, ExpectationCheck, Number, Numbers, PromiseCheck, Verdict
-from fakebroker.replay.verify.availability import check_availability
+from fakebroker.replay.run_summary import (
+    ALL,
+    AvailabilityCheck,
+    ExpectationCheck,
+    Number,
+    Numbers,
+    PromiseCheck,
+    RequestNumbers,
+    Verdict,
+    VerdictOutcome,
+)
+from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
 from fakebroker.replay.verify.promises import check_promises
-from fakebroker.replay.workload.expectations import COMPARISONS, Expectation
+from fakebroker.replay.workload.expectations import (
+    COMPARISONS,
+    COUNTS_OF_REQUESTS,
+    ERRORS,
+    GROUPS_PER_REQUEST,
+    Expectation,
+)
+
+_MOST_NAMED = 3
+"""Maximum number of violations of an availability check that a reason names."""
 
 MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
 """The default expectation, because a cluster that admits no members violates no promise."""
@@ -23,41 +42,69 @@ def judge(
     expected: Sequence[Expectation],
     numbers: Numbers,
     wanted: Sequence[str] | None = None,
-    timeline: Sequence[Mapping[str, Any]] = (),
+    run: Circumstances = UNDISTURBED,
     *,
-    is_reachable: bool = True,
-    speed: float = 1.0,
-    is_simulated: bool = False,
+    required: Sequence[str] = (),
+    violations: Path | None = None,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
-    The arguments are those of `check_availability`, `check_promises`, `expectations` and `events_done`.
+    The arguments are those of `check_availability`, `check_promises` and `expectations`; `violations` is the file for
+    all violations.
     """
-    available = check_availability(
-        spark,
-        events,
-        members,
-        is_reachable=is_reachable,
-        timeline=timeline,
-        speed=speed,
-        is_simulated=is_simulated,
-    )
-    promised = check_promises(spark, events, members, partitions, wanted)
-    compared = [*expectations(expected, numbers), *events_done(timeline)]
-    reasons = _reasons(available, promised, compared)
-    return Verdict("failed" if reasons else "passed", reasons, available, promised, compared)
+    available = check_availability(spark, events, members, run)
+    delay_us = round(1000 * run.initial_delay_ms)
+    promised = check_promises(spark, events, members, partitions, wanted, required, violations, delay_us)
+    compared = [*expectations(expected, numbers), *events_done(run.timeline)]
+    is_answered = numbers.total.max_ms is not None
+    outcome, reasons = outcome_of(available, promised, compared, is_complete=run.is_complete, is_answered=is_answered)
+    return Verdict(outcome, reasons, available, promised, compared)
 
 
-def _reasons(
-    available: Sequence[AvailabilityCheck], promised: Sequence[PromiseCheck], compared: Sequence[ExpectationCheck]
-) -> list[str]:
-    """Return a sentence for each check, promise and expectation that makes the verdict "failed"."""
-    failed = [f"Availability check {each.name}: {each.violations[0].what}." for each in available if not each.passed]
-    broken = [
+def outcome_of(
+    available: Sequence[AvailabilityCheck],
+    promised: Sequence[PromiseCheck],
+    compared: Sequence[ExpectationCheck],
+    *,
+    is_complete: bool = True,
+    is_answered: bool = True,
+) -> tuple[VerdictOutcome, list[str]]:
+    """Return the outcome of a replay, and its reasons: a sentence for each check, promise and expectation.
+
+    Args:
+        available: The availability checks.
+        promised: The promises.
+        compared: The expectations.
+        is_complete: Whether the replay ran to its end. If not, expectations that are not met prove nothing.
+        is_answered: Whether any request was answered. If not, nothing is proved: the cluster may not be reachable from
+            the machine of the replay.
+    """
+    failed = [_unavailable(each) for each in available if each.outcome == "failed"]
+    failed += [
         f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
     ]
+    untested = [
+        f"Promise {each.name} is required, but was not exercised: there were no {each.case}."
+        for each in promised
+        if each.required and each.outcome == "not exercised"
+    ]
     missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
-    return [*failed, *broken, *missed]
+    doubts = [_unavailable(each) for each in available if each.outcome == "inconclusive"]
+    missed = [*untested, *missed]
+    if not is_answered:
+        return "inconclusive", [*doubts, *failed, *missed]
+    if is_complete:
+        failed += missed
+    else:
+        doubts += missed
+    return "failed" if failed else "inconclusive" if doubts else "passed", [*failed, *doubts]
+
+
+def _unavailable(check: AvailabilityCheck) -> str:
+    listed = check.violations or check.doubts
+    what = "; ".join(each.what for each in listed[:_MOST_NAMED])
+    more = max(check.failures, len(listed)) - len(listed[:_MOST_NAMED])
+    return f"Availability check {check.name}: {what}{f'; and {more:,} more' if more > 0 else ''}."
 
 
 def _counted(count: int, noun: str) -> str:
@@ -93,8 +140,38 @@ def expectations(expected: Sequence[Expectation], numbers: Numbers) -> list[Expe
 
 
 def metric(expectation: Expectation, numbers: Numbers) -> Number | None:
-    """Return the number for an expectation: 0 for an error that never occurred, None without any such requests."""
-    metrics: Mapping[str, Number | None] = numbers.metrics
-    if expectation.api is not None:
-        metrics = next((msgspec.structs.asdict(row) for row in numbers.apis if row.api == expectation.api), {})
-    return metrics.get(expectation.key, 0 if expectation.key.startswith("errors.") else None)
+    """Return the number for an expectation; None without a value.
+
+    The number of requests, of errors, and of requests without a response is 0 if there were no such requests.
+    """
+    number = _number(expectation, numbers)
+    if number is None or expectation.per is None:
+        return number
+    rows = [row for row in numbers.populations if expectation.groups in (None, row.population)]
+    count = sum(row.groups if expectation.per == "group" else row.members for row in rows)
+    return round(number / count, 6) if count else None
+
+
+def _number(expectation: Expectation, numbers: Numbers) -> Number | None:
+    """Return the number for an expectation, without `per`."""
+    metric, api, source = expectation.metric, expectation.api, expectation.source
+    if expectation.groups is not None:
+        return numbers.metrics.get(f"{metric}.{expectation.groups}")
+    if metric == GROUPS_PER_REQUEST:
+        lookups = [row for row in numbers.lookups if row.api == api and source in (None, row.source)]
+        requests = sum(row.requests for row in lookups)
+        return round(sum(row.keys for row in lookups) / requests, 6) if requests else None
+    missing = 0 if expectation.kind in COUNTS_OF_REQUESTS else None
+    if api is None and source is None:
+        return numbers.metrics.get(metric, missing)
+    if expectation.kind == ERRORS:
+        found = [row for row in numbers.errors if metric == f"errors.{row.name}"]
+        return sum(row.requests for row in found if api in (None, row.api) and source in (None, row.source))
+    row = _requests(numbers, api or ALL, source)
+    return missing if row is None else getattr(row, metric)
+
+
+def _requests(numbers: Numbers, api: str, source: str | None) -> RequestNumbers | None:
+    """Return the requests of an API; from one source, or from both if `source` is None."""
+    rows = [row for row in (*numbers.subtotals, *numbers.apis) if row.api == api and source in (None, row.source)]
+    return next((row for row in rows if row.source == (source or ALL)), rows[0] if rows else None)

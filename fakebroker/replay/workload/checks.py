@@ -235,6 +235,12 @@ def check_load(
         yield ConfigError.of(f"{where}.kind", load.kind, "'batch-join' in cluster.proposals")
 
 
+def check_source(where: str, source: str | None, loads: Sequence[Load]) -> Iterator[ConfigError]:
+    """Check that there are loads if an expectation is about their requests."""
+    if source == "load" and not loads:
+        yield ConfigError.of(f"{where}.source", source, "'members', because there is no [[load]] table")
+
+
 def check_population_name(where: str, name: str | None, populations: Mapping[str, Groups]) -> Iterator[ConfigError]:
     """Check that a population exists."""
     if name is not None and name not in populations:

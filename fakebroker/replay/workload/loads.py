@@ -1,5 +1,6 @@
 """The table `[[load]]`: requests of administrative tools. Plain data."""
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
@@ -35,6 +36,12 @@ class Load(Table, frozen=True):
     at_s: Seconds = 0.0
     for_s: PositiveSeconds | None = None
     instances: Positive | None = None
+
+    def request_count(self, groups: int) -> float:
+        """Return the estimated number of requests, given the number of groups of the workload; infinite if unknown."""
+        if self.for_s is None:
+            return groups
+        return math.inf if self.rate_per_s is None else self.rate_per_s * self.for_s
 
     def broken_rules(self) -> Iterator[ConfigError]:
         if self.kind == "list-groups" and self.batch != 1:

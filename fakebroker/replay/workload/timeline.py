@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fakebroker.cluster.events import checked
+from fakebroker.cluster.faults.rule import Fault, checked_in_advance
 from fakebroker.errors import ConfigError, bounds
 
 _CHECK_EVERY_S = 0.02
@@ -77,7 +78,9 @@ def check_events(events: Sequence[Any], duration_s: float) -> Iterator[ConfigErr
         elif not isinstance(at_s, int | float) or isinstance(at_s, bool) or not 0 <= at_s < duration_s:
             yield ConfigError.of(f"{path}.{WHEN}", at_s, expected)
         try:
-            checked(without_time(event))
+            name, arguments = checked(without_time(event))
+            if name == "fail":
+                checked_in_advance(Fault(**arguments))
         except ConfigError as error:
             yield from (mistake.within(path) for mistake in error.mistakes)
 

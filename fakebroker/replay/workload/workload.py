@@ -23,12 +23,14 @@ from fakebroker.replay.workload import checks
 from fakebroker.replay.workload.expectations import Expectation, Promises
 from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.loads import Load
+from fakebroker.replay.workload.mistakes import MAX_DURATION_S, all_mistakes
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Table
 from fakebroker.replay.workload.timeline import check_events
 from fakebroker.validation import Count, Rate, convert
 
-_MAX_DURATION_S = 1_000_000
+_REQUESTS_TO_JOIN = 10
+"""Requests of a member besides heartbeats and commits, in an undisturbed replay."""
 
 
 class Cluster(Table, frozen=True):
@@ -96,6 +98,9 @@ class Workload(Table, frozen=True, kw_only=True):
             leave one after the other, each with all its members at once.
         topics: Number of partitions of each topic.
         seed: Seed of all random choices; `--seed` overrides it. If neither is given, it is random.
+        measure_from_s: Beginning of the steady state, in seconds from the start. In the report, latencies and rates of
+            requests sent before it are apart. By default, it begins when all members have joined for the first time.
+            Expectations are about the whole replay.
         cluster: The embedded cluster.
         groups: The populations: `[[groups]]` tables.
         load: Requests of administrative tools: `[[load]]` tables.
@@ -106,9 +111,10 @@ class Workload(Table, frozen=True, kw_only=True):
         promises: The promises that the verdict checks.
     """
 
-    duration_s: Annotated[float, Meta(gt=0, le=_MAX_DURATION_S)]
+    duration_s: Annotated[float, Meta(gt=0, le=MAX_DURATION_S)]
     topics: dict[str, Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]]
     seed: int | None = None
+    measure_from_s: Annotated[float, Meta(ge=0)] | None = None
     cluster: Cluster = Cluster()
     groups: tuple[Groups, ...]
     load: tuple[Load, ...] = ()
@@ -119,6 +125,8 @@ class Workload(Table, frozen=True, kw_only=True):
 
     def broken_rules(self) -> Iterator[ConfigError]:
         """Yield the mistakes across tables, except those in events, which `load_workload` finds."""
+        if self.measure_from_s is not None and self.measure_from_s >= self.duration_s:
+            yield ConfigError.of("measure_from_s", self.measure_from_s, f"a number < duration_s ({self.duration_s:g})")
         yield from checks.check_topic_names(self.topics)
         yield from checks.check_names(self.groups)
         yield from checks.check_rate(self.pacing.rate_per_s, self.groups)
@@ -128,6 +136,7 @@ class Workload(Table, frozen=True, kw_only=True):
             yield from checks.check_load(f"load[{index}]", load, populations, self.duration_s, self.cluster.proposals)
         for index, expectation in enumerate(self.expect):
             yield from checks.check_population_name(f"expect[{index}]", expectation.groups, populations)
+            yield from checks.check_source(f"expect[{index}]", expectation.source, self.load)
 
     def _check_populations(self) -> Iterator[ConfigError]:
         older = older_defaults(self.cluster.release)
@@ -164,6 +173,20 @@ class Workload(Table, frozen=True, kw_only=True):
         return round(sum(population.member_count for population in self.groups))
 
     @property
+    def request_count(self) -> float:
+        """A rough estimate of the number of requests, infinite in closed loop. Selects settings, not results."""
+        if self.pacing.closed_loop:
+            return math.inf
+        of_loads = (load.request_count(self.group_count) for load in self.load)
+        return sum(map(self._request_count, self.groups)) + sum(of_loads)
+
+    def _request_count(self, population: Groups) -> float:
+        """Return the estimated number of requests of a population's members."""
+        commits_per_ms = 1 / population.commit_interval_ms if population.commit_interval_ms else 0.0
+        requests_per_ms = 1 / self.heartbeat_interval_ms(population) + commits_per_ms
+        return population.member_count * (_REQUESTS_TO_JOIN + 1000 * self.duration_s * requests_per_ms)
+
+    @property
     def events(self) -> tuple[dict[str, Any], ...]:
         """The `[[event]]` tables, with `cluster.load_ms` as the default of commands that have such an argument."""
         load = {"load_ms": self.cluster.load_ms} if self.cluster.load_ms else {}
@@ -185,8 +208,8 @@ def load_workload(path: Path) -> Workload:
     """Read a workload file.
 
     Raises:
-        ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path
-            and up to ten mistakes, each with its key, its value and what was expected.
+        ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path,
+            the number of mistakes and up to ten of them, each with its key, its value and what was expected.
     """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -197,8 +220,8 @@ def load_workload(path: Path) -> Workload:
     mistakes: list[ConfigError] = []
     try:
         workload = convert(raw, Workload)
-    except ConfigError as error:
-        mistakes += error.mistakes
+    except ConfigError:
+        mistakes += all_mistakes(raw, Workload)
     mistakes += _mistakes_of_events(raw, {mistake.field for mistake in mistakes})
     try:
         if not mistakes:
@@ -211,7 +234,7 @@ def load_workload(path: Path) -> Workload:
 def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:
     """Return the mistakes in the `[[event]]` tables, except those in fields that are known to be wrong."""
     events, duration_s = raw.get("event"), raw.get("duration_s")
-    limit_s: float = _MAX_DURATION_S
+    limit_s: float = MAX_DURATION_S
     if isinstance(duration_s, int | float) and "duration_s" not in known and math.isfinite(duration_s):
         limit_s = duration_s
     found = check_events(events, limit_s) if isinstance(events, list) else ()

@@ -3,7 +3,7 @@
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Literal, Self
 
@@ -188,17 +188,20 @@ class StallableConsumer:
 
 @contextmanager
 def rebalance_waiting_for_slow(
-    cluster: FakeCluster, group_id: str, topic: str = "orders"
+    cluster: FakeCluster, group_id: str, topic: str = "orders", quick: int = 1
 ) -> Iterator[StallableConsumer]:
-    """Keep a group of `quick`, `slow` and `new` in PreparingRebalance: `slow` has not rejoined since `new` joined."""
-    with (
-        StallableConsumer(cluster, group_id, "quick", topic),
-        StallableConsumer(cluster, group_id, "slow", topic) as slow,
-    ):
-        wait_until_stable(cluster, group_id, 2)
+    """Keep a group of `quick`, `slow` and `new` in PreparingRebalance: `slow` has not rejoined since `new` joined.
+
+    With more than one quick member, they are `quick-1`, `quick-2` and so on.
+    """
+    names = [f"quick-{number}" for number in range(1, quick + 1)] if quick > 1 else ["quick"]
+    with ExitStack() as quick_members, StallableConsumer(cluster, group_id, "slow", topic) as slow:
+        for name in names:
+            quick_members.enter_context(StallableConsumer(cluster, group_id, name, topic))
+        wait_until_stable(cluster, group_id, quick + 1)
         slow.stall()
         with StallableConsumer(cluster, group_id, "new", topic):
-            cluster.wait_for_state(group_id, "PreparingRebalance", members=3)
+            cluster.wait_for_state(group_id, "PreparingRebalance", members=quick + 2)
             yield slow
 
 

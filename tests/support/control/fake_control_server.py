@@ -9,15 +9,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from fakebroker.control.stats.rates import Latency
+
 NOW_MS = 1_790_000_000_000.0
 
 
 class FakeControlServer(ThreadingHTTPServer):
-    """An HTTP server with the two responses that `top` needs.
+    """An HTTP server with the three responses that `top` needs.
 
     Attributes:
         overview: The overview of the cluster.
         groups: The rows of the groups, returned in this order for any `sort`.
+        blocked: The groups that wait for members.
         sorts: The `sort` parameters of the requests so far.
     """
 
@@ -28,6 +31,7 @@ class FakeControlServer(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.overview = overview()
         self.groups = [group_row(number) for number in range(1, 4)]
+        self.blocked: dict[str, Any] = {"total": 0, "groups": []}
         self.sorts: list[str] = []
 
 
@@ -43,6 +47,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.sorts += query["sort"]
             groups = self.server.groups[: int(query["limit"][0])]
             self._respond({"total": len(self.server.groups), "groups": groups})
+        elif url.path == "/v1/clusters/default/blocked_groups":
+            self._respond(self.server.blocked)
 
     def _respond(self, value: object) -> None:
         body = json.dumps(value).encode()
@@ -87,16 +93,18 @@ def raw_server(response: bytes) -> Iterator[str]:
 
 
 class FakeTopSource:
-    """The two methods of the control client that `top` calls, without HTTP.
+    """The three methods of the control client that `top` calls, without HTTP.
 
     Attributes:
         cluster: The overview.
         rows: The rows of the groups, returned in this order for any `sort`.
+        blocked: The groups that wait for members.
     """
 
     def __init__(self, rows: list[dict[str, Any]] | None = None, **changes: Any) -> None:
         self.cluster = overview(**changes)
         self.rows = [group_row(number) for number in range(1, 4)] if rows is None else rows
+        self.blocked: list[dict[str, Any]] = []
 
     def overview(self) -> dict[str, Any]:
         return self.cluster
@@ -104,11 +112,18 @@ class FakeTopSource:
     def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
         return self.rows[:limit]
 
+    def blocked_groups(self, *, limit: int) -> dict[str, Any]:
+        return {"total": len(self.blocked), "groups": self.blocked[:limit]}
+
 
 def overview(**changes: Any) -> dict[str, Any]:
     """Return the overview of a busy cluster with three brokers, with some keys changed."""
-    apis = [("Heartbeat", 2000.0, 0.0, 0.05, 0.12), ("Fetch", 300.0, 0.5, 0.4, 501.2), ("JoinGroup", 2.5, 0.0, 3, 2999)]
-    names = ("api", "requests_per_s", "errors_per_s", "p50_ms", "p99_ms")
+    rates = [
+        api_rate("Heartbeat", 2000.0, 0.0, (0.0, 0.0, 0.05, 0.12)),
+        api_rate("Fetch", 300.0, 0.5, (0.4, 501.2, 0.6, 502.4), can_wait=True),
+        api_rate("JoinGroup", 2.5, 0.0, (3.0, 2999.0, 3.2, 3001.0), can_wait=True),
+        api_rate("OffsetCommit", 1.0, 0.0, (0.0, 500.0, 0.1, 501.0)),
+    ]
     return {
         "name": "default",
         "clock": {"now_ms": NOW_MS, "kind": "real"},
@@ -116,11 +131,23 @@ def overview(**changes: Any) -> dict[str, Any]:
         "groups_by_state": {"Empty": 7, "PreparingRebalance": 1, "CompletingRebalance": 0, "Stable": 1234, "Dead": 0},
         "members": 3456,
         "connections": 24,
-        "rates": {"requests_per_s": 2302.5, "by_api": [dict(zip(names, api, strict=True)) for api in apis]},
+        "rates": {"requests_per_s": 2302.5, "latency": latency((0.0, 0.0, 0.05, 0.13)), "by_api": rates},
         "faults": 0,
         "rebalances": 56,
         **changes,
     }
+
+
+def latency(quantiles_ms: tuple[float | None, ...]) -> dict[str, Any]:
+    """Return quantiles in the order of `Latency`: of the broker time, then of the wire time."""
+    return dict(zip(Latency.__annotations__, quantiles_ms, strict=True))
+
+
+def api_rate(
+    api: str, requests_per_s: float, errors_per_s: float, quantiles_ms: tuple[float | None, ...], can_wait: bool = False
+) -> dict[str, Any]:
+    rates = {"api": api, "can_wait": can_wait, "requests_per_s": requests_per_s, "errors_per_s": errors_per_s}
+    return rates | latency(quantiles_ms)
 
 
 def broker_row(node_id: int, **changes: Any) -> dict[str, Any]:
@@ -145,7 +172,26 @@ def group_row(number: int, **changes: Any) -> dict[str, Any]:
         "members": 3,
         "coordinator": number % 3 + 1,
         "since_ms": NOW_MS - 1000 * number,
+        "until_ms": None,
         "rebalances": number + 1,
         "why": f"SyncGroup of the leader consumer-{number}",
+        **changes,
+    }
+
+
+def blocked_row(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "group_id": f"billing-{number}",
+        "state": "PreparingRebalance",
+        "since_ms": NOW_MS - 12_340,
+        "request": "JoinGroup",
+        "blocking": [f"slow-{number}"],
+        "missing": 1,
+        "sent": 3,
+        "members": 4,
+        "is_held": False,
+        "until_ms": NOW_MS + 287_660,
+        "removes": 1,
+        "restarts": False,
         **changes,
     }

@@ -58,7 +58,7 @@ def save_picture(path: Path) -> None:
         consume(REBALANCING, "orders-4")
         wait_until_live(page)
         rebalancing = page.get_by_role("list", name="Groups that are rebalancing")
-        expect(rebalancing).to_contain_text("3 of 4 have joined, waiting for orders-2")
+        expect(rebalancing).to_contain_text("waiting for orders-2; 3 of 4 have joined")
         expect(rebalancing.locator("time")).to_have_text(re.compile(r"^4\.\d s$"))
         page.screenshot(path=path)
         waiting_for.resume()

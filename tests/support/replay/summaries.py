@@ -6,9 +6,17 @@ A new key of `fakebroker/replay/run_summary.py` is added here, too.
 import random
 from typing import Any
 
+from fakebroker.replay.members.events import PARKED_APIS, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION
 
-_APIS = {"Heartbeat": (300.0, 2.0), "JoinGroup": (20.0, 300.0), "OffsetCommit": (100.0, 4.0), "SyncGroup": (20.0, 30.0)}
+_APIS = {
+    ("Heartbeat", "members"): (300.0, 2.0),
+    ("JoinGroup", "members"): (20.0, 300.0),
+    ("OffsetCommit", "members"): (100.0, 4.0),
+    ("SyncGroup", "members"): (20.0, 30.0),
+    ("OffsetFetch", "load"): (10.0, 8.0),
+}
+"""Requests per second and median latency in milliseconds, by API and source."""
 _SLICES = 60
 
 
@@ -24,16 +32,25 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
     def with_noise(value: float) -> list[float | None]:
         return [round(value * rng.uniform(0.8, 1.25), 3) for _ in range(_SLICES)]
 
-    series = {
-        api: {
+    series: list[dict[str, Any]] = [
+        {
+            "api": api,
+            "source": source,
             "requests_per_s": with_noise(rate),
             "p50_ms": with_noise(latency_ms * (heartbeat_latency if api == "Heartbeat" else 1)),
             "p99_ms": with_noise(latency_ms * 3 * (heartbeat_latency if api == "Heartbeat" else 1)),
         }
-        for api, (rate, latency_ms) in _APIS.items()
+        for (api, source), (rate, latency_ms) in _APIS.items()
+    ]
+    apis = [_api_row(each["api"], each["source"], each) for each in series]
+    total = _api_row("all", "all", series[0]) | {"requests": sum(row["requests"] for row in apis)}
+    subtotals = [_api_row("all", source, series[index]) for source, index in (("members", 0), ("load", -1))]
+    parked = [row for row in apis if row["api"] in PARKED_APIS]
+    sums = {
+        "never_parked": total | {"requests": total["requests"] - sum(row["requests"] for row in parked)},
+        "parked": _api_row("all", "all", series[1]) | {"requests": sum(row["requests"] for row in parked)},
+        "apis": apis,
     }
-    apis = [_api_row(api, each) for api, each in series.items()]
-    total = _api_row("all", series["Heartbeat"]) | {"requests": sum(row["requests"] for row in apis)}
     rebalancing = [max(0.0, 40.0 - 2 * abs(20 - index)) for index in range(_SLICES)]
     return {
         "version": SUMMARY_VERSION,
@@ -43,6 +60,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "complete": True,
         "transport": "tcp",
         "record": "all",
+        "scale": 1.0,
         "lanes": None,
         "cluster": {
             "bootstrap": "127.0.0.1:9092",
@@ -50,6 +68,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             "partitions": {"orders": 12},
             "offsets_partitions": 50,
             "reachable": True,
+            "unreachable": [],
         },
         "spark": {"version": "4.0.0", "master": "local[2]", "tasks": 2},
         "timeline": [
@@ -66,8 +85,12 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
         "groups": 200,
         "span_s": 60.0,
         "began_us": 1_000_000,
+        "measure_from_s": 5.0,
         "total": total,
-        "apis": apis,
+        **sums,
+        "startup": {"from_s": 0.0, "until_s": 5.0, **sums},
+        "steady": {"from_s": 5.0, "until_s": 60.0, **sums},
+        "subtotals": subtotals,
         "errors": [
             _error_row("UNKNOWN_MEMBER_ID", 25, "Heartbeat", 17, False),
             _error_row("REBALANCE_IN_PROGRESS", 27, "Heartbeat", 320, True),
@@ -98,12 +121,17 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             {"broker": number, "requests": 10_000 + 3_000 * number, "share": 0.3, "groups": 60 + number}
             for number in (1, 2, 3)
         ],
-        "lookups": [{"api": "FindCoordinator", "requests": 12, "keys": 200, "most_in_one_request": 55}],
+        "lookups": [
+            {"api": "FindCoordinator", "source": "members", "requests": 12, "keys": 200, "most_in_one_request": 55},
+            {"api": "OffsetFetch", "source": "load", "requests": 600, "keys": 1200, "most_in_one_request": 2},
+        ],
         "sent_late": {"p50_ms": 0.1, "p99_ms": 2.5},
         "offsets_partitions": {
             "count": 50,
             "groups_skew": 1.75,
+            "groups_skew_by_chance": [2.0, 2.75],
             "requests_skew": 2.5,
+            "requests_skew_by_chance": [1.75, 2.25],
             "partitions": [
                 {"partition": number, "broker": number % 3 + 1, "groups": 4 + number % 3, "requests": 400 + 13 * number}
                 for number in range(50)
@@ -125,27 +153,18 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             "slices": _SLICES,
             "apis": series,
             "errors": [
-                {"name": "REBALANCE_IN_PROGRESS", "api": "Heartbeat", "answers": [int(n / 3) for n in rebalancing]},
-                {"name": "UNKNOWN_MEMBER_ID", "api": "Heartbeat", "answers": [17 * (n == 21) for n in range(_SLICES)]},
+                _error_series("REBALANCE_IN_PROGRESS", [int(n / 3) for n in rebalancing]),
+                _error_series("UNKNOWN_MEMBER_ID", [17 * (n == 21) for n in range(_SLICES)]),
             ],
-            "groups": {
-                "stable": [200 - n - 2 for n in rebalancing],
-                "rebalancing": rebalancing,
-                "empty": [2.0] * _SLICES,
-            },
-            "members": {
-                "assigned": [900 - 4 * n for n in rebalancing],
-                "waiting": [4 * n for n in rebalancing],
-                "gone": [0.0] * _SLICES,
-            },
-            "rebalances": {
-                "count": [int(n) for n in rebalancing],
-                "p50_ms": [310.0 if n else None for n in rebalancing],
-                "max_ms": [3_012.0 if n else None for n in rebalancing],
-            },
+            **_states(rebalancing, groups=200, members=900),
+            "populations": [
+                {"population": name, **_states([n / 2 for n in rebalancing], groups=100, members=450)}
+                for name in ("dynamic", "static")
+            ],
         },
+        "broker_skew_by_chance": [1.0, 1.1],
         "metrics": {
-            **{name: value for name, value in total.items() if name != "api"},
+            **{name: value for name, value in total.items() if name not in ("api", "source")},
             "generations": 410,
             "rebalances": 400,
             "rebalance_p50_ms": 310.5,
@@ -166,23 +185,40 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 {
                     "name": "reachable",
                     "check": "the cluster can be reached",
-                    "passed": False,
+                    "outcome": "failed",
                     "failures": 1,
                     "violations": [{"what": "no broker could be reached <at the end>"}],
+                    "doubts": [],
                 },
             ],
             "promises": [
                 {
-                    "name": "one-owner",
-                    "promise": "no two members own one partition",
-                    "kept": True,
+                    "name": "covered",
+                    "promise": "assignments cover the topics",
+                    "outcome": "kept",
+                    "cases": 1_204,
+                    "case": "generations with the assignments of all their members",
+                    "required": True,
                     "broken": 0,
                     "violations": [],
                 },
                 {
-                    "name": "rising-generations",
+                    "name": "one-owner",
+                    "promise": "no two members own one partition",
+                    "outcome": "broken",
+                    "cases": 4_816,
+                    "case": "partitions assigned in generations with several members",
+                    "required": False,
+                    "broken": 7,
+                    "violations": [_overlap(number) for number in range(5)],
+                },
+                {
+                    "name": "generations-rise",
                     "promise": "generations rise by one",
-                    "kept": False,
+                    "outcome": "broken",
+                    "cases": 920,
+                    "case": "JoinGroup responses after the first rebalance of a group",
+                    "required": False,
                     "broken": 1,
                     "violations": [
                         {
@@ -193,11 +229,21 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                             "until_us": 2_100_000,
                             "what": "generation 3 came after 5 <script>",
                             "events": [
-                                {"scheduled_us": 1_999_000, "api": "JoinGroup", "member": "group-1-0", "generation": 5},
-                                {"scheduled_us": 2_000_000, "api": "JoinGroup", "member": "group-1-0", "generation": 3},
+                                _event("JoinGroup", 1_990_000, member="group-1-0", generation=5, members=0),
+                                _event("JoinGroup", 2_090_000, member="group-1-0", generation=3, members=2),
                             ],
                         }
                     ],
+                },
+                {
+                    "name": "silent-out",
+                    "promise": "silent members are removed",
+                    "outcome": "not exercised",
+                    "cases": 0,
+                    "case": "silent members",
+                    "required": False,
+                    "broken": 0,
+                    "violations": [],
                 },
             ],
             "expectations": [{"expectation": "p99_ms of Heartbeat <= 500", "met": True, "actual": 6.1}],
@@ -207,13 +253,76 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
     }
 
 
-def _api_row(api: str, series: dict[str, Any]) -> dict[str, Any]:
+def _states(rebalancing: list[float], groups: int, members: int) -> dict[str, Any]:
+    """Return groups, members and rebalances over time, from the number of groups that rebalance."""
+    return {
+        "groups": {
+            "stable": [groups - n - 2 for n in rebalancing],
+            "rebalancing": rebalancing,
+            "unknown": [0.0] * _SLICES,
+            "empty": [2.0] * _SLICES,
+        },
+        "members": {
+            "assigned": [members - 4 * n for n in rebalancing],
+            "waiting": [4 * n for n in rebalancing],
+            "unknown": [0.0] * _SLICES,
+            "gone": [0.0] * _SLICES,
+        },
+        "rebalances": {
+            "count": [int(n) for n in rebalancing],
+            "p50_ms": [310.0 if n else None for n in rebalancing],
+            "max_ms": [3_012.0 if n else None for n in rebalancing],
+        },
+    }
+
+
+def _overlap(number: int) -> dict[str, Any]:
+    """Return a violation of `one-owner`: group-N assigns orders-0 twice in generation 2."""
+    group, at_us = f"group-{number}", 3_000_000 + number * 1_000_000
+    one, other = f"{group}-0", f"{group}-1"
+    return {
+        "group": group,
+        "generation": 2,
+        "members": [one, other],
+        "at_us": at_us,
+        "until_us": at_us + 500,
+        "what": f"orders-0 of {group}: assigned to more than one member in generation 2",
+        "events": [
+            _event("start", at_us - 900_000, member=other, kind="act", latency_us=None, broker=-1),
+            _event("FindCoordinator", at_us - 800_000, found=[_place(group)], lookups=1),
+            _event("Heartbeat", at_us - 700_000, member=one, generation=1, error=27),
+            _event("SyncGroup", at_us - 10_000, member=one, generation=2, assigned=["orders-0", "orders-1"]),
+            _event("SyncGroup", at_us - 9_500, member=other, generation=2, assigned=["orders-0"]),
+            _event("OffsetFetch", at_us + 1_000, member=one, offsets=[{"partition": "orders-0", "offset": -1}]),
+            _event("Heartbeat", at_us + 900_000, member=one, generation=2, count=9, until_us=at_us + 9_000_000),
+            _event("Heartbeat", at_us + 9_000_000, member=other, latency_us=None, error=None, missing="lost"),
+        ],
+    }
+
+
+def _place(group: str) -> dict[str, Any]:
+    return {"key": group, "node": 2, "error": 0, "again": False}
+
+
+def _event(api: str, sent_us: int, **columns: Any) -> dict[str, Any]:
+    """Return a row of `events.parquet` as a dictionary; by default a request that was answered after 10 ms."""
+    answered = {"sent_us": sent_us, "latency_us": 10_000, "version": 5, "broker": 2, "error": 0}
+    return Event(scheduled_us=sent_us, api=api, **answered | columns)._asdict()
+
+
+def _error_series(name: str, answers: list[int]) -> dict[str, Any]:
+    return {"name": name, "api": "Heartbeat", "source": "members", "answers": answers}
+
+
+def _api_row(api: str, source: str, series: dict[str, Any]) -> dict[str, Any]:
     rate = sum(series["requests_per_s"]) / _SLICES
     quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
-    errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0}
-    return {"api": api, "requests": round(rate * 60), "requests_per_s": round(rate, 1), **quantiles, **most, **errors}
+    errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0, "cut_off": 1}
+    requests = {"requests": round(rate * 60), "requests_per_s": round(rate, 1)}
+    return {"api": api, "source": source, **requests, **quantiles, **most, **errors}
 
 
 def _error_row(name: str, code: int, api: str, requests: int, ordinary: bool) -> dict[str, Any]:
-    return {"name": name, "code": code, "api": api, "requests": requests, "ordinary": ordinary}
+    of = {"name": name, "code": code, "api": api, "source": "members"}
+    return {**of, "requests": requests, "ordinary": ordinary}

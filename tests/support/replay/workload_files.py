@@ -13,9 +13,13 @@ BATCH_JOIN = (
     '[[groups]]\ngrow = { instances = 4, at_s = 10, how = "static" }\n'
 )
 
+ADDED = '[[load]]\nkind = "add-members"\ninstances = 4\ngroups = "group"'
+"""A load for `BATCH_JOIN`."""
+
 ALL_KEYS = """
 duration_s = 200
 seed = 3
+measure_from_s = 30
 [topics]
 orders = 12
 payments = 6
@@ -83,13 +87,21 @@ speed = 10
 metric = "generations"
 groups = "shops"
 comparison = "<="
-value = 500
+value = 25
+per = "group"
+[[expect]]
+metric = "requests"
+api = "OffsetFetch"
+source = "load"
+comparison = ">"
+value = 0
 [[expect]]
 metric = "errors.UNKNOWN_MEMBER_ID"
 comparison = ">"
 value = 0
 [promises]
 check = ["answered", "one-owner"]
+require = ["one-owner"]
 """
 
 INVALID: dict[str, dict[str, str]] = {
@@ -97,11 +109,18 @@ INVALID: dict[str, dict[str, str]] = {
         "topics = { orders = 1 }": "2 errors\n  duration_s is missing: expected a number > 0 and <= 1000000\n  "
         "groups is missing: expected a list",
         "duration_s = 3\n[[groups]]": "topics is missing: expected a table",
+        "duration_s = 3\nmeasure_from_s = 3\ntopics = { orders = 1 }\n[[groups]]": (
+            "measure_from_s=3.0: expected a number < duration_s (3)"
+        ),
+        "duration_s = 3\nmeasure_from_s = -1\ntopics = { orders = 1 }\n[[groups]]": (
+            "measure_from_s=-1: expected a number >= 0 or none"
+        ),
         WITHOUT_GROUPS: "groups is missing: expected a list",
         f"{WITHOUT_GROUPS}groups = []": "groups=[]: expected at least one [[groups]] table",
         f"{WITHOUT_GROUPS}[groups]\ncount = 5": "groups={'count': 5}: expected a list",
         f"{WITHOUT_GROUPS}x = ": "expected TOML: Invalid value (at line 3, column 5)",
         f"{WITHOUT_GROUPS}speed = 3\n[[groups]]": "speed=3: unknown field; expected one of duration_s, topics, seed, "
+        "measure_from_s, "
         "cluster, groups, load, event, pacing, expect, promises; did you mean 'seed'?",
         "duration_s = 0\ntopics = { orders = 1 }\n[[groups]]": "duration_s=0: expected a number > 0 and <= 1000000",
         "duration_s = inf\ntopics = { orders = 1 }\n[[groups]]": "duration_s=inf: expected a finite number",
@@ -389,25 +408,45 @@ INVALID: dict[str, dict[str, str]] = {
         MINIMAL + EXPECT + EXPECT.replace("5", "'5'"): "expect[1].value='5': expected a number",
         MINIMAL + EXPECT.replace("value = 5\n", ""): "expect[0].value is missing: expected a number",
         MINIMAL + EXPECT.replace("p99_ms", "p98_ms"): "expect[0].metric='p98_ms': expected one of requests, "
-        "requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, unexpected_errors, errors.<NAME>, unanswered, ",
+        "requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, unexpected_errors, errors.<NAME>, groups_per_request, ",
         MINIMAL + EXPECT.replace("p99_ms", "errors.NOT"): "expect[0].metric='errors.NOT': expected one of "
         "errors.UNKNOWN_SERVER_ERROR, errors.NONE, errors.OFFSET_OUT_OF_RANGE, errors.CORRUPT_MESSAGE, ",
         MINIMAL + EXPECT.replace("p99_ms", "rebalances") + 'api = "Heartbeat"': (
-            "expect[0].api='Heartbeat': expected no api with metric 'rebalances'; it is "
-            "allowed with requests, requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, "
-            "unexpected_errors, lost, unanswered"
+            "expect[0].api='Heartbeat': expected no api with metric 'rebalances'; it is allowed with requests, "
+            "unexpected_errors, errors.<NAME>, lost, unanswered, cut_off, requests_per_s, p50_ms, p99_ms, p99_9_ms, "
+            "max_ms, groups_per_request"
         ),
         f'{MINIMAL}{EXPECT}api = "Fetch"': "expect[0].api='Fetch': expected one of FindCoordinator, Metadata, "
         "JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch, LeaveGroup, ",
         f'{MINIMAL}{EXPECT}groups = "group"': (
             "expect[0].groups='group': expected no groups with metric 'p99_ms'; it is "
-            "allowed with generations, members_joined, unassigned_member_s, without api"
+            "allowed with generations, members_joined, unassigned_member_s, rebalance_max_ms"
         ),
+        f'{MINIMAL}{EXPECT}source = "lode"': "expect[0].source='lode': expected one of members, load or none; did you "
+        "mean 'load'?",
+        f'{MINIMAL}{EXPECT}source = "load"': "expect[0].source='load': expected 'members', because there is no "
+        "[[load]] table",
+        MINIMAL + EXPECT.replace("p99_ms", "generations") + 'source = "members"': (
+            "expect[0].source='members': expected no source with metric 'generations'; it is allowed with requests, "
+        ),
+        f'{MINIMAL}{EXPECT}per = "group"': "expect[0].per='group': expected no per with metric 'p99_ms'; it is allowed "
+        "with requests, unexpected_errors, errors.<NAME>, lost, unanswered, cut_off, requests_per_s, generations, ",
+        MINIMAL + EXPECT.replace("p99_ms", "groups_per_request"): "expect[0].api is missing: expected one of "
+        "FindCoordinator, OffsetFetch, DescribeGroups with metric 'groups_per_request'",
+        MINIMAL + EXPECT.replace("p99_ms", "groups_per_request") + 'api = "Heartbeat"': "expect[0].api='Heartbeat': "
+        "expected one of FindCoordinator, OffsetFetch, DescribeGroups with metric 'groups_per_request'",
+        MINIMAL + EXPECT.replace("p99_ms", "errors.<NAME>"): "expect[0].metric='errors.<NAME>': expected one of "
+        "errors.UNKNOWN_SERVER_ERROR, errors.NONE, ",
         MINIMAL + EXPECT.replace("p99_ms", "generations") + 'groups = "x"': (
             "expect[0].groups='x': expected one of group"
         ),
         f'{MINIMAL}[promises]\ncheck = ["x"]': "promises.check[0]='x': expected one of one-owner, covered, "
         "one-leader, generations-rise, commits-kept, silent-out, beating-stays, stale-refused, ",
+        f'{MINIMAL}[promises]\nrequire = ["one-owner", "silent"]': "promises.require[1]='silent': expected one of "
+        "one-owner, covered, one-leader, generations-rise, commits-kept, silent-out, beating-stays, stale-refused, ",
+        f'{MINIMAL}[promises]\ncheck = ["covered"]\nrequire = ["one-owner"]': (
+            "promises.require[0]='one-owner': expected a promise in check: covered"
+        ),
         f'{MINIMAL}[promises]\ncheck = "all"': "promises.check='all': expected a list or none",
     },
 }

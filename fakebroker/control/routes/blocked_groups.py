@@ -1,0 +1,121 @@
+"""The groups whose rebalances wait for requests of members: which members block them, since when and until when."""
+
+from collections.abc import Sequence
+from heapq import nsmallest
+from math import inf
+from typing import Literal, TypedDict
+
+import msgspec
+
+from fakebroker.cluster.inspect.timeline import short_names
+from fakebroker.control.clusters import ServedCluster
+from fakebroker.control.routes.arguments import check_range
+from fakebroker.control.routes.operations import CLUSTER, operation
+from fakebroker.control.stats.group_index import GROUPS_PER_STEP
+from fakebroker.control.steps import Steps
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
+
+MAX_LISTED = 100
+
+_MAX_NAMES = 3
+
+
+class BlockedGroup(TypedDict):
+    """A group whose rebalance waits.
+
+    `sent` of its `members` have sent `request`, and the group waits for that of `missing` members; `blocking` has the
+    names of the first three. If none are missing, it waits for more members (initial rebalance delay), for expected
+    ones, or until it is released. At `until_ms` the timer of the phase expires, which removes `removes` members that
+    have not sent the request by then; null if the group is held, or no timer is running. The wait does not end then if
+    `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
+    """
+
+    group_id: str
+    state: str
+    since_ms: float
+    request: Literal["JoinGroup", "SyncGroup"]
+    blocking: list[str]
+    missing: int
+    sent: int
+    members: int
+    is_held: bool
+    until_ms: float | None
+    removes: int
+    restarts: bool
+
+
+class BlockedGroupList(TypedDict):
+    """Groups whose rebalances wait: those that wait for a member first, longest first; `total` without the limit."""
+
+    total: int
+    groups: list[BlockedGroup]
+
+
+class BlockedGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The maximum number of groups."""
+
+    limit: int = 20
+
+
+@operation("GET", f"{CLUSTER}/blocked_groups")
+def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Steps[BlockedGroupList]:
+    """List groups whose rebalances wait, with the members that block them, and until when."""
+    check_range("limit", query.limit, 0, MAX_LISTED)
+    all_groups = yield from served.index.groups()
+    first: list[tuple[bool, float, int]] = []
+    total = 0
+    for start in range(0, len(all_groups), GROUPS_PER_STEP):
+        waiting = [
+            (not _missing(group), group.state_since_ms, at)
+            for at, group in enumerate(all_groups[start : start + GROUPS_PER_STEP], start)
+            if group.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE)
+        ]
+        total += len(waiting)
+        first = nsmallest(query.limit, first + waiting)
+        yield
+    rows = []
+    for *_, at in first:
+        rows.append(_row(all_groups[at]))
+        yield
+    return {"total": total, "groups": rows}
+
+
+def _missing(group: Group) -> Sequence[str]:
+    """Return the ids of the members that a rebalance waits for."""
+    if group.state is COMPLETING_REBALANCE:
+        return [group.leader_id] if group.leader_id else []
+    return [each for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
+
+
+def _row(group: Group) -> BlockedGroup:
+    missing, is_joining = _missing(group), group.state is PREPARING_REBALANCE
+    until_ms = group.join_deadline_ms if is_joining else group.sync_deadline_ms
+    removes, restarts = _expiry_of_join(group) if is_joining else (len(group.awaiting_sync), False)
+    names = short_names([*group.members, *group.pending_members])
+    return {
+        "group_id": group.group_id,
+        "state": group.state.value,
+        "since_ms": group.state_since_ms,
+        "request": "JoinGroup" if is_joining else "SyncGroup",
+        "blocking": [names[each] for each in missing[:_MAX_NAMES]],
+        "missing": len(missing),
+        "sent": len(group.parked_joins) if is_joining else len(group.members) - len(group.awaiting_sync),
+        "members": len(group.members),
+        "is_held": group.is_held,
+        "until_ms": None if group.is_held or until_ms == inf else until_ms,
+        "removes": removes,
+        "restarts": restarts,
+    }
+
+
+def _expiry_of_join(group: Group) -> tuple[int, bool]:
+    """Return how many members the join timer removes, and whether it starts again; see `rebalance.complete_join_phase`.
+
+    The forecast of `explain` says more, but takes too long for large groups, every second.
+    """
+    if group.is_initial_rebalance and group.new_member_added and group.initial_remaining_ms:
+        return 0, True
+    missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
+    removes = sum(member.instance_id is None for member in missing)
+    return removes, not group.parked_joins and removes < len(missing)

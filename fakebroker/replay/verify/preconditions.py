@@ -1,0 +1,171 @@
+"""What a workload needs to exercise each promise, as far as its file tells. Does not depend on Spark.
+
+Without the preconditions, no run of the workload can have a case of the promise. With them, a run may still have none.
+"""
+
+from collections.abc import Iterator
+from math import inf
+
+from fakebroker.cluster.configs.settings import Config
+from fakebroker.errors import ConfigError
+from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US
+from fakebroker.replay.workload.population import Groups
+from fakebroker.replay.workload.table import ends
+from fakebroker.replay.workload.workload import Workload
+
+_BOUND_S = BOUND_US / 1e6
+_OVERDUE_S = OVERDUE_US / 1e6
+_INITIAL_DELAY = "group.initial.rebalance.delay.ms"
+_ON_ASSIGNMENTS = (
+    "one-owner",
+    "covered",
+    "one-leader",
+    "generations-rise",
+    "commits-kept",
+    "silent-out",
+    "beating-stays",
+    "stale-refused",
+    "fenced-refused",
+    "unknown-refused",
+)
+"""Promises about members that have got an assignment."""
+
+
+def unmet_preconditions(workload: Workload, *, is_embedded: bool = True) -> dict[str, str]:
+    """Return what the workload lacks to exercise promises, by their names; only promises that it checks.
+
+    Args:
+        workload: The workload.
+        is_embedded: Whether it runs on its embedded cluster, whose coordinators only move by events of the workload.
+    """
+    unmet = dict(_unmet(workload, is_embedded))
+    wanted = workload.promises.check
+    return {name: lacks for name, lacks in unmet.items() if wanted is None or name in wanted}
+
+
+def check_required(workload: Workload, *, is_embedded: bool = True) -> None:
+    """Check that a run of the workload can exercise the promises that it requires.
+
+    Args:
+        workload: The workload.
+        is_embedded: As for `unmet_preconditions`.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    unmet = unmet_preconditions(workload, is_embedded=is_embedded)
+    mistakes = [
+        ConfigError.of(f"promises.require[{index}]", name, unmet[name])
+        for index, name in enumerate(workload.promises.require)
+        if name in unmet
+    ]
+    if mistakes:
+        raise ConfigError.all_of(mistakes)
+
+
+def warnings(workload: Workload, *, is_embedded: bool = True) -> list[str]:
+    """Return a line for each promise that a run of the workload cannot exercise, or only in part.
+
+    Args:
+        workload: The workload.
+        is_embedded: As for `unmet_preconditions`.
+    """
+    unmet = unmet_preconditions(workload, is_embedded=is_embedded)
+    lines = [f"This run cannot exercise the promise {name}: expected {lacks}" for name, lacks in unmet.items()]
+    shortest_ms = min(
+        population.rebalance_timeout_ms * (1 - population.timeout_jitter) for population in workload.groups
+    )
+    is_checked = workload.promises.check is None or "answered" in workload.promises.check
+    if is_checked and workload.duration_s < shortest_ms / 1000 + _OVERDUE_S:
+        lines.append(
+            "This run exercises the promise answered in part: duration_s "
+            f"({workload.duration_s:g}) is less than rebalance_timeout_ms ({shortest_ms:g}) plus {_OVERDUE_S:g} s, so "
+            "JoinGroup and SyncGroup are overdue only if requests of other members show it"
+        )
+    return lines
+
+
+def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
+    """Yield the promises whose preconditions are not met, with what would be expected instead."""
+    duration_s, groups = workload.duration_s, workload.groups
+    delay_ms = Config(workload.cluster.config).number(_INITIAL_DELAY)
+    if is_embedded and duration_s * 1000 <= delay_ms:
+        yield from ((name, f"duration_s > {delay_ms / 1000:g} ({_INITIAL_DELAY})") for name in _ON_ASSIGNMENTS)
+        return
+    is_changing = any(map(_changes, groups)) or bool(workload.event)
+    if not any(_has_several_members(each) for each in groups):
+        for name in ("one-owner", "one-leader"):
+            yield name, "groups with several members"
+    if not is_changing:
+        yield "generations-rise", "members that join an existing group, for example with arrival, restart or grow"
+    if not any(each.commit_interval_ms for each in groups):
+        yield "commits-kept", "members that commit (commit_interval_ms > 0)"
+    elif not is_changing and not any(load.kind == "fetch-offsets" for load in workload.load):
+        yield "commits-kept", "members that join an existing group, or a [[load]] of kind fetch-offsets"
+    if lacks := _lacks_silence(workload):
+        yield "silent-out", lacks
+    needed_s = min(each.arrival.at_s + each.session_timeouts_ms[0] / 1000 for each in groups)
+    if duration_s <= needed_s:
+        yield "beating-stays", f"duration_s > {needed_s:g}, when the first member has run for its session timeout"
+    is_left_behind = bool(workload.event) or any(map(_can_be_left_behind, groups))
+    if not is_left_behind:
+        yield "stale-refused", "members that send requests after their group has continued without them (pause, zombie)"
+    if not any(each.static or (each.grow is not None and each.grow.how == "static") for each in groups):
+        yield "fenced-refused", "static members (static > 0)"
+    if not is_left_behind:
+        yield "unknown-refused", "members that send requests after their session has expired (pause, zombie)"
+    if is_embedded and not workload.event:
+        yield "one-coordinator", "an [[event]] that moves coordinators, such as stop_broker"
+
+
+def _has_several_members(population: Groups) -> bool:
+    return population.max_members > 1 or population.grow is not None
+
+
+def _changes(population: Groups) -> bool:
+    """Return whether a group of the population can have more than one generation."""
+    return bool(_has_several_members(population) or population.behaviors or population.restart)
+
+
+def _can_be_left_behind(population: Groups) -> bool:
+    """Return whether a group can continue without a member that sends requests later."""
+    if population.zombie or population.slow:
+        return True
+    shortest_ms = min(population.session_timeout_ms, population.rebalance_timeout_ms) * (1 - population.timeout_jitter)
+    return population.pause is not None and population.pause.lasts_s * 1000 > shortest_ms
+
+
+def _lacks_silence(workload: Workload) -> str | None:
+    """Return what is missing for a silence that the coordinator must end, or None."""
+    spans = [(at_s, for_s, each) for each in workload.groups for at_s, for_s in _silences(each)]
+    if not spans:
+        return "members that stop sending requests without a LeaveGroup (crash, pause)"
+    long = [
+        (at_s, each.session_timeouts_ms[0] / 1000)
+        for at_s, for_s, each in spans
+        if for_s > each.session_timeouts_ms[0] / 1000 + _BOUND_S
+    ]
+    if not long:
+        needed_s = min(each.session_timeouts_ms[0] for _, _, each in spans) / 1000 + _BOUND_S
+        return f"members that are silent for more than {needed_s:g} s, the session timeout plus {_BOUND_S:g} s"
+    needed_s = min(at_s + session_s for at_s, session_s in long) + _BOUND_S
+    if workload.duration_s <= needed_s:
+        return f"duration_s > {needed_s:g}, when the first silent member must be removed"
+    return None
+
+
+def _silences(population: Groups) -> Iterator[tuple[float, float]]:
+    """Yield the earliest start of members' silences and their longest duration, in seconds."""
+    if pause := population.pause:
+        yield ends(pause.at_s)[0], pause.lasts_s
+    if zombie := population.zombie:
+        yield ends(zombie.at_s)[0], (population.session_timeouts_ms[1] + population.heartbeat_interval_ms) / 1000
+    if not _has_several_members(population):
+        return  # other members must show that the group has continued
+    if crash := population.crash:
+        is_same = population.static == 1 and crash.return_after_s is not None
+        yield ends(crash.at_s)[0], crash.lasts_s if is_same else inf
+    if population.static and (leave := population.leave):
+        yield ends(leave.at_s)[0], inf if leave.return_after_s is None else leave.lasts_s
+    if population.static and (restart := population.restart):
+        yield ends(restart.at_s)[0], ends(restart.return_after_s)[1]

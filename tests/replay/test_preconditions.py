@@ -1,0 +1,125 @@
+"""What workloads need to exercise promises, and the errors and warnings before a replay starts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fakebroker.errors import FakebrokerError
+from fakebroker.replay.commands import replay
+from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, ReplayOptions
+from fakebroker.replay.verify.preconditions import check_required, unmet_preconditions
+from fakebroker.replay.workload.workload import load_workload
+from tests.support.replay.workload_files import WITHOUT_GROUPS
+
+GROUPS = "[[groups]]\nmembers = 3\nsession_timeout_ms = 10_000\nrebalance_timeout_ms = 20_000\n"
+EVENT = '[[event]]\nat_s = 5\ndo = "stop_broker"\nnode_id = 1\n'
+SILENT, REST = "silent-out", {"stale-refused", "fenced-refused", "unknown-refused", "one-coordinator"}
+LEFT_BEHIND = {"stale-refused", "unknown-refused"}
+
+UNMET: dict[str, set[str]] = {
+    GROUPS: {SILENT, *REST},
+    f"{GROUPS}[promises]\ncheck = ['silent-out', 'covered']": {SILENT},
+    f"{GROUPS}{EVENT}": {SILENT, "fenced-refused"},
+    f"{GROUPS}static = 1\n": {SILENT, *REST} - {"fenced-refused"},
+    f"{GROUPS}commit_interval_ms = 0\n": {"commits-kept", SILENT, *REST},
+    GROUPS.replace("members = 3", "members = 1"): {
+        *("one-owner", "one-leader", "generations-rise", "commits-kept", SILENT, *REST)
+    },
+    GROUPS.replace("members = 3", "grow = { instances = 1, at_s = 9 }"): {SILENT, *REST},
+    f"{GROUPS}crash = {{ share = 1, at_s = 5 }}": REST,
+    f"{GROUPS}crash = {{ share = 1, at_s = 86 }}": {SILENT, *REST},
+    f"{GROUPS}leave = {{ share = 1, at_s = 5 }}": {SILENT, *REST},
+    f"{GROUPS}static = 1\nleave = {{ share = 1, at_s = 5 }}": REST - {"fenced-refused"},
+    f"{GROUPS}static = 1\nleave = {{ share = 1, at_s = 5, return_after_s = 3 }}": {
+        *(SILENT, *REST - {"fenced-refused"})
+    },
+    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = 9 }}": {SILENT, *REST},
+    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = 11 }}": {SILENT, *REST} - LEFT_BEHIND,
+    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = [11, 16] }}": REST - LEFT_BEHIND,
+    f"{GROUPS}zombie = {{ share = 1, at_s = 5, for_s = 9 }}": {SILENT, "fenced-refused", "one-coordinator"},
+    f"{GROUPS.replace('10_000', '100_000')}": {SILENT, "beating-stays", *REST},
+    f"{GROUPS}[cluster]\nconfig = {{ 'group.initial.rebalance.delay.ms' = 100_000 }}": {
+        *("one-owner", "covered", "one-leader", "generations-rise", "commits-kept", SILENT, "beating-stays"),
+        *REST - {"one-coordinator"},
+    },
+}
+"""Promises that a run of 100 s cannot exercise, by its tables."""
+
+
+def workload_file(directory: Path, tables: str) -> Path:
+    (file := directory / "small.toml").write_text(WITHOUT_GROUPS + tables)
+    return file
+
+
+def test_promises_that_a_workload_cannot_exercise(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    for tables, expected in UNMET.items():
+        with subtests.test(tables=tables):
+            assert set(unmet_preconditions(load_workload(workload_file(tmp_path, tables)))) == expected
+    workload = load_workload(workload_file(tmp_path, GROUPS))
+    assert "one-coordinator" not in unmet_preconditions(workload, is_embedded=False)
+
+
+def test_the_workloads_in_the_repository_require_promises_that_they_can_exercise(subtests: pytest.Subtests) -> None:
+    for file in sorted(Path("scenarios/workloads").glob("*.toml")):
+        with subtests.test(workload=file.stem):
+            workload = load_workload(file)
+            check_required(workload)
+            assert workload.promises.require, "expected the promises that the workload is about"
+
+
+def test_a_required_promise_that_cannot_be_exercised_is_an_error_before_the_start(
+    subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for duration_s, tables, require, errors in (
+        (
+            5,
+            GROUPS,
+            ["beating-stays"],
+            ["[0]='beating-stays': expected duration_s > 10, when the first member has run"],
+        ),
+        (100, GROUPS, ["covered", SILENT], [f"[1]='{SILENT}': expected members that stop sending requests without a"]),
+        (
+            30,
+            f"{GROUPS}crash = {{ share = 1, at_s = 20 }}\n",
+            [SILENT, "fenced-refused"],
+            [
+                f"[0]='{SILENT}': expected duration_s > 35, when the first silent member must be removed",
+                "[1]='fenced-refused': expected static members (static > 0)",
+            ],
+        ),
+    ):
+        with subtests.test(duration_s=duration_s, require=require):
+            file = workload_file(tmp_path, f"{tables}[promises]\nrequire = {require}\n")
+            file.write_text(file.read_text().replace("duration_s = 100", f"duration_s = {duration_s}"))
+            options = ReplayOptions(file=file, out=tmp_path / "out", transport="memory")
+            assert replay(options) == BAD_INPUT
+            message = capsys.readouterr().err
+            assert message.startswith(f"fakebroker: {file}: ")
+            assert [error for error in errors if f"promises.require{error}" not in message] == []
+            assert not (tmp_path / "out").exists()
+
+
+def test_promises_that_cannot_be_exercised_are_named_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def no_session(*_: object) -> Iterator[None]:
+        raise FakebrokerError("Spark did not start")
+        yield
+
+    monkeypatch.setattr("fakebroker.replay.runner.spark_session", no_session)
+    file = workload_file(tmp_path, GROUPS.replace("20_000", "300_000"))
+    assert replay(ReplayOptions(file=file, out=tmp_path / "out", transport="memory")) == COULD_NOT_RUN
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Warning: ")]
+    assert warnings[0] == (
+        "Warning: This run cannot exercise the promise silent-out: expected members that stop sending requests without "
+        "a LeaveGroup (crash, pause)"
+    )
+    assert [line.partition(": expected")[0].rpartition(" ")[2] for line in warnings[:-1]] == [
+        *("silent-out", "stale-refused", "fenced-refused", "unknown-refused", "one-coordinator")
+    ]
+    assert warnings[-1].startswith(
+        "Warning: This run exercises the promise answered in part: duration_s (100) is less "
+    )

@@ -1,0 +1,225 @@
+"""The workloads in scenarios/workloads, scaled down: each meets its expectations, and misses one without its effect."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from fakebroker.replay.members.events import SCHEMA
+from fakebroker.replay.verify.preconditions import unmet_preconditions
+from fakebroker.replay.workload.behavior import Leave, Pause
+from fakebroker.replay.workload.scale import scaled
+from fakebroker.replay.workload.workload import Workload, load_workload
+from tests.support.replay.promise_cases import cases_by_group
+from tests.support.replay.recorded_events import script_of, scripts
+from tests.support.replay.simulated_replays import Row
+from tests.support.replay.workload_plays import Play, WorkloadPlayer
+
+FILES = {file.stem: file for file in sorted(Path("scenarios/workloads").glob("*.toml"))}
+
+SCALES = {"million": 0.001}
+"""Factors of `--scale` other than 0.02: at 0.02, a million members are 20,000, which take a minute."""
+
+Removal = Callable[[Workload], Workload]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An effect that a workload shows.
+
+    Attributes:
+        removed: What is changed so that the effect does not occur.
+        removal: Changes the workload.
+        missed: Beginnings of the expectations that are missed then; all others are met.
+    """
+
+    removed: str
+    removal: Removal
+    missed: tuple[str, ...]
+
+
+def groups(name: str | None = None, **changes: Any) -> Removal:
+    """Return a removal that changes keys of all populations, or of the named one."""
+
+    def remove(workload: Workload) -> Workload:
+        chosen = (replace(each, **changes) if name in (None, each.name) else each for each in workload.groups)
+        return replace(workload, groups=tuple(chosen))
+
+    return remove
+
+
+def load(**changes: Any) -> Removal:
+    return lambda workload: replace(workload, load=tuple(replace(each, **changes) for each in workload.load))
+
+
+def cluster(**changes: Any) -> Removal:
+    return lambda workload: replace(workload, cluster=replace(workload.cluster, **changes))
+
+
+def config(**changes: Any) -> Removal:
+    """Return a removal that changes settings of the brokers; names have underscores instead of dots."""
+    dotted = {name.replace("_", "."): value for name, value in changes.items()}
+    return lambda workload: cluster(config={**workload.cluster.config, **dotted})(workload)
+
+
+def no_events(*names: str) -> Removal:
+    """Return a removal of the events with these commands; of all events without names."""
+    return lambda workload: replace(
+        workload, event=tuple(each for each in workload.event if names and each["do"] not in names)
+    )
+
+
+def behavior(population: str, key: str, **changes: Any) -> Removal:
+    """Return a removal that changes a behavior of a population."""
+
+    def remove(workload: Workload) -> Workload:
+        (chosen,) = (each for each in workload.groups if each.name == population)
+        return groups(population, **{key: replace(getattr(chosen, key), **changes)})(workload)
+
+    return remove
+
+
+LOADING, NOT_COORDINATOR = "errors.COORDINATOR_LOAD_IN_PROGRESS", "errors.NOT_COORDINATOR"
+BATCH, REQUESTS = "groups_per_request of OffsetFetch from load", "requests of OffsetFetch from load"
+
+EFFECTS: dict[str, list[Effect]] = {
+    "crash-storm": [Effect("no crashes", groups(crash=None), ("generations", "unassigned_member_s"))],
+    "deploy": [
+        Effect("no restarts", groups(restart=None), ("generations of dynamic",)),
+        Effect("no static members", groups(static=0.0), ("generations of static",)),
+    ],
+    "failover-under-load": [
+        Effect("no failovers", no_events(), (LOADING, NOT_COORDINATOR)),
+        Effect("no election", no_events("elect_preferred"), (NOT_COORDINATOR,)),
+        Effect("loading takes no time", cluster(load_ms=0), (LOADING,)),
+    ],
+    "fetch-offsets-batched": [
+        Effect("no batches", load(batch=1), (BATCH,)),
+        Effect("one group per request at the same rate", load(batch=1, rate_per_s=500), (BATCH, REQUESTS)),
+    ],
+    "fetch-offsets-single": [Effect("batches", load(batch=100, rate_per_s=5), (BATCH, REQUESTS))],
+    "find-coordinators-batched": [Effect("no batches", load(batch=1), ("groups_per_request",))],
+    "find-coordinators-single": [Effect("batches", load(batch=1000), ("requests of FindCoordinator",))],
+    "hot-partition": [
+        Effect("no hot partition", groups(hot_partitions=(), hot_share=1.0), ("broker_share", "partition"))
+    ],
+    "huge-group": [Effect("no member leaves", groups(leave=None), ("generations",))],
+    "many-tiny-groups": [
+        Effect("five members per group", groups(members=5, count=10_000), ("generations", "rebalance_p99_ms")),
+        Effect("the default delay", config(group_initial_rebalance_delay_ms=3000), ("rebalance_p99_ms",)),
+    ],
+    "million": [
+        Effect("no crashes", groups(crash=None), ("generations",)),
+        Effect("no failover", no_events(), (LOADING,)),
+        Effect("two brokers", cluster(brokers=2), ("broker_share",)),
+    ],
+    "old-brokers": [
+        Effect("the newest brokers", cluster(as_version=None), ("groups_per_request of FindCoordinator", BATCH)),
+    ],
+    "rolling-broker-restart": [Effect("no restarts", no_events(), (LOADING,))],
+    "scale-out": [
+        Effect("all join at once", behavior("dynamic", "grow", every_s=0.0), ("generations of dynamic",)),
+        Effect("not registered", lambda workload: replace(workload, load=()), ("generations of batched",)),
+    ],
+    "session-edge": [
+        Effect("no long pauses", behavior("over", "pause", for_s=8.0), ("errors.UNKNOWN", "generations of over")),
+        Effect("only long pauses", behavior("under", "pause", for_s=11.5), ("generations of under",)),
+    ],
+    "slow-consumers": [
+        Effect("none is slow", groups(slow=None), ("rebalance_max_ms of patient", "generations of strict")),
+        Effect(
+            "a long rebalance timeout",
+            groups("strict", rebalance_timeout_ms=30_000),
+            ("rebalance_max_ms of strict", "generations of strict"),
+        ),
+    ],
+    "steady-state": [
+        Effect(
+            "members leave and return",
+            groups(leave=Leave(share=0.9, at_s=(8.0, 24.0), return_after_s=2.0)),
+            ("generations",),
+        ),
+        Effect("one broker of three is hot", groups(hot_partitions=(7,), hot_share=0.9), ("broker_share",)),
+    ],
+    "ten-thousand": [
+        Effect("rare heartbeats", groups(heartbeat_interval_ms=9_000), ("requests_per_s",)),
+        Effect("long pauses", groups(pause=Pause(share=0.1, at_s=99.0, for_s=12.0)), ("errors.UNKNOWN_MEMBER_ID",)),
+    ],
+    "thundering-herd": [
+        Effect("no initial delay", config(group_initial_rebalance_delay_ms=0), ("generations",)),
+    ],
+}
+"""What each workload is about: the effects, and the expectations that are missed without them."""
+
+
+@pytest.fixture(scope="module")
+def player(spark: SparkSession) -> WorkloadPlayer:
+    return WorkloadPlayer(spark)
+
+
+@pytest.fixture(scope="module")
+def plays(player: WorkloadPlayer) -> dict[str, Play]:
+    return {name: player.play(small(name, load_workload(file))) for name, file in FILES.items()}
+
+
+def small(name: str, workload: Workload) -> Workload:
+    return scaled(workload, SCALES.get(name, 0.02), where=name)
+
+
+def test_the_effects_of_every_workload_are_known() -> None:
+    assert list(EFFECTS) == list(FILES)
+
+
+@pytest.mark.slow
+def test_each_workload_meets_its_expectations(subtests: pytest.Subtests, plays: dict[str, Play]) -> None:
+    for name, play in plays.items():
+        with subtests.test(workload=name):
+            assert play.missed == []
+
+
+@pytest.mark.slow
+def test_each_workload_exercises_the_promises_that_it_requires(
+    subtests: pytest.Subtests, spark: SparkSession, plays: dict[str, Play]
+) -> None:
+    """The groups of all workloads are checked by one run of the queries."""
+    events = [_renamed(name, row) for name, play in plays.items() for row in play.events]
+    members = [script_of(f"{name}:{script.group}", script) for name, play in plays.items() for script in play.scripts]
+    recorded = spark.createDataFrame(pa.Table.from_pylist(events, SCHEMA))
+    cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
+    for group, counts in cases_by_group(spark, recorded, scripts(spark, members), {}).items():
+        if group is not None:  # requests about several groups
+            cases[group.partition(":")[0]].update(counts)
+    for name, play in plays.items():
+        with subtests.test(workload=name):
+            unexercised = [promise for promise in play.workload.promises.require if not cases[name][promise]]
+            assert unexercised == [], dict(cases[name])
+            impossible = [promise for promise in unmet_preconditions(play.workload) if cases[name][promise]]
+            assert impossible == [], dict(cases[name])
+
+
+def _renamed(name: str, row: Row) -> Row:
+    """Return an event with the name of the workload in the names of group and member, as in `script_of`."""
+    group = None if row["group"] is None else f"{name}:{row['group']}"
+    member = None if row["member"] is None else f"{group}/{row['member']}"
+    found = row["found"] and [{**each, "key": f"{name}:{each['key']}"} for each in row["found"]]
+    return {**row, "group": group, "member": member, "found": found}
+
+
+@pytest.mark.slow
+def test_without_its_effect_a_workload_misses_an_expectation(
+    subtests: pytest.Subtests, player: WorkloadPlayer, plays: dict[str, Play]
+) -> None:
+    for name, effects in EFFECTS.items():
+        for effect in effects:
+            with subtests.test(workload=name, removed=effect.removed):
+                workload = small(name, effect.removal(load_workload(FILES[name])))
+                missed = player.play(workload).missed
+                assert len(missed) == len(effect.missed)
+                for expectation, beginning in zip(missed, effect.missed, strict=True):
+                    assert expectation.startswith(beginning)

@@ -1,0 +1,100 @@
+"""Plays workloads in memory and in this process. Spark only generates the scripts of the members."""
+
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
+
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.replay.run_summary import ExpectationCheck
+from fakebroker.replay.runner import Run, plan_for
+from fakebroker.replay.script.generator import member_scripts
+from fakebroker.replay.script.script import Script, script_of
+from fakebroker.replay.simulation.simulation import Simulation
+from fakebroker.replay.spark.simulation_tasks import simulation_settings, timeline_of
+from fakebroker.replay.verify.verdict import events_done, expectations, with_default_expectation
+from fakebroker.replay.workload.expectations import Promises
+from fakebroker.replay.workload.timeline import EventOutcome, Outcome
+from fakebroker.replay.workload.workload import Cluster, Workload
+from tests.support.replay.plain_numbers import plain_numbers
+from tests.support.replay.simulated_replays import Row
+
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Play:
+    """A workload that was played.
+
+    Attributes:
+        workload: The workload.
+        scripts: The scripts of its members.
+        events: Its events: the rows of `events.parquet`.
+        timeline: The `[[event]]` tables with their outcomes.
+        checks: Its expectations.
+    """
+
+    workload: Workload
+    scripts: list[Script]
+    events: list[Row]
+    timeline: list[EventOutcome]
+    checks: list[ExpectationCheck]
+
+    @property
+    def missed(self) -> list[str]:
+        """The expectations that were not met."""
+        return [check.expectation for check in self.checks if not check.met]
+
+
+class WorkloadPlayer:
+    """Plays workloads one after the other; workloads with the same members share the scripts."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._scripts: dict[str, list[Script]] = {}
+
+    def play(self, workload: Workload) -> Play:
+        """Play a workload in memory, as `fakebroker replay --transport memory --seed 1`."""
+        scripts, run = self._scripts_of(workload), _run(workload)
+        settings = simulation_settings(plan_for(run, ("", 0)))
+        events: list[Row] = []
+        outcomes: dict[int, Outcome] = {}
+        for partition, here in groupby(scripts, key=lambda script: _partition(script, workload)):
+            simulation = Simulation(list(here), partition, settings)
+            events += [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]
+            outcomes |= simulation.outcomes
+        numbers = plain_numbers(events, scripts, workload.offsets_partitions)
+        timeline = timeline_of(workload.events, outcomes, is_complete=True)
+        checks = [*expectations(with_default_expectation(workload.expect), numbers), *events_done(timeline)]
+        return Play(workload, scripts, events, timeline, checks)
+
+    def _scripts_of(self, workload: Workload) -> list[Script]:
+        key = repr(replace(workload, cluster=Cluster(), load=(), event=(), expect=(), promises=Promises()))
+        if key not in self._scripts:
+            rows = member_scripts(self._spark, workload, SEED, 1).toArrow().to_pylist()
+            self._scripts[key] = [script_of(row) for row in rows]
+        return sorted(self._scripts[key], key=lambda script: _order(script, workload))
+
+
+def _run(workload: Workload) -> Run:
+    return Run(
+        file=Path("a.toml"),
+        workload=workload,
+        seed=SEED,
+        bootstrap="",
+        cluster=None,
+        out=Path(),
+        partitions=workload.topics,
+        transport="memory",
+        record="changes",
+    )
+
+
+def _partition(script: Script, workload: Workload) -> int:
+    return partition_for(script.group, workload.offsets_partitions)
+
+
+def _order(script: Script, workload: Workload) -> tuple[int, str, str]:
+    return _partition(script, workload), script.group, script.member
