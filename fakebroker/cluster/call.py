@@ -307,6 +307,18 @@ class Call:
         return f"<{self.api.name} v{self.api_version} from {shown(self.client_id)} at broker {self.node_id}>"
 
 
+class EncodedResponse(NamedTuple):
+    """A response as bytes, without its header.
+
+    Attributes:
+        body: The encoded message.
+        errors: The distinct error codes in it, in its order.
+    """
+
+    body: bytes
+    errors: tuple[ErrorCode, ...]
+
+
 class UndecodedCall(Call):
     """A call whose messages are decoded when they are first read, for large requests that a handler answers as bytes.
 
@@ -315,7 +327,7 @@ class UndecodedCall(Call):
         body: The encoded response, without its header; None if the handler has returned a message.
     """
 
-    __slots__ = ("_frame", "_position", "_request", "_response", "body", "items")
+    __slots__ = ("_encoded_errors", "_frame", "_position", "_request", "_response", "body", "items")
     is_decoded = False
 
     def __init__(
@@ -323,6 +335,7 @@ class UndecodedCall(Call):
     ) -> None:
         self._frame, self._position, self.items = frame, position, items
         self.body: bytes | None = None
+        self._encoded_errors: tuple[ErrorCode, ...] = ()
         self._request: Any = None
         self._response: Any = None
         super().__init__(peer, api, api_version, header.correlation_id, header.client_id or "", None, len(frame))
@@ -347,10 +360,15 @@ class UndecodedCall(Call):
 
     @response.setter
     def response(self, response: Any) -> None:
-        if isinstance(response, bytes):
-            self.body = response
+        if isinstance(response, EncodedResponse):
+            self.body, self._encoded_errors = response
         else:
             self.body, self._response = None, response
+
+    @property
+    def errors(self) -> tuple[ErrorCode, ...]:
+        """The distinct error codes anywhere in the response, in its order."""
+        return self._encoded_errors if self.body is not None else super().errors
 
 
 _UNDECODED: Mapping[tuple[int, int], Callable[[bytes, int], Any]] = {

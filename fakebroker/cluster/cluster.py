@@ -459,7 +459,7 @@ class Cluster:
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
-        response: Any = None  # a message, or bytes for an `UndecodedCall`
+        response: Any = None  # a message; for an `UndecodedCall`, it may be encoded
         if self.faults.active and (fault := self.faults.pick(call)) is not None:
             if not self.faults.delay_request(call, fault, now_ms):
                 self._handle_with_fault(call, fault)

@@ -7,7 +7,7 @@ an old coordinator while the failover option `stale_ms` applies.
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.call import Call, UndecodedCall
+from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.coordinator.runtime.placement import POSITIVE_HASHES
 from fakebroker.errors import ErrorCode
@@ -28,7 +28,7 @@ _NO_THROTTLE_TIME, _NO_TAGS = bytes(4), bytes(1)
 _NODE_ID_AT = len(_NO_THROTTLE_TIME) + 2
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResponse | bytes:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResponse | EncodedResponse:
     if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes and call.items[0] == GROUP:
         return _find_groups(cluster, call.items[1])
     request: FindCoordinatorRequest = call.request
@@ -45,7 +45,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
     )
 
 
-def _find_groups(cluster: "Cluster", keys: list[bytes]) -> bytes:
+def _find_groups(cluster: "Cluster", keys: list[bytes]) -> EncodedResponse:
     """Return the encoded response for many groups: each row is the key, as it was received, and its coordinator."""
     coordinators = _EncodedCoordinators(cluster)
     count = len(cluster.topics.offsets_topic.partitions)
@@ -53,18 +53,25 @@ def _find_groups(cluster: "Cluster", keys: list[bytes]) -> bytes:
     for key in keys:
         rows += (key, coordinators[POSITIVE_HASHES[key[1:].decode()] % count])
     rows.append(_NO_TAGS)
-    return b"".join(rows)
+    return EncodedResponse(b"".join(rows), tuple(coordinators.errors))
 
 
 class _EncodedCoordinators(dict[int, bytes]):
-    """The encoded coordinators of this moment, by partition of __consumer_offsets, without keys."""
+    """The encoded coordinators of this moment, by partition of __consumer_offsets, without keys.
+
+    Attributes:
+        errors: The error codes of the coordinators looked up so far, in this order.
+    """
 
     def __init__(self, cluster: "Cluster") -> None:
         super().__init__()
         self._cluster = cluster
+        self.errors: dict[ErrorCode, None] = {}
 
     def __missing__(self, index: int) -> bytes:
         found = _coordinator("", self._cluster.reported_coordinator(index))
+        if found.error_code:
+            self.errors[ErrorCode(found.error_code)] = None
         encoded = encode(FindCoordinatorResponse(coordinators=[found]), _FIRST_BATCH_VERSION)
         self[index] = row = encoded[_NODE_ID_AT : -len(_NO_TAGS)]
         return row

@@ -3,7 +3,7 @@
 import struct
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.call import Call, UndecodedCall
+from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ErrorCode, ProtocolError
@@ -35,7 +35,7 @@ _MAX_LISTS = 1_000
 """Maximum number of lists of topics in the cache."""
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | bytes:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | EncodedResponse:
     if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes:
         encoded = _fetch_groups(call.broker.coordinator, call.items)
         if encoded is not None:
@@ -92,15 +92,17 @@ class _RequestedTopicsCache(dict[bytes, _RequestedTopics]):
 _requested_topics = _RequestedTopicsCache()
 
 
-def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -> bytes | None:
+def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -> EncodedResponse | None:
     """Return the encoded response for many groups; None if the request is malformed."""
     rows = [_NO_THROTTLE_TIME, unsigned_varint(len(groups) + 1)]
+    errors: dict[ErrorCode, None] = {}
     try:
         for group_id, topics in groups:
             rows.append(group_id)
             requested = _requested_topics[topics]
             error, offsets = coordinator.offsets_of(group_id[1:].decode())
             if error is not ErrorCode.NONE:
+                errors[error] = None
                 rows.append(_NO_TOPICS + _INT16.pack(error) + _NO_TAGS)
             elif offsets is None:
                 rows.append(requested.without_offsets)
@@ -117,7 +119,7 @@ def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -
     except ProtocolError:
         return None
     rows.append(_NO_TAGS)
-    return b"".join(rows)
+    return EncodedResponse(b"".join(rows), tuple(errors))
 
 
 def _row(index: int, committed: CommittedOffset) -> bytes:
