@@ -950,8 +950,9 @@ class ClusterCommands:
         """
 
         def advance() -> list[Deadline] | None:
-            pending = pending_deadlines(self._cluster, self._now_ms())
-            first = [deadline for deadline in pending if deadline.at_ms == pending[0].at_ms]
+            now_ms = self._now_ms()
+            next_ms = (each.at_ms for each in pending_deadlines(self._cluster, now_ms, first=1))
+            first = [each for at_ms in next_ms for each in pending_deadlines(self._cluster, now_ms, until_ms=at_ms)]
             self._environment.advance(first[0].in_s if first else 0.0)
             # If the cluster is running, `advance` has already processed what is due, and this changes nothing.
             self._cluster.tick(self._now_ms(), self._cluster.wire_ms)

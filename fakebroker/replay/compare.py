@@ -4,6 +4,7 @@ Depends on summaries and `samples.parquet` only, not on Spark. `compared_figures
 estimates; `replay.report.compare_report` shows the result.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
@@ -12,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from fakebroker.replay.compared_figures import Figure, Run, figures_of, latency_quantile
+from fakebroker.replay.compared_figures import Figure, Run, Where, figures_of, latency_quantile
 from fakebroker.replay.noise import (
     Array,
     Estimate,
     Statistic,
     blocks,
+    noise_of_chance,
     noise_of_parts,
     noise_of_rare_events,
     noise_of_repeats,
@@ -202,13 +204,10 @@ class _Judge:
         for name, figure in (before | after).items():
             missing = figure._replace(value=0 if figure.kind == "count" else None)
             repeated = [each.get(name, missing).value for each in self.repeats]
-            yield self._difference(
-                name, figure, before.get(name, missing).value, after.get(name, missing).value, repeated
-            )
+            yield self._difference(name, before.get(name, missing), after.get(name, missing), repeated)
 
-    def _difference(
-        self, name: str, figure: Figure, old: float | None, new: float | None, repeated: Sequence[float | None]
-    ) -> Difference:
+    def _difference(self, name: str, before: Figure, figure: Figure, repeated: Sequence[float | None]) -> Difference:
+        old, new = before.value, figure.value
         if old is None or new is None:
             missing = [run for run, value in (("BEFORE", old), ("AFTER", new)) if value is None]
             return Difference(name, old, new, why=f"not measured in {' and '.join(missing)}")
@@ -223,6 +222,8 @@ class _Judge:
         resolution = _RESOLUTION * max(abs(old), abs(new))
         if (noise := noise_of_repeats(known)) is not None:
             return Difference(name, fmean(known), new, max(noise, resolution), f"{len(known) - 1} repeats")
+        if len(before.chance) == len(figure.chance) == 2:
+            return Difference(name, old, new, max(noise_of_chance(before.chance, figure.chance), resolution), "chance")
         found = self._noise(figure, (old, new), spans_s)
         if isinstance(found, str):
             return Difference(name, old, new, why=found)
@@ -235,7 +236,7 @@ class _Judge:
         self, figure: Figure, values: tuple[float, float], spans_s: tuple[float, float]
     ) -> tuple[float, str] | str:
         """Return the noise of a figure and what it was estimated from, or why there is no estimate."""
-        if figure.kind == "none":
+        if figure.kind in ("none", "chance"):
             return figure.why
         estimates: dict[str, Estimate] = {}
         if figure.divisions:
@@ -263,7 +264,7 @@ class _Judge:
         needed = round(_MIN_TAIL / min(figure.q, 1 - figure.q))
         for run, name in zip(self.runs, ("BEFORE", "AFTER"), strict=True):
             assert run.samples is not None
-            count = round(float(run.samples.select("time", figure.where).n.sum()))
+            count = round(float(run.samples.select("time", self._where(figure, run)).n.sum()))
             if count < needed:
                 return f"only {count:,} {figure.noun} in {name}; p{figure.q * 100:g} needs {needed:,}"
         return ""
@@ -273,7 +274,8 @@ class _Judge:
             return Estimate(None, 0.0, 0)
         counts, statistics = self._counts(figure, division, spans_s)
         if division == "time":
-            counts = [blocks(each, merged) for each, merged in zip(counts, self.merged, strict=True)]
+            first = self._first_slice(figure)
+            counts = [blocks(each[first:], merged) for each, merged in zip(counts, self.merged, strict=True)]
         return noise_of_parts(
             counts[0],
             counts[1],
@@ -293,7 +295,18 @@ class _Judge:
         return of_groups >= _MIN_COVERED * overall > 0
 
     def _selections(self, figure: Figure, division: str) -> list[Selection]:
-        return [run.samples.select(division, figure.where) for run in self.runs if run.samples is not None]
+        return [run.samples.select(division, self._where(figure, run)) for run in self.runs if run.samples is not None]
+
+    def _where(self, figure: Figure, run: Run) -> Where:
+        """Return the condition of a figure; in the steady state of the run, if the figure is of it."""
+        if not figure.is_steady:
+            return figure.where
+        first = _steady_slice(run.summary)
+        return lambda samples: np.asarray(figure.where(samples) & (samples.column("part") >= first))
+
+    def _first_slice(self, figure: Figure) -> int:
+        """Return the slice from which on both runs are in the steady state; 0 for figures of whole runs."""
+        return max(_steady_slice(run.summary) for run in self.runs) if figure.is_steady else 0
 
     def _counts(
         self, figure: Figure, division: str, spans_s: tuple[float, float]
@@ -311,6 +324,11 @@ class _Judge:
         per = self.spans_s if figure.kind == "rate" else spans_s
         unit = 1e6 if figure.kind == "member-s" else 1.0
         return [each.totals() / unit for each in selections], (total(per[0]), total(per[1]))
+
+
+def _steady_slice(summary: Summary) -> int:
+    """Return the first slice of the steady state."""
+    return round((summary.numbers.measure_from_s or 0) / summary.numbers.over_time.slice_s)
 
 
 def _has_same_length(before: Summary, after: Summary) -> bool:
@@ -458,11 +476,13 @@ def _outcomes(before: Summary, after: Summary) -> tuple[list[ChangedOutcome], st
         is_worse = bool(other and other.is_bad and not (one and one.is_bad))
         texts = ["not checked" if each is None else str(each) for each in (one, other)]
         changed.append(ChangedOutcome(kind, check.what, texts[0], texts[1], is_worse))
-    bad = sum(check.is_bad for check in same)
     sentence = (
         f"{'The other' if changed else 'All'} {len(same)} promises, availability checks and expectations have the same "
-        f"outcome in both runs{f', {bad} of them a bad one' if bad else ''}."
+        "outcome in both runs"
     )
+    counts = Counter(check.outcome for check in same)
+    listed = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    sentence = f"{sentence}: {listed}." if same else ""
     return sorted(changed, key=lambda each: not each.is_worse), sentence
 
 
@@ -470,7 +490,8 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
     """Yield each check of the verdict by kind and name."""
     verdict = run.verdict
     for promise in verdict.promises:
-        detail = _counted(promise.broken, "violation")
+        counts = (_counted(promise.broken, "violation"), _counted(promise.cases, "case"))
+        detail = " in ".join(filter(None, counts))
         is_bad = promise.outcome == "broken" or (promise.required and promise.outcome == "not exercised")
         yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:

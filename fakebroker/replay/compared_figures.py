@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.events import ORDINARY_ERRORS, PARKED_APIS
 from fakebroker.replay.noise import Statistic, quantile
 from fakebroker.replay.run_summary import ALL, RequestNumbers, Summary
 from fakebroker.replay.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
@@ -16,9 +16,6 @@ from fakebroker.replay.samples import BUCKET_RATIO, Samples, counted_by, lower_b
 Mask = NDArray[np.bool_]
 Where = Callable[[Samples], Mask]
 """Selects rows of samples."""
-
-PARKED = ("JoinGroup", "SyncGroup")
-"""APIs whose requests may be parked until other members have sent theirs."""
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
 
@@ -48,12 +45,14 @@ class Figure(NamedTuple):
     Attributes:
         value: Its value; None if it was not measured.
         kind: How the value follows from counts: "count", "rate" (count per second), "member-s" (sum of times),
-            "quantile", "skew" (of requests by broker), or "none".
+            "quantile", "skew" (of requests by broker), "chance" (if its range by chance is known), or "none".
         where: The rows of `samples.parquet` that are counted.
         q: The quantile.
         noun: What is counted, for explanations.
         why: Why parts of a run have no noise that can be estimated, for "none".
         divisions: The divisions that have such rows.
+        is_steady: Whether only requests in the steady state are counted.
+        chance: The range of the value in 9 of 10 runs that differ by chance only.
     """
 
     value: float | None
@@ -63,6 +62,8 @@ class Figure(NamedTuple):
     noun: str = ""
     why: str = ""
     divisions: tuple[str, ...] = ("time", "groups")
+    is_steady: bool = False
+    chance: tuple[float, ...] = ()
 
 
 def figures_of(run: Run) -> dict[str, Figure]:
@@ -76,17 +77,30 @@ def figures_of(run: Run) -> dict[str, Figure]:
     for row in numbers.subtotals:
         if row.api == ALL:
             label = "" if row.source == "members" else f" ({row.source})"
-            where = requests(source=row.source)
-            found[f"requests/s{label}"] = Figure(row.requests_per_s, "rate", where, noun="requests")
-            where = _both(where, never_parked)
-            for name, q in QUANTILES.items():
-                value = None if run.samples is None else latency_ms(run.samples, where, q)
-                found[f"never parked {name} ms{label}"] = Figure(value, "quantile", where, q, "responses")
-    found["max ms"] = Figure(numbers.total.max_ms, "none", why=_SINGLE)
+            found[f"requests/s{label}"] = Figure(
+                row.requests_per_s, "rate", requests(source=row.source), noun="requests"
+            )
+    for name, q in (QUANTILES | {"p99.9": 0.999}).items():
+        key = f"{name.replace('.', '_')}_ms"
+        found[f"never parked {name} ms"] = Figure(
+            getattr(numbers.never_parked, key), "quantile", never_parked, q, "responses"
+        )
+        if numbers.steady is not None and numbers.startup is not None:
+            found[f"never parked {name} ms, steady"] = Figure(
+                getattr(numbers.steady.never_parked, key),
+                "quantile",
+                never_parked,
+                q,
+                "responses",
+                divisions=("time",),
+                is_steady=True,
+            )
+    found["never parked max ms"] = Figure(numbers.never_parked.max_ms, "none", why=_SINGLE)
     everything = requests()
-    for name, where in (("unexpected errors", unexpected), ("lost", _lost), ("unanswered", unanswered)):
+    failures: dict[str, Where] = {"unexpected errors": unexpected, "lost": _lost, "unanswered": unanswered}
+    for name, failed in failures.items():
         value = getattr(numbers.total, name.replace(" ", "_"))
-        found[name] = Figure(value, "count", _both(everything, where), noun="requests")
+        found[name] = Figure(value, "count", _both(everything, failed), noun="requests")
     for name, code in {(error.name, error.code) for error in numbers.errors}:
         where = _both(everything, partial(_has_error, code))
         found[name] = Figure(metrics[f"errors.{name}"], "count", where, noun="responses")
@@ -101,7 +115,13 @@ def figures_of(run: Run) -> dict[str, Figure]:
     not_joined = summary.head.members - (metrics["members_joined"] or 0)
     found["members never assigned"] = Figure(not_joined, "count", noun="members", divisions=())
     found["broker skew"] = Figure(metrics["broker_skew"], "skew", everything, noun="requests", divisions=("groups",))
-    found["partition skew"] = Figure(metrics["partition_skew"], "none", why=_SINGLE)
+    chance = numbers.offsets_partitions.requests_skew_by_chance
+    found["partition skew"] = Figure(metrics["partition_skew"], "chance", why=_SINGLE, chance=tuple(chance))
+    for lookup in numbers.lookups:
+        per_request = round(lookup.keys / max(lookup.requests, 1), 3)
+        found[f"{lookup.name} groups/request"] = Figure(per_request, "none", why=_SINGLE)
+    for key in () if summary.head.transport == "memory" else QUANTILES:
+        found[f"sent late {key} ms"] = Figure(getattr(numbers.sent_late, f"{key}_ms"), "none", why=_SINGLE)
     if len(numbers.populations) > 1:
         found |= _figures_of_populations(summary)
     return found
@@ -149,7 +169,7 @@ def requests(api: str | None = None, source: str | None = None) -> Where:
 
 def parked(samples: Samples) -> Mask:
     """Select answered requests of APIs that may be parked."""
-    return np.asarray(answered(requests())(samples) & np.isin(samples.column("api"), PARKED))
+    return np.asarray(answered(requests())(samples) & np.isin(samples.column("api"), PARKED_APIS))
 
 
 def never_parked(samples: Samples) -> Mask:
@@ -176,15 +196,6 @@ def latencies_ms(samples: Samples, where: Where, q: float) -> list[float | None]
     buckets, counts = counted_by("bucket", [selection])
     found = latency_quantile(q, buckets)(counts[0])
     return [None if np.isnan(value) else round(float(value), 3) for value in found]
-
-
-def latency_ms(samples: Samples, where: Where, q: float) -> float | None:
-    """Return a quantile of the latency of a run, accurate to 1 %; None without responses."""
-    selection = samples.select("time", where)
-    if not len(selection.n):
-        return None
-    buckets, counts = counted_by("bucket", [selection])
-    return round(float(latency_quantile(q, buckets)(counts[0].sum(axis=0, keepdims=True))[0]), 3)
 
 
 def latency_quantile(q: float, buckets: NDArray[np.float64]) -> Statistic:

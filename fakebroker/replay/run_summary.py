@@ -468,6 +468,8 @@ class Numbers(Section, frozen=True, kw_only=True):
         steady: The requests sent in the steady state; null if there is none.
         apis: The requests by API and source.
         subtotals: The requests of each source, and those of the APIs with requests from both sources.
+        broker_skew_by_chance: Range of `broker_skew` (`metrics`) in 9 of 10 runs if each of these groups is on a random
+            broker; as in `offsets_partitions`.
         metrics: The metrics for `[[expect]]` tables, by name.
     """
 
@@ -491,6 +493,7 @@ class Numbers(Section, frozen=True, kw_only=True):
     offsets_partitions: OffsetsPartitions
     slowest_groups: list[SlowGroup]
     over_time: OverTime
+    broker_skew_by_chance: list[float]
     metrics: dict[str, Number | None]
 
 

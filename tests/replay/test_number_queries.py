@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.compared_figures import answered, latency_ms, requests, unanswered
+from fakebroker.replay.compared_figures import answered, latency_quantile, requests, unanswered
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
-from fakebroker.replay.samples import Samples
+from fakebroker.replay.samples import Samples, counted_by
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import frame, member, scripts
@@ -75,7 +75,8 @@ def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples
     waiting = samples.select("groups", lambda each: each.column("kind") == "unassigned")
     assert waiting.n.sum() / 1e6 == pytest.approx(summary["metrics"]["unassigned_member_s"], abs=0.001)
     for row in summary["apis"]:
-        p50_ms = latency_ms(samples, answered(requests(row["api"])), 0.5)
+        buckets, counts = counted_by("bucket", [samples.select("time", answered(requests(row["api"])))])
+        p50_ms = latency_quantile(0.5, buckets)(counts[0].sum(axis=0, keepdims=True))
         assert p50_ms == pytest.approx(row["p50_ms"], rel=0.02)
 
 
@@ -119,6 +120,7 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     keys = {"requests": 1, "keys": 1, "most_in_one_request": 1}
     assert summary["lookups"] == [{"api": "FindCoordinator", **MEMBERS, **keys}]
     assert [(row["api"], row["source"], row["requests"]) for row in summary["subtotals"]] == [("all", "members", 109)]
+    assert summary["broker_skew_by_chance"] == [2, 2]
     # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
     waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
     assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]

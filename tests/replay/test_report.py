@@ -243,11 +243,16 @@ def test_simulated_latencies_are_not_shown_as_measured_ones(subtests: pytest.Sub
 
 def test_skew_is_compared_with_chance(html: str) -> None:
     assert "2.50 times the mean number of requests, more than by chance (1.75 to 2.25)" in html
+    assert "1.19 times the mean number of requests, more than by chance (1 to 1.1)" in html
     assert "1.75 times the mean number of groups, less than by chance (2 to 2.75)" in html
     assert "2.50 times the mean of requests, more than by chance" in " ".join(
         terminal_report(summary_document(1)).split()
     )
     assert [by_chance(skew, [1.5, 2.5]) for skew in (1.5, 2.5, None)] == [", as by chance (1.5 to 2.5)"] * 2 + [""]
+
+
+def test_charts_scroll_rather_than_become_too_small_to_read(html: str) -> None:
+    assert len(re.findall(r'<div class="wide"><svg [^>]*style="min-width: 670px"', html)) == html.count("<svg") == 10
 
 
 def test_charts_of_distributions_have_all_intervals(html: str) -> None:

@@ -329,7 +329,11 @@ def test_no_coordinator() -> None:
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
-        ("PreparingRebalance", "It is held in this state until it is released. 1 of 1 members have joined this"),
+        (
+            "PreparingRebalance",  # Without an initial delay, its timer has expired at once.
+            "It is held in this state until it is released: then the state ends at once, because its timer has "
+            "expired. 1 of 1 members have joined this",
+        ),
         ("CompletingRebalance", "It is held in this state until it is released. The SyncGroup of the leader app"),
     ],
 )

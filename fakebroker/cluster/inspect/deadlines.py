@@ -4,13 +4,14 @@ What happens to groups is computed by `forecast.py` from their timers. Waiting F
 their deadlines use the clients' clock.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from heapq import nsmallest
 from math import ceil, inf
 from typing import TYPE_CHECKING, Literal
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.inspect.forecast import Expiry, expiries
+from fakebroker.cluster.inspect.forecast import Expiry, expiries, is_session_running
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
@@ -41,6 +42,7 @@ DeadlineKind = Literal[
 ]
 
 _MAX_NAMES = 8
+_MAX_OF_A_GROUP = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +98,44 @@ class Deadline:
     text: str = field(default="", compare=False)
 
 
-def pending_deadlines(cluster: "Cluster", now_ms: float) -> list[Deadline]:
-    """Return all pending deadlines, earliest first; those at the same time are in the order of `SOURCES`."""
-    return _sorted((deadline for source in SOURCES for deadline in source(cluster, now_ms)), now_ms)
+def pending_deadlines(
+    cluster: "Cluster", now_ms: float, first: int | None = None, until_ms: float = inf
+) -> list[Deadline]:
+    """Return the pending deadlines, earliest first; those at the same time are in the order of `SOURCES`.
+
+    Args:
+        cluster: The cluster.
+        now_ms: The time by the brokers' clock, in milliseconds since the Unix epoch.
+        first: The maximum number of deadlines, which saves time; of several groups at the same time, any can be left
+            out. None for all deadlines.
+        until_ms: The time of the last deadline.
+    """
+    others = (deadline for source in SOURCES for deadline in source(cluster, now_ms))
+    deadlines = [each for each in (*_group_deadlines(cluster, first, until_ms), *others) if each.at_ms <= until_ms]
+    return _sorted(deadlines, now_ms)[:first]
+
+
+def _group_deadlines(cluster: "Cluster", first: int | None, until_ms: float) -> list[Deadline]:
+    """Return the deadlines of all groups; or, in the order of their lower bounds, of as many groups as necessary."""
+    groups = [(group, broker) for broker in cluster.brokers.values() for group in broker.coordinator.groups()]
+    if first is None and until_ms == inf:
+        return [deadline for group, broker in groups for deadline in _deadlines_of(group, broker)]
+    bounds_ms = [_bound_ms(group, broker) for group, broker in groups]
+    found: dict[int, list[Deadline]] = {}
+    times_ms: list[float] = []
+    for at in sorted(range(len(groups)), key=bounds_ms.__getitem__):
+        if bounds_ms[at] > until_ms or (len(times_ms) == first and bounds_ms[at] >= times_ms[-1]):
+            break
+        found[at] = list(_deadlines_of(*groups[at]))
+        if first is not None:
+            times_ms = nsmallest(first, [*times_ms, *(each.at_ms for each in found[at])])
+    return [deadline for at in sorted(found) for deadline in found[at]]
+
+
+def _bound_ms(group: Group, broker: "BrokerNode") -> float:
+    """Return a lower bound of the deadlines of a group."""
+    partition = broker.coordinator.led_partition(group.partition)
+    return min(group.deadline_ms, inf if partition is None else partition.scheduled_ms)
 
 
 def _sorted(deadlines: Iterable[Deadline], now_ms: float) -> list[Deadline]:
@@ -140,36 +177,44 @@ def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
             yield Deadline(at_ms=copy.end_ms, kind="replica_copy", node_id=copy.node_id, text=text)
 
 
-def _group_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for broker in cluster.brokers.values():
-        for group in broker.coordinator.groups():
-            yield from _deadlines_of(group, broker)
-
-
 def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadline]:
-    """Return the pending deadlines of a group, also those of its delayed requests, earliest first."""
+    """Return the next deadlines of a group, also those of its delayed requests, earliest first, at most 20."""
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.group(group_id) if broker else None
-    deadlines = list(_deadlines_of(group, broker)) if broker and group else []
+    deadlines = list(_deadlines_of(group, broker, _first_sessions(group))) if broker and group else []
     delayed = (*_delayed_requests(cluster, now_ms), *_delayed_responses(cluster, now_ms))
-    return _sorted([*deadlines, *(each for each in delayed if each.group_id == group_id)], now_ms)
+    return _sorted([*deadlines, *(each for each in delayed if each.group_id == group_id)], now_ms)[:_MAX_OF_A_GROUP]
 
 
-def _deadlines_of(group: Group, broker: "BrokerNode") -> Iterator[Deadline]:
-    yield from timers_of(group, broker)
+def _first_sessions(group: Group) -> list[str]:
+    """Return the members whose sessions expire first."""
+    sessions = (
+        (each.deadline_ms, each.member_id) for each in group.members.values() if is_session_running(group, each)
+    )
+    return [member_id for _, member_id in nsmallest(_MAX_OF_A_GROUP, sessions)]
+
+
+def _deadlines_of(group: Group, broker: "BrokerNode", sessions_of: Collection[str] | None = None) -> Iterator[Deadline]:
+    yield from timers_of(group, broker, sessions_of)
     if removal := offsets_removal(group, broker):
         yield removal
 
 
-def timers_of(group: Group, broker: "BrokerNode") -> Iterator[Deadline]:
-    """Yield the deadlines of a group's timers. Those at the same time are in the order of their effect."""
+def timers_of(group: Group, broker: "BrokerNode", sessions_of: Collection[str] | None = None) -> Iterator[Deadline]:
+    """Yield the deadlines of a group's timers. Those at the same time are in the order of their effect.
+
+    Args:
+        group: The group.
+        broker: Its coordinator.
+        sessions_of: The members whose sessions are included; None for all.
+    """
 
     def removal_ms(copied: Group) -> float:
         removal = offsets_removal(copied, broker)
         return removal.at_ms if removal and removal.state else inf
 
     names: dict[str, str] | None = None
-    for expiry in expiries(group, removal_ms):
+    for expiry in expiries(group, removal_ms, sessions_of):
         if names is None:
             names = short_names([*group.members, *group.pending_members])
         yield Deadline(
@@ -287,13 +332,12 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _stale_lookups,
     _preferred_election,
     _replica_copies,
-    _group_timers,
     _offsets_expiry_checks,
     _delayed_requests,
     _delayed_responses,
     _throttles,
 )
-"""One function for each part of a cluster that has deadlines."""
+"""One function for each part of a cluster that has deadlines, except for groups."""
 
 
 # Sentences on timers of groups

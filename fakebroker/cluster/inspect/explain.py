@@ -1,6 +1,7 @@
 """Explanations of a group in English: its state, what caused it, which requests it waits for, and until when."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
@@ -12,6 +13,7 @@ from fakebroker.cluster.inspect.deadlines import (
     offsets_removal,
     timers_of,
 )
+from fakebroker.cluster.inspect.forecast import is_session_running
 from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
 from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
@@ -138,10 +140,23 @@ class _GroupExplanation:
         here = [moment for moment in moments if moment.coordinator_id == broker.node_id]
         self.last_transition = next((moment for moment in reversed(here) if moment.is_transition), None)
         self.names = short_names([*group.members, *group.pending_members, *names_in(here)])
-        timers = list(timers_of(group, broker))
+        timers = list(timers_of(group, broker, self._named_members()))
         self.phase = next((each for each in timers if each.kind in ("join", "sync", "initial_delay")), None)
         self.by_member = {each.member_ids[0]: each for each in timers if each.kind in ("session", "pending_member")}
         self.requests: MemberRequests | None = None
+
+    def _named_members(self) -> set[str]:
+        """Return the members whose sessions are mentioned: those that the group waits for, and the first to expire."""
+        group = self.group
+        if group.state is PREPARING_REBALANCE:
+            missing = (each for each in group.members if each not in group.parked_joins)
+        else:
+            missing = (each for each in (group.leader_id, *group.awaiting_sync) if each in group.members)
+        named = set(islice(missing, _MAX_NAMES + 1))
+        running = [member for member in group.members.values() if is_session_running(group, member)]
+        if running:
+            named.add(min(running, key=lambda member: member.deadline_ms).member_id)
+        return named
 
     def sentences(self) -> Iterator[str]:
         group = self.group
@@ -153,7 +168,8 @@ class _GroupExplanation:
         if dropped and last is None:
             yield f"The cause is not known: {dropped}."
         if group.is_held:
-            yield "It is held in this state until it is released."
+            overdue = ": then the state ends at once, because its timer has expired" if group.is_overdue else ""
+            yield f"It is held in this state until it is released{overdue}."
         yield from _BY_STATE[group.state](self)
         yield from self._expected()
         yield from self._postponed()

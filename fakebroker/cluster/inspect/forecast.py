@@ -4,7 +4,7 @@ The rules of the timers are those of the coordinator: its procedures run on a co
 one prevents, such as the session of a member that the join timer removes before, is left out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf
@@ -55,7 +55,9 @@ class Expiry:
     restarts_ms: float = inf
 
 
-def expiries(group: Group, removal_ms: Callable[[Group], float]) -> Iterator[Expiry]:
+def expiries(
+    group: Group, removal_ms: Callable[[Group], float], sessions_of: Collection[str] | None = None
+) -> Iterator[Expiry]:
     """Yield the expiries of the running timers of a group. Those with the same time are in the order of their effect.
 
     A session is included if the member is removed when it expires, given that the other members send heartbeats.
@@ -63,8 +65,10 @@ def expiries(group: Group, removal_ms: Callable[[Group], float]) -> Iterator[Exp
     Args:
         group: The group.
         removal_ms: Returns when the group is removed if it stays Empty; infinite if never.
+        sessions_of: The members whose sessions are included; None for all. This saves time in large groups.
     """
-    sessions = [member for member in group.members.values() if _is_session_running(group, member)]
+    members = group.members.values() if sessions_of is None else (group.members[each] for each in sessions_of)
+    sessions = [member for member in members if is_session_running(group, member)]
     sessions.sort(key=lambda member: member.deadline_ms)
     others = _other_timers(group)
     if not others:
@@ -74,13 +78,13 @@ def expiries(group: Group, removal_ms: Callable[[Group], float]) -> Iterator[Exp
     for member in sessions:
         yield from (each for each in copied.expire(member.deadline_ms) if _key(each) in others)
         found = copied.group.members.get(member.member_id)
-        if found and found.deadline_ms == member.deadline_ms and _is_session_running(copied.group, found):
+        if found and found.deadline_ms == member.deadline_ms and is_session_running(copied.group, found):
             yield _session_expiry(copied.group, member.member_id, member.deadline_ms)
     last_ms = max(at_ms for _, at_ms, _ in others)
     yield from (each for each in copied.expire(last_ms, is_included=True) if _key(each) in others)
 
 
-def _is_session_running(group: Group, member: Member) -> bool:
+def is_session_running(group: Group, member: Member) -> bool:
     """Return whether a member is removed when its session expires, unless it sends a request before.
 
     While an answer to a member is pending, its session does not matter (`rebalance.expire_session`). The session of a

@@ -21,11 +21,11 @@ export function open(root, query, signal) {
   const pending = table(["In", "At", "What happens", "Group", "Broker"]);
   const total = h("small");
   const load = throttled(async () => {
-    const [clock, { deadlines }] = await Promise.all([get("/clock", {}, signal), get("/deadlines", {}, signal)]);
+    const [clock, { deadlines }] = await Promise.all([get("/clock", {}, signal), get("/deadlines", { limit: SHOWN }, signal)]);
     setText(description, DESCRIPTIONS[clock.kind]);
     manual.hidden = clock.kind !== "manual";
-    setText(total, deadlines.length > SHOWN ? `the first ${SHOWN} of ${deadlines.length}` : "");
-    pending.body.replaceChildren(...deadlines.slice(0, SHOWN).map(rowOf));
+    setText(total, deadlines.length === SHOWN ? `the first ${SHOWN}` : "");
+    pending.body.replaceChildren(...deadlines.map(rowOf));
   }, INTERVAL_MS, signal);
   const advance = (label, work) => button(label, () => work().then(load));
   const by = (by_s) => post("/clock/advance", { seconds: by_s });

@@ -7,12 +7,15 @@ import trio
 
 from fakebroker.cluster.command import AppendFailureHandle, Arguments, Command, FaultHandle, Hold, arguments_of
 from fakebroker.cluster.commands import COMMANDS
-from fakebroker.cluster.inspect.deadlines import Deadline
+from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.control.clusters import DEFAULT, Clusters, ServedCluster
+from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.operations import CLUSTER, V1, operation
 from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
 from fakebroker.control.steps import Steps
 from fakebroker.server.fake_cluster import FakeCluster
+
+MAX_DEADLINES = 10_000
 
 
 class ClusterRow(TypedDict):
@@ -117,10 +120,19 @@ def advance_to_next_deadline(served: ServedCluster) -> DeadlineList:
     return {"deadlines": served.cluster.advance_to_next_deadline() or []}
 
 
+class DeadlineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The maximum number of deadlines; by default all, which takes time with thousands of groups."""
+
+    limit: int | None = None
+
+
 @operation("GET", f"{CLUSTER}/deadlines")
-def list_deadlines(served: ServedCluster) -> DeadlineList:
+def list_deadlines(served: ServedCluster, query: DeadlineQuery) -> DeadlineList:
     """List the pending deadlines, earliest first."""
-    return {"deadlines": served.cluster.pending_deadlines()}
+    if query.limit is not None:
+        check_range("limit", query.limit, 1, MAX_DEADLINES)
+    core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
+    return {"deadlines": pending_deadlines(core, now_ms, query.limit)}
 
 
 # Snapshots

@@ -74,7 +74,7 @@ class MemberRow(TypedDict):
 
 
 class GroupDetail(TypedDict):
-    """One group with its members and offsets; `deadlines` are those of the group, earliest first."""
+    """One group with its members and offsets; `deadlines` are the next ones of the group, at most 20."""
 
     group_id: str
     state: str

@@ -20,7 +20,7 @@ from fakebroker.cluster.handlers.heartbeat import ALIVE
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, History, Moment
+from fakebroker.coordinator.group.history import DEAD, MAX_IDS, History, Moment
 from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -90,6 +90,7 @@ class Meter:
         self.removals = 0
         self._has_unsubscribed = False
         self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MAX_MOMENTS)
+        self._moments_ids = 0
 
     def on_change(self) -> bool:
         """Count if a batch is complete. The cluster calls it after each change; it returns whether to stop that."""
@@ -179,7 +180,12 @@ class Meter:
         for moment in moments:
             if moment.is_transition:
                 self._count_transition(group_id, moment)
+            if len(self._moments) == _MAX_MOMENTS:
+                self._moments_ids -= self._moments[0][1].size
             self._moments.append((group_id, moment))
+            self._moments_ids += moment.size
+        while self._moments_ids > MAX_IDS:
+            self._moments_ids -= self._moments.popleft()[1].size
         self.changes += len(moments)
 
     def changed_since(self, changes: int) -> dict[str, list[Moment]]:

@@ -31,7 +31,7 @@ def skew_by_chance(loads: Sequence[float], groups: int, partitions: int) -> list
         Lower and upper end, rounded to two decimals; nothing if there is no load.
     """
     classes = min(groups, len(loads))
-    if not classes:
+    if not classes or not partitions:
         return []
     picked = [loads[int((index + 0.5) * len(loads) / classes)] for index in range(classes)]
     sizes = [groups // classes + (index < groups % classes) for index in range(classes)]

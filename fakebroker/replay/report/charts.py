@@ -35,6 +35,9 @@ _BAD = next(color for color, name in _VARIABLES.items() if name == "bad")
 
 _FAINT = next(color for color, name in _VARIABLES.items() if name == "faint")
 
+_LEAST_PX_PER_IN = 62
+"""Least scale of charts; at full width it is 100."""
+
 _LABEL_SIZE_PT = 8
 """Font size of the numbers of events."""
 _USED_WIDTH = 0.7
@@ -93,7 +96,10 @@ def drawing(name: str, alt: str, height: float = 1.0, width: float = 1.0) -> Ite
     named = {name for names in used for name in names if name}
     # Other ids are the same in all charts of matplotlib, but must be unique on a page.
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in named else "", svg)
-    drawn.svg = Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1))
+    # On a narrow screen, a chart scrolls: its text must not become smaller than can be read.
+    least = f"min-width: {round(width_in * _LEAST_PX_PER_IN)}px"
+    svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}" style="{least}"', 1)
+    drawn.svg = Markup(f'<div class="wide">{svg}</div>')
 
 
 def lines(
@@ -175,6 +181,7 @@ def bars(
         axes.axhline(even, color=_BAD, lw=1, ls="--", label="mean")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98))
     axes.set_ylabel(label)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
 
 
@@ -318,7 +325,7 @@ def _format_axes(axes: Axes, times_s: Sequence[float], label: str, counts: bool 
     axes.set_ylabel(label)
     axes.set_xlim(0, max(times_s[-1] + times_s[0], 0.001))
     if axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, max(axes.dataLim.ymax, 0) * 1.05 or 1)
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=counts, min_n_ticks=1))
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -71,6 +71,12 @@ def event_times_s(before: Run, after: Run) -> list[float]:
     return sorted({event["at_s"] for run in (before, after) for event in run.summary.head.timeline})
 
 
+def startup_s(before: Run, after: Run) -> float:
+    """Return the time at which both runs are in the steady state, in seconds; 0 if one has none."""
+    begins_s = [run.summary.numbers.measure_from_s for run in (before, after)]
+    return max(each or 0.0 for each in begins_s) if None not in begins_s else 0.0
+
+
 def _over_time(runs: Sequence[Run]) -> Iterator[Chart]:
     """Yield the charts with a line for each run."""
     events_s = event_times_s(*runs)
@@ -81,7 +87,7 @@ def _over_time(runs: Sequence[Run]) -> Iterator[Chart]:
     for index, (title, line, log) in enumerate(_lines(latency)):
         drawn = [line(run) for run in runs]
         if any(value for each in drawn if each is not None for value in each.values):
-            yield Chart(title, _lines_chart(f"line{index}", title, drawn, events_s, log=log))
+            yield Chart(title, _lines_chart(f"line{index}", title, drawn, events_s, startup_s(*runs), log=log))
 
 
 def _lines(latency: str) -> Iterator[tuple[str, Callable[[Run], Line | None], bool]]:
@@ -130,7 +136,7 @@ def _line(summary: Summary, values: Series) -> Line:
 
 
 def _lines_chart(
-    name: str, title: str, drawn: Sequence[Line | None], events_s: Sequence[float], *, log: bool
+    name: str, title: str, drawn: Sequence[Line | None], events_s: Sequence[float], startup_s: float, *, log: bool
 ) -> Markup:
     with _drawing(name, f"{title} over time") as drawing:
         axes = drawing.figure.subplots()
@@ -139,6 +145,7 @@ def _lines_chart(
             if each is not None:
                 charts.lines(axes, each.times_s, {run: each.values}, _COLORS, "", log=log)
         charts.fit_axes(axes, longest[-1] + longest[0])
+        charts.startup_area(axes, startup_s)
         for at_s in events_s:
             axes.axvline(at_s, color=charts.COLORS[_EVENTS], lw=0.9, ls=":")
         axes.set_xlabel("seconds")

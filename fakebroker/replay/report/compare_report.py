@@ -9,7 +9,7 @@ from rich.table import Table
 
 from fakebroker.replay.compare import RULE, Comparison, Difference
 from fakebroker.replay.compared_figures import Run
-from fakebroker.replay.report.compare_figures import comparison_charts, event_times_s
+from fakebroker.replay.report.compare_figures import comparison_charts, event_times_s, startup_s
 from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
 from fakebroker.replay.report.wording import event, number
@@ -79,6 +79,7 @@ def comparison_page(before: Run, after: Run, comparison: Comparison) -> str:
         equal_title=equal_title(comparison),
         cells_of=cells,
         charts=comparison_charts(before, after),
+        startup_s=startup_s(before, after),
         events=_events(before, after),
         rule=RULE,
     )

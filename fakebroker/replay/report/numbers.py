@@ -98,6 +98,11 @@ def numbers_of(
         offsets_partitions=partitions,
         slowest_groups=[SlowGroup(**row) for row in rows["slowest_groups"]],
         over_time=_over_time(rows, slices, populations),
+        broker_skew_by_chance=skew_by_chance(
+            _loads(rows["partitions"]),
+            sum(row.groups for row in partitions.partitions),
+            sum(row.broker >= 0 for row in brokers),
+        ),
         metrics=_metrics(total, rebalances, populations, brokers, partitions, errors),
     )
 
@@ -229,15 +234,19 @@ def _sent_late(rows: Iterable[Row]) -> SendingDelay:
 def _partitions(rows: list[Row], count: int) -> OffsetsPartitions:
     used = [row for row in rows if row["partition"] is not None]
     groups = sum(row["groups"] for row in used)
-    loads: Sequence[float] = next((row["loads"] for row in rows if row["partition"] is None and row["loads"]), [])
     return OffsetsPartitions(
         count=count,
         groups_skew=skew([row["groups"] for row in used], count),
         groups_skew_by_chance=skew_by_chance([1.0] if used else [], groups, count),
         requests_skew=skew([row["requests"] for row in used], count),
-        requests_skew_by_chance=skew_by_chance(loads, groups, count),
+        requests_skew_by_chance=skew_by_chance(_loads(rows), groups, count),
         partitions=[OffsetsPartition(row["partition"], row["broker"], row["groups"], row["requests"]) for row in used],
     )
+
+
+def _loads(rows: Iterable[Row]) -> Sequence[float]:
+    """Return the quantiles of the requests of a group, from the rows of "partitions"."""
+    return next((row["loads"] for row in rows if row["partition"] is None and row["loads"]), [])
 
 
 def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Sequence[PopulationNumbers]) -> OverTime:

@@ -35,7 +35,8 @@ def by_chance(skew: float | None, ends: Sequence[float]) -> str:
     if skew is None or len(ends) < 2:
         return ""
     low, high = ends
-    verdict = "more than by chance" if skew > high else "less than by chance" if skew < low else "as by chance"
+    rounded = round(skew, 2)
+    verdict = "more than by chance" if rounded > high else "less than by chance" if rounded < low else "as by chance"
     return f", {verdict} ({low:g} to {high:g})"
 
 

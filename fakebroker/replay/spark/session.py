@@ -9,16 +9,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -26,7 +28,7 @@ import fakebroker
 from fakebroker.errors import FakebrokerError
 from fakebroker.host_port import bracketed, parse_host_port, unbracketed
 from fakebroker.replay.disk_space import BLOCK_BYTES
-from fakebroker.replay.spark.java import java_home
+from fakebroker.replay.spark.java import WRITE_ARCHIVE, gateway_command, java_home
 from fakebroker.replay.spark.query_settings import SETTINGS_FOR_FEW_ROWS, are_few
 
 SPARK_ERRORS = (PySparkException, Py4JError)
@@ -35,6 +37,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
 """The error of a failed read or write in a Java stack trace."""
 
+_STARTED_CHECK_S = 0.02
 _STOP_TIMEOUT_S = 10.0
 """How long Java may take to stop before it is killed."""
 
@@ -50,6 +53,8 @@ _SETTINGS = {
     # Limits the text of query plans in errors and logs.
     "spark.sql.maxPlanStringLength": "1000",
     "spark.sql.debug.maxToStringFields": "5",
+    # The text of each plan, which nothing shows without the UI.
+    "spark.sql.ui.explainMode": "simple",
     # Do not repeat a failed replay, and fail soon if there are fewer cores than tasks.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "2s",
@@ -118,7 +123,7 @@ def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[Spark
             _set_local_environment()
         else:
             settings.setIfMissing("spark.driver.host", bracketed(address_for(master)))  # as Spark requires
-        with _java(settings, log, output) as gateway:
+        with _java(master, settings, log, output) as gateway:
             on_interrupt = signal.getsignal(signal.SIGINT)
             try:
                 context = SparkContext(conf=settings, gateway=gateway)
@@ -189,12 +194,13 @@ def memory_bytes(limits: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 @contextmanager
-def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
+def _java(master: str, settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGateway]:
     """Run Spark's Java process within the context. PySpark alone would keep it running until this process ends."""
     # In another process session Java does not get Ctrl-C: the replay stops the tasks itself and keeps their events.
     redirected = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     try:
-        gateway = launch_gateway(settings, redirected)  # type: ignore[no-untyped-call]  # PySpark has no types for it
+        command = gateway_command(Path(os.environ["JAVA_HOME"]), dict(settings.getAll())) if is_local(master) else None
+        gateway = _launched(settings, redirected) if command is None else _started(command, redirected)
     except PySparkException:
         errors = [line for line in log.read_text().splitlines() if "Exception" in line or "Error" in line]
         why = errors[0] if errors else "its Java process ended"
@@ -206,12 +212,50 @@ def _java(settings: SparkConf, log: Path, output: IO[bytes]) -> Iterator[JavaGat
         gateway._gateway_client.is_connected = False
         gateway.proc.stdin.close()  # stops Java
         try:
-            gateway.proc.wait(_STOP_TIMEOUT_S)
+            gateway.proc.wait(None if WRITE_ARCHIVE in os.environ else _STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             gateway.proc.kill()
             gateway.proc.wait()
         gateway.close()
         SparkContext._gateway = SparkContext._jvm = None
+
+
+def _launched(settings: SparkConf, redirected: Mapping[str, Any]) -> JavaGateway:
+    """Start Java with Spark's launcher, which also reads the user's environment variables and files."""
+    return launch_gateway(settings, dict(redirected))  # type: ignore[no-untyped-call]  # PySpark has no types for it
+
+
+def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGateway:
+    """Start Java with a command, and connect to it.
+
+    Raises:
+        PySparkException: The process ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="fakebroker-java-") as directory:
+        address = Path(directory) / "address"
+        environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
+        environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected)
+        try:
+            while not address.exists() and process.poll() is None:  # Spark's gateway creates the file with its content
+                time.sleep(_STARTED_CHECK_S)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        if not address.exists():
+            raise PySparkRuntimeError("Java ended")
+        written = address.read_bytes()  # the port, the length of the secret, and the secret
+    port, secret = int.from_bytes(written[:4], "big"), written[8:].decode()
+    own = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    try:
+        os.environ.update(own)  # PySpark connects to the gateway that these variables name
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in own:
+            del os.environ[name]
+    gateway.proc = process
+    return gateway
 
 
 def is_local(master: str) -> bool:

@@ -138,6 +138,9 @@ def _document(
     total |= {"requests_per_s": round(requests / (SLICES * SLICE_S), 1), "unexpected_errors": failed}
     p50, p99 = (round(float(each), 3) for each in np.quantile(durations_ms, (0.5, 0.99)))
     document |= {"apis": apis, "total": total, "subtotals": [total | {"source": "members"}], "span_s": SLICES * SLICE_S}
+    phase = {"never_parked": total, "parked": total, "apis": apis}
+    document |= phase | {"startup": None, "measure_from_s": 0.0}
+    document["steady"] = {"from_s": 0.0, "until_s": SLICES * SLICE_S, **phase}
     document["errors"] = [
         {
             "name": "NOT_COORDINATOR",

@@ -161,6 +161,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 for name in ("dynamic", "static")
             ],
         },
+        "broker_skew_by_chance": [1.0, 1.1],
         "metrics": {
             **{name: value for name, value in total.items() if name not in ("api", "source")},
             "generations": 410,
