@@ -1,5 +1,6 @@
 """The workloads in scenarios/workloads, scaled down: each meets its expectations, and misses one without its effect."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,13 @@ from fakebroker.replay.commands import replay
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.options import PASSED, ReplayOptions
 from fakebroker.replay.run_directory import read_summary
+from fakebroker.replay.verify.preconditions import unmet_preconditions
+from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.workload import Workload, load_workload
 from tests.support.replay.plain_numbers import plain_numbers
-from tests.support.replay.promise_cases import promises_by_prefix
+from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import scripts
 from tests.support.replay.workload_plays import SEED, Play, WorkloadPlayer, tagged
 
@@ -195,14 +198,19 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     partitions = {
         f"{name}.{topic}": count for name, play in plays.items() for topic, count in play.workload.topics.items()
     }
-    cases, violations = promises_by_prefix(
-        spark, spark.createDataFrame(rows), scripts(spark, [each for _, found in parts for each in found]), partitions
-    )
+    members = scripts(spark, [script for _, found in parts for script in found])
+    recorded = spark.createDataFrame(rows)
+    checks = check_promises(spark, recorded, members, partitions)
+    assert [violation.what for check in checks for violation in check.violations] == []
+    cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
+    for group, counts in cases_by_group(spark, recorded, members, partitions).items():
+        if group is not None:  # requests about several groups
+            cases[group.partition("/")[0]].update(counts)
     for name, play in plays.items():
         with subtests.test(workload=name):
-            assert violations.get(name, []) == []
             assert play.workload.promises.require
-            assert [each for each in play.workload.promises.require if not cases[name].get(each)] == []
+            assert [promise for promise in play.workload.promises.require if not cases[name][promise]] == []
+            assert [promise for promise in unmet_preconditions(play.workload) if cases[name][promise]] == []
 
 
 @pytest.mark.slow
