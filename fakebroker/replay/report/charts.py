@@ -288,9 +288,9 @@ def _width_pt(axes: Axes) -> float:
 
 
 def startup_area(axes: Axes, until_s: float | None) -> None:
-    """Shade the time until the steady state; all of it if there is no steady state."""
-    if until_s != 0:
-        axes.axvspan(0, axes.get_xlim()[1] if until_s is None else until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
+    """Shade the time until the steady state, if there is one."""
+    if until_s:
+        axes.axvspan(0, until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
 
 
 def legend(axes: Axes) -> None:
