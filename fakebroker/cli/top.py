@@ -37,7 +37,7 @@ from fakebroker.errors import ConfigError
 )
 @click.option("--once", is_flag=True, help="Print one snapshot and exit; implied if the output is not a terminal.")
 def top(control: str, cluster: str, token: str | None, every: float, once: bool) -> None:
-    """Show a served cluster live: brokers, groups, requests, events."""
+    """Show a served cluster live: members that block groups, brokers, latencies, events."""
     try:
         from fakebroker.control.top.screen import watch
     except ImportError:

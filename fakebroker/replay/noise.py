@@ -20,6 +20,9 @@ Statistic = Callable[[Array], Array]
 DRAWS = 200
 """Number of bootstrap draws; the standard deviation of a difference is then accurate to about 5 %."""
 
+_LARGEST_PRODUCT = 250_000
+"""Multiplications in a product of matrices. OpenBLAS computes larger ones in threads, for ten times the CPU time."""
+
 _NORMAL = 2.5758
 _STUDENT_T = (63.66, 9.92, 5.84, 4.60, 4.03)
 """Two-sided 99 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
@@ -66,6 +69,12 @@ def _draws(parts: int, block: int, seed: int) -> Array:
     return np.bincount((chosen + offsets).ravel(), minlength=DRAWS * parts).reshape(DRAWS, parts).astype(np.float64)
 
 
+def _sums(draws: Array, counts: Array) -> Array:
+    """Return the sums of the parts of each draw."""
+    rows = max(1, _LARGEST_PRODUCT // counts.size)
+    return np.vstack([draws[first : first + rows] @ counts for first in range(0, len(draws), rows)])
+
+
 def bootstrap(
     before: Array, after: Array, statistics: tuple[Statistic, Statistic], *, block: int = 1, is_paired: bool = True
 ) -> float:
@@ -87,7 +96,7 @@ def bootstrap(
         before, after = (np.vstack([each, np.zeros((size - len(each), each.shape[1]))]) for each in (before, after))
     drawn_before = _draws(len(before), block, 1)
     drawn_after = drawn_before if is_paired else _draws(len(after), block, 2)
-    found = statistics[1](drawn_after @ after) - statistics[0](drawn_before @ before)
+    found = statistics[1](_sums(drawn_after, after)) - statistics[0](_sums(drawn_before, before))
     if np.isnan(found).mean() > 0.05:
         return float("nan")
     return float(np.nanstd(found, ddof=1))

@@ -155,7 +155,7 @@ def test_top_shows_groups_brokers_and_faults_of_a_running_cluster() -> None:
             terminal.wait_for("1 group  1 Stable  2 members", "billing Stable, generation 1: loaded from the log")
             client.force_rebalance("billing")
             terminal.wait_for(
-                "1 PreparingRebalance", "billing PreparingRebalance, generation 1: a rebalance was forced"
+                "BLOCKED BY", "1 PreparingRebalance", "billing PreparingRebalance, generation 1: waiting for"
             )
             client.stop_broker(2)
             client.fail("JoinGroup", error="COORDINATOR_NOT_AVAILABLE")

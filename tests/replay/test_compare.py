@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -90,8 +91,8 @@ def test_true_changes_are_the_first_rows(healthy: Run, subtests: pytest.Subtests
 def test_of_equal_clusters_less_than_two_percent_of_the_figures_exceed_their_noise() -> None:
     """The noise is that of 99 %: one figure in a hundred may exceed it. Also, noise is not much larger than needed."""
     judged, alarms, ratios = 0, 0, []
-    for seed in range(PAIRS):
-        comparison = compare(synthetic_run(2 * seed), synthetic_run(2 * seed + 1))
+    for before, after in pairwise(synthetic_run(seed) for seed in range(PAIRS + 1)):
+        comparison = compare(before, after)
         judged += sum(not each.why for each in comparison.differences)
         alarms += len(comparison.exceeding)
         ratios += [each.times for each in comparison.differences if each.times]
