@@ -16,6 +16,7 @@ from tests.support.replay.workload_files import WITHOUT_GROUPS
 GROUPS = "[[groups]]\nmembers = 3\nsession_timeout_ms = 10_000\nrebalance_timeout_ms = 20_000\n"
 EVENT = '[[event]]\nat_s = 5\ndo = "stop_broker"\nnode_id = 1\n'
 SILENT, REST = "silent-out", {"stale-refused", "fenced-refused", "unknown-refused", "one-coordinator"}
+LEFT_BEHIND = {"stale-refused", "unknown-refused"}
 
 UNMET: dict[str, set[str]] = {
     GROUPS: {SILENT, *REST},
@@ -35,8 +36,8 @@ UNMET: dict[str, set[str]] = {
         *(SILENT, *REST - {"fenced-refused"})
     },
     f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = 9 }}": {SILENT, *REST},
-    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = 11 }}": {SILENT, *REST} - {"stale-refused"},
-    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = [11, 16] }}": REST - {"stale-refused"},
+    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = 11 }}": {SILENT, *REST} - LEFT_BEHIND,
+    f"{GROUPS}pause = {{ share = 1, at_s = 5, for_s = [11, 16] }}": REST - LEFT_BEHIND,
     f"{GROUPS}zombie = {{ share = 1, at_s = 5, for_s = 9 }}": {SILENT, "fenced-refused", "one-coordinator"},
     f"{GROUPS.replace('10_000', '100_000')}": {SILENT, "beating-stays", *REST},
     f"{GROUPS}[cluster]\nconfig = {{ 'group.initial.rebalance.delay.ms' = 100_000 }}": {

@@ -407,7 +407,7 @@ CASES: dict[str, Case] = {
 
 
 @pytest.fixture(scope="module")
-def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str, dict[str, int]]]:
+def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str | None, dict[str, int]]]:
     """Return the result of checking all cases, and the numbers of cases of the promises by group.
 
     Each case is a group of its own, so that all are checked by one run of the queries.
@@ -422,7 +422,7 @@ def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str, dict[str
 
 
 def test_violations_are_found_and_nothing_else(
-    checked: tuple[list[PromiseCheck], dict[str, dict[str, int]]], subtests: pytest.Subtests
+    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
 ) -> None:
     for number, (name, case) in enumerate(CASES.items()):
         violations = [
@@ -433,7 +433,7 @@ def test_violations_are_found_and_nothing_else(
 
 
 def test_every_violation_is_in_a_case_of_its_promise(
-    checked: tuple[list[PromiseCheck], dict[str, dict[str, int]]], subtests: pytest.Subtests
+    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
 ) -> None:
     for number, (name, case) in enumerate(CASES.items()):
         cases = checked[1].get(f"c{number}", {})
@@ -472,7 +472,7 @@ NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
 
 
 def test_the_number_of_cases_is_that_of_situations_in_which_a_violation_would_be_seen(
-    checked: tuple[list[PromiseCheck], dict[str, dict[str, int]]], subtests: pytest.Subtests
+    checked: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
 ) -> None:
     for name, expected in NUMBERS_OF_CASES.items():
         cases = checked[1].get(f"c{list(CASES).index(name)}", {})
@@ -509,6 +509,8 @@ def test_a_violation_is_described_with_the_events_around_it(spark: SparkSession)
 def test_only_the_promises_of_the_workload_are_checked(spark: SparkSession, tmp_path: Path) -> None:
     wanted, required = ["answered", "one-owner", "silent-out"], ["silent-out", "one-owner"]
     file = tmp_path / "violations.parquet"
+    file.mkdir()
+    (file / "part-0.parquet").write_text("of an earlier report")
     checked = check_promises(spark, frame(spark, HEALTHY), scripts(spark), PARTITIONS, wanted, required, file)
     assert [(check.name, check.outcome, check.required) for check in checked] == [
         ("one-owner", "kept", True),

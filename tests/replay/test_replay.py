@@ -141,6 +141,7 @@ def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
         (1.5, "force_rebalance", False),
     ]
     assert summary["metrics"]["members_joined"] == summary["members"]
+    assert spark.read.parquet(str(tmp_path / "violations.parquet")).count() == 0
     events = spark.read.parquet(str(tmp_path / "events.parquet")).where("kind = 'request'")
     assert events.count() < summary["total"]["requests"] == events.agg({"count": "sum"}).collect()[0][0]
 

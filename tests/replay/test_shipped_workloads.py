@@ -1,17 +1,24 @@
 """The workloads in scenarios/workloads, scaled down: each meets its expectations, and misses one without its effect."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from fakebroker.replay.members.events import SCHEMA
+from fakebroker.replay.verify.preconditions import unmet_preconditions
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.workload import Workload, load_workload
+from tests.support.replay.promise_cases import cases_by_group
+from tests.support.replay.recorded_events import script_of, scripts
+from tests.support.replay.simulated_replays import Row
 from tests.support.replay.workload_plays import Play, WorkloadPlayer
 
 FILES = {file.stem: file for file in sorted(Path("scenarios/workloads").glob("*.toml"))}
@@ -174,6 +181,34 @@ def test_each_workload_meets_its_expectations(subtests: pytest.Subtests, plays: 
     for name, play in plays.items():
         with subtests.test(workload=name):
             assert play.missed == []
+
+
+@pytest.mark.slow
+def test_each_workload_exercises_the_promises_that_it_requires(
+    subtests: pytest.Subtests, spark: SparkSession, plays: dict[str, Play]
+) -> None:
+    """The groups of all workloads are checked by one run of the queries."""
+    events = [_renamed(name, row) for name, play in plays.items() for row in play.events]
+    members = [script_of(f"{name}:{script.group}", script) for name, play in plays.items() for script in play.scripts]
+    recorded = spark.createDataFrame(pa.Table.from_pylist(events, SCHEMA))
+    cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
+    for group, counts in cases_by_group(spark, recorded, scripts(spark, members), {}).items():
+        if group is not None:  # requests about several groups
+            cases[group.partition(":")[0]].update(counts)
+    for name, play in plays.items():
+        with subtests.test(workload=name):
+            unexercised = [promise for promise in play.workload.promises.require if not cases[name][promise]]
+            assert unexercised == [], dict(cases[name])
+            impossible = [promise for promise in unmet_preconditions(play.workload) if cases[name][promise]]
+            assert impossible == [], dict(cases[name])
+
+
+def _renamed(name: str, row: Row) -> Row:
+    """Return an event with the name of the workload in the names of group and member, as in `script_of`."""
+    group = None if row["group"] is None else f"{name}:{row['group']}"
+    member = None if row["member"] is None else f"{group}/{row['member']}"
+    found = row["found"] and [{**each, "key": f"{name}:{each['key']}"} for each in row["found"]]
+    return {**row, "group": group, "member": member, "found": found}
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.replay.members.events import ORDINARY_ERRORS, PARKED_APIS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
@@ -59,13 +60,15 @@ _TALLY = f"""
                 - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
         from sliced
     )
-    select api, source, slice, error, lost, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
+    select api, source, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n,
+        max(latency_us) max_us
     from placed where n > 0 group by all"""
 
 _KINDS = {
-    "unexpected_errors": f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})",
-    "lost": "max_us is null and lost",
-    "unanswered": "max_us is null",
+    "unexpected_errors": IS_UNEXPECTED,
+    "lost": f"missing = '{LOST}'",
+    "unanswered": f"missing = '{UNANSWERED}'",
+    "cut_off": f"missing = '{CUT_OFF}'",
 }
 
 _LATENCIES = (
@@ -188,11 +191,11 @@ _SAMPLES = f"""
         from generations join (select distinct group, population from members) using (group)
     )
     select 'time' division, int(slice) part, 'request' kind, api, source, int(null) broker,
-        string(null) population, error, lost, {bucket_sql("key")} bucket, sum(n) n
+        string(null) population, error, missing, {bucket_sql("key")} bucket, sum(n) n
     from tally group by all
     union all
     select 'groups', pmod(hash(group), {GROUP_PARTS}), 'request', api, source, broker, null, error,
-        lost, {bucket_sql("latency_us")}, sum(`count`)
+        missing, {bucket_sql("latency_us")}, sum(`count`)
     from requests where group is not null group by all
     union all
     select 'time', slice, 'rebalance', null, null, null, null, null, null, {bucket_sql("length_us")}, count(*)

@@ -107,12 +107,13 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     needed_s = min(each.arrival.at_s + each.session_timeouts_ms[0] / 1000 for each in groups)
     if duration_s <= needed_s:
         yield "beating-stays", f"duration_s > {needed_s:g}, when the first member has run for its session timeout"
-    if not workload.event and not any(each.zombie or _pauses_beyond_timeout(each) for each in groups):
+    is_left_behind = bool(workload.event) or any(map(_can_be_left_behind, groups))
+    if not is_left_behind:
         yield "stale-refused", "members that send requests after their group has continued without them (pause, zombie)"
     if not any(each.static or (each.grow is not None and each.grow.how == "static") for each in groups):
         yield "fenced-refused", "static members (static > 0)"
-    if not workload.event and not any(each.zombie for each in groups):
-        yield "unknown-refused", "members that send requests after their session has expired (zombie)"
+    if not is_left_behind:
+        yield "unknown-refused", "members that send requests after their session has expired (pause, zombie)"
     if is_embedded and not workload.event:
         yield "one-coordinator", "an [[event]] that moves coordinators, such as stop_broker"
 
@@ -126,8 +127,10 @@ def _changes(population: Groups) -> bool:
     return bool(_has_several_members(population) or population.behaviors or population.restart)
 
 
-def _pauses_beyond_timeout(population: Groups) -> bool:
-    """Return whether a member can be paused for so long that its group continues without it."""
+def _can_be_left_behind(population: Groups) -> bool:
+    """Return whether a group can continue without a member that sends requests later."""
+    if population.zombie or population.slow:
+        return True
     shortest_ms = min(population.session_timeout_ms, population.rebalance_timeout_ms) * (1 - population.timeout_jitter)
     return population.pause is not None and population.pause.lasts_s * 1000 > shortest_ms
 

@@ -18,7 +18,6 @@ which the last request was sent. Error codes in the queries:
 
 from typing import NamedTuple
 
-from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
 from fakebroker.replay.verify.promise_views import (
     BOUND_US,
     CLOCK_SKEW_US,
@@ -40,15 +39,15 @@ class Promise(NamedTuple):
         query: SQL for its violations.
         case: What is counted as a case, as a plural.
         cases: SQL for the number of cases, in any number of rows with the columns `group` and `cases`.
+        suspects: SQL for rows without which there is no violation; None if `query` is as fast.
     """
 
     sentence: str
     query: str
     case: str
     cases: str
+    suspects: str | None = None
 
-
-_COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
 
 _ONE_OWNER = """
     select `group`, generation, array_sort(array_distinct(flatten(collect_list(owners)))) members, min(at_us) at_us,
@@ -65,34 +64,7 @@ _ONE_OWNER_CASES = """
     select `group`, size(array_distinct(flatten(collect_list(assigned)))) cases from assignments
     group by `group`, life, generation having count(*) > 1"""
 
-# Checked only if all members in the leader's list have reported their assignments. Partitions that a cooperative
-# assignor withholds until they are revoked (KIP-429) must be assigned by a later generation soon. `is_decided`: the
-# generation lasted long enough.
-_COVERAGE = f"""
-    with judged as (
-        select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
-            max(until_us) until_us, flatten(collect_list(assigned)) given,
-            array_distinct(flatten(collect_list(topics))) topics, bool_or(assignor in ({_COOPERATIVE})) is_cooperative,
-            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L limit_us, count(*) seen
-        from assignments join scripts using (`group`, member) group by `group`, life, generation
-    ), compared as (
-        select judged.*, array_sort(array_except(flatten(transform(filter(topics, topic -> counts[topic] > 0), topic ->
-                transform(sequence(0, counts[topic] - 1), number -> concat(topic, '-', number)))), given)) missing,
-            array_sort(array_distinct(filter(given, partition -> not array_contains(
-                topics, substring(partition, 1, length(partition) - length(substring_index(partition, '-', -1)) - 1)
-            )))) foreign
-        from judged join generation_times using (`group`, life, generation)
-            cross join (select map_from_entries(collect_list(struct(topic, partitions))) counts from topics)
-        where seen >= listed
-    ), lasting as (
-        select `group`, life, generation, max(beat_us) lasted_us from last_requests group by `group`, life, generation
-    ), coverage as (
-        select compared.*, not is_cooperative
-            or coalesce(lasted_us > until_us + limit_us + {BOUND_US}, false) is_decided
-        from compared left join lasting using (`group`, life, generation)
-    )"""
-
-_COVERED = f"""{_COVERAGE}
+_COVERED = """
     select `group`, generation, members, at_us, until_us, concat('generation ', generation, ' of ', `group`,
         if(size(missing) > 0, concat(' does not assign ', array_join(slice(missing, 1, 5), ', '),
             if(size(missing) > 5, concat(' and ', size(missing) - 5, ' more'), '')), ''),
@@ -102,8 +74,7 @@ _COVERED = f"""{_COVERAGE}
         ) what
     from coverage where size(foreign) > 0 or size(missing) > 0 and is_decided"""
 
-_COVERED_CASES = f"""{_COVERAGE}
-    select `group`, 1 cases from coverage where size(foreign) > 0 or size(missing) = 0 or is_decided"""
+_COVERED_CASES = "select `group`, 1 cases from coverage where size(foreign) > 0 or size(missing) = 0 or is_decided"
 
 # Considers only members that got their assignment: after a coordinator has moved, a generation that no member saw
 # complete may be used again. Leader ids without rows in `steps` are ignored: they may be other ids of the same leader.
@@ -228,60 +199,12 @@ _COMMITS = f"""{_FETCHED}
 
 _COMMITS_CASES = f"{_FETCHED} select `group`, count(*) cases from decided group by `group`"
 
-# A session has not ended if the coordinator still accepts the member, or if the member's last generation continues: the
-# end of a session ends the generation. A coordinator that moves or restarts starts all sessions again. The end is seen
-# if a later request of the member is rejected, or if other members are in a later generation. Members that have left
-# or were removed before have no session.
-_SILENCES = f"""
-    with ends as (
-        select distinct `group`, owner, member, last_alive_us, next_us, session_us from session_requests
-        where (next_us is null or next_us > last_alive_us + session_us + {BOUND_US})
-            and not (error <=> 25) and not (api = 'LeaveGroup' and error <=> 0)
-    ), owned as (
-        select ends.*, max(struct(life, generation)) own
-        from ends join (
-            select `group`, owner, life, generation, min(done_us) from_us from steps
-            group by `group`, owner, life, generation
-        ) using (`group`, owner)
-        where from_us <= last_alive_us
-        group by all
-    ), watched as (
-        select owned.group, owned.member, own.life, own.generation, last_alive_us, next_us, session_us,
-            max(if(other.generation = own.generation, beat_us, null)) other_us,
-            max(if(other.generation = own.generation, beat_us, greatest(beat_us, proof_us))) seen_us
-        from owned join last_requests other on other.group = owned.group and other.life = own.life
-        where other.owner <> owned.owner and other.generation >= own.generation
-        group by all
-    ), silences as (
-        select * from (
-            select `group`, generation, member, alive_us since_us, sent_us until_us, session_us, is_known is_broken,
-                concat(member, ' sent nothing for ', round((sent_us - alive_us) / 1e6, 1),
-                    ' s and is still a member of ', `group`) what
-            from session_requests where (is_known or error = 25 and {SESSION}) and before.member_id = member_id
-                and before.broker = broker and sent_us > alive_us + session_us + {BOUND_US}
-                and not (before.is_unanswered and before.{PARKED})
-                and not (before.error <=> 25) and not (before.api = 'LeaveGroup' and before.error <=> 0)
-            union all
-            select `group`, generation, member, since_us, if(is_broken, other_us, limit_us), session_us, is_broken,
-                concat('generation ', generation, ' of ', `group`, ' continued after ', member,
-                    ' had sent nothing for ', round((other_us - since_us) / 1e6, 1), ' s')
-            from (
-                select *, coalesce(least(other_us, next_us) > limit_us and other_us is not null, false) is_broken from (
-                    select watched.*, greatest(last_alive_us, completed_us) since_us,
-                        greatest(last_alive_us, completed_us) + session_us + {BOUND_US} limit_us
-                    from watched join generation_times using (`group`, life, generation)
-                        left anti join reused using (`group`, life, generation)
-                    where completed_us is not null)
-            ) where least(seen_us, next_us) > limit_us and seen_us is not null
-        ) s {NO_LOOKUP}
-    )"""
-
-_SILENT = f"""{_SILENCES}
+_SILENT = """
     select `group`, generation, array(member) members, since_us at_us, until_us,
         concat(what, ', with a session timeout of ', round(session_us / 1e6, 1), ' s') what
     from silences where is_broken"""
 
-_SILENT_CASES = f"{_SILENCES} select `group`, count(*) cases from silences group by `group`"
+_SILENT_CASES = "select `group`, 1 cases from silences"
 
 # A successful heartbeat restarts the session in a group that is not rebalancing. So neither the session nor the
 # rebalance timeout can have expired for a member that has its assignment and has not sent JoinGroup or LeaveGroup
@@ -381,6 +304,12 @@ _UNKNOWN = f"""
 
 _UNKNOWN_CASES = f"select `group`, 1 cases from ({_AFTER_THE_END}) s {NO_LOOKUP}"
 
+# Members that have joined more than once without an assignment.
+_UNASSIGNED = f"""
+    select `group`, member, min(sent_us) since_us, max(coalesce(done_us, sent_us)) until_us
+    from calls where {SESSION} and member is not null group by `group`, member
+    having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1"""
+
 # A request must be answered before the replay ends; and before the client gives up, if the broker answered other
 # requests at that time. Paused members read no responses. The parts of `overdue`:
 #
@@ -402,10 +331,11 @@ _OVERDUE = f"""
         select `group`, member, collect_list(sent_us) stops from events
         where kind = 'act' and api in ('leave', 'crash') group by `group`, member
     ), waiting as (
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, coalesce(until_us, :end_us) ended_us,
+        select `group`, member, member_id, generation, api, broker, until_us is not null is_over, sent_us,
+            coalesce(until_us, :end_us) ended_us,
             least(coalesce(until_us, :end_us), array_min(filter(stops, at_us -> at_us >= sent_us))) stopped_us
         from events left join stops using (`group`, member)
-        where kind = 'request' and latency_us is null and (not lost or version >= 0)
+        where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
     ), parked as (
         select * from waiting where {PARKED} and member is not null
     ), answering as (
@@ -413,9 +343,9 @@ _OVERDUE = f"""
         where not is_unanswered and done_us - sent_us < 1000000
     ), overdue as (
         select waiting.* from waiting left join limits using (`group`)
-        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(is_over, 1000000, 0))
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
             from parked left join lives using (`group`) join generation_times on generation_times.group = parked.group
                 and generation_times.generation = parked.generation
@@ -424,7 +354,7 @@ _OVERDUE = f"""
         ) s {NO_LOOKUP}
         where ended_us > until_us
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, led.sent_us since_us, stopped_us until_us
             from parked join (
                 select parked.group, parked.generation, min(sent_us) sent_us from parked join (
@@ -440,7 +370,7 @@ _OVERDUE = f"""
             select * from answering where answering.broker = s.broker
                 and second between s.stopped_us div 1000000 - 3 and s.stopped_us div 1000000 - 1)
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, parked.sent_us since_us, other.last_us until_us
             from parked join (
                 select `group`, member, broker, last_us from calls where api = 'Heartbeat' and error = 0
@@ -452,7 +382,7 @@ _OVERDUE = f"""
         left anti join (select distinct `group` from calls where api = 'JoinGroup' and member is null) batches
             on batches.group = s.group
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, sent_us since_us, stopped_us until_us,
                 stopped_us - session_us - if(api = 'JoinGroup' and assigned_us is null, :delay_us, 0) quiet_us
             from parked join limits using (`group`) left join (
@@ -471,30 +401,32 @@ _OVERDUE = f"""
 # answered. It waits from its first JoinGroup to its last request.
 _ANSWERED = f"""{_OVERDUE}
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
-        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' timed out after ', ' had no response for '),
-            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s', ' s at the end of the replay')) what
+        concat(api, coalesce(concat(' of ', member), ''), if(is_over, ' timed out after ', ' had no response for '),
+            round((ended_us - sent_us) / 1e6, 1), if(is_over, ' s', ' s at the end of the replay')) what
     from overdue o left anti join (
         select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
             on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
-    where not lost or exists (
+    where not is_over or exists (
         select * from answering where answering.broker = o.broker
             and (second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1
                 or second between stopped_us div 1000000 - 3 and stopped_us div 1000000 - 1))
     union all
     select `group`, cast(null as int), array(member), since_us, until_us,
         concat(member, ' joined ', `group`, ' for ', round((until_us - since_us) / 1e6, 1), ' s without an assignment')
-    from (
-        select `group`, member, min(sent_us) since_us, max(coalesce(done_us, sent_us)) until_us
-        from calls where {SESSION} and member is not null group by `group`, member
-        having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1
-    ) s join limits using (`group`) {NO_LOOKUP}
+    from ({_UNASSIGNED}) s join limits using (`group`) {NO_LOOKUP}
         left anti join (select member, sent_us from events where kind = 'act' and api <> 'start') acts
             on acts.member = s.member and acts.sent_us between s.since_us and s.until_us
     where until_us - since_us > greatest(limit_us, session_us)"""
 
+_ANSWERED_SUSPECTS = f"""
+    select `group` from events where kind = 'request' and latency_us is null and (not lost or version >= 0)
+        and coalesce(until_us, :end_us) > sent_us + {BOUND_US}
+    union all
+    select `group` from ({_UNASSIGNED})"""
+
 # Requests without a response count once a response would have been late.
 _ANSWERED_CASES = f"""
-    select `group`, sum(`count`) cases from events where kind = 'request' and (version >= 0 or not lost)
+    select `group`, sum(`count`) cases from events where kind = 'request' and (version >= 0 or until_us is null)
         and (latency_us is not null or coalesce(until_us, :end_us) > sent_us + {BOUND_US})
     group by `group`"""
 
@@ -636,6 +568,7 @@ PROMISES: dict[str, Promise] = {
         _ANSWERED,
         "requests that were answered or due for an answer",
         _ANSWERED_CASES,
+        _ANSWERED_SUSPECTS,
     ),
     "coordinator-found": Promise(
         "The coordinator that FindCoordinator names serves the group.",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.spark.query_settings import (
     are_few,
@@ -72,9 +73,9 @@ These are rows without a look-up between `since_us` and `until_us`: members that
 # response.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
-        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, lost,
+        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, missing,
         latency_us is null is_unanswered, sent_us, until_us,
-        scheduled_us + latency_us done_us, if(lost, sent_us, coalesce(until_us, sent_us)) last_us,
+        scheduled_us + latency_us done_us, if(missing is null, coalesce(until_us, sent_us), sent_us) last_us,
         leader, protocol, members listed, assigned, offsets
     from events where kind = 'request' and `group` is not null and api not in ('FindCoordinator', 'Metadata')"""
 
@@ -182,6 +183,80 @@ SESSION_REQUESTS = f"""
         or next_us > greatest(alive_us, last_us, coalesce(done_us, last_us))
             + session_timeout_ms * 1000L + {BOUND_US}"""
 
+_COOPERATIVE = ", ".join(f"'{name}'" for name in COOPERATIVE_ASSIGNORS)
+
+# Checked only if all members in the leader's list have reported their assignments. Partitions that a cooperative
+# assignor withholds until they are revoked (KIP-429) must be assigned by a later generation soon. `is_decided`: the
+# generation lasted long enough.
+COVERAGE = f"""
+    with judged as (
+        select `group`, life, generation, array_sort(collect_set(member)) members, min(at_us) at_us,
+            max(until_us) until_us, flatten(collect_list(assigned)) given,
+            array_distinct(flatten(collect_list(topics))) topics, bool_or(assignor in ({_COOPERATIVE})) is_cooperative,
+            max(greatest(session_timeout_ms, rebalance_timeout_ms)) * 1000L limit_us, count(*) seen
+        from assignments join scripts using (`group`, member) group by `group`, life, generation
+    ), compared as (
+        select judged.*, array_sort(array_except(flatten(transform(filter(topics, topic -> counts[topic] > 0), topic ->
+                transform(sequence(0, counts[topic] - 1), number -> concat(topic, '-', number)))), given)) missing,
+            array_sort(array_distinct(filter(given, partition -> not array_contains(
+                topics, substring(partition, 1, length(partition) - length(substring_index(partition, '-', -1)) - 1)
+            )))) foreign
+        from judged join generation_times using (`group`, life, generation)
+            cross join (select map_from_entries(collect_list(struct(topic, partitions))) counts from topics)
+        where seen >= listed
+    ), lasting as (
+        select `group`, life, generation, max(beat_us) lasted_us from last_requests group by `group`, life, generation
+    )
+    select compared.*, not is_cooperative or coalesce(lasted_us > until_us + limit_us + {BOUND_US}, false) is_decided
+    from compared left join lasting using (`group`, life, generation)"""
+
+# A session has not ended if the coordinator still accepts the member, or if the member's last generation continues: the
+# end of a session ends the generation. A coordinator that moves or restarts starts all sessions again. The end is seen
+# if a later request of the member is rejected, or if other members are in a later generation. Members that have left
+# or were removed before have no session.
+SILENCES = f"""
+    with ends as (
+        select distinct `group`, owner, member, last_alive_us, next_us, session_us from session_requests
+        where (next_us is null or next_us > last_alive_us + session_us + {BOUND_US})
+            and not (error <=> 25) and not (api = 'LeaveGroup' and error <=> 0)
+    ), owned as (
+        select ends.*, max(struct(life, generation)) own
+        from ends join (
+            select `group`, owner, life, generation, min(done_us) from_us from steps
+            group by `group`, owner, life, generation
+        ) using (`group`, owner)
+        where from_us <= last_alive_us
+        group by all
+    ), watched as (
+        select owned.group, owned.member, own.life, own.generation, last_alive_us, next_us, session_us,
+            max(if(other.generation = own.generation, beat_us, null)) other_us,
+            max(if(other.generation = own.generation, beat_us, greatest(beat_us, proof_us))) seen_us
+        from owned join last_requests other on other.group = owned.group and other.life = own.life
+        where other.owner <> owned.owner and other.generation >= own.generation
+        group by all
+    )
+    select * from (
+        select `group`, generation, member, alive_us since_us, sent_us until_us, session_us, is_known is_broken,
+            concat(member, ' sent nothing for ', round((sent_us - alive_us) / 1e6, 1),
+                ' s and is still a member of ', `group`) what
+        from session_requests where (is_known or error = 25 and {SESSION}) and before.member_id = member_id
+            and before.broker = broker and sent_us > alive_us + session_us + {BOUND_US}
+            and not (before.is_unanswered and before.{PARKED})
+            and not (before.error <=> 25) and not (before.api = 'LeaveGroup' and before.error <=> 0)
+        union all
+        select `group`, generation, member, since_us, if(is_broken, other_us, limit_us), session_us, is_broken,
+            concat('generation ', generation, ' of ', `group`, ' continued after ', member,
+                ' had sent nothing for ', round((other_us - since_us) / 1e6, 1), ' s')
+        from (
+            select *, coalesce(least(other_us, next_us) > limit_us and other_us is not null, false) is_broken from (
+                select watched.*, greatest(last_alive_us, completed_us) since_us,
+                    greatest(last_alive_us, completed_us) + session_us + {BOUND_US} limit_us
+                from watched join generation_times using (`group`, life, generation)
+                    left anti join reused using (`group`, life, generation)
+                where completed_us is not null)
+        ) where least(seen_us, next_us) > limit_us and seen_us is not null
+    ) s {NO_LOOKUP}"""
+
 _VIEWS = {
     "steps": STEPS,
     "lives": LIVES,
@@ -190,6 +265,8 @@ _VIEWS = {
     "reused": REUSED,
     "assignments": ASSIGNMENTS,
     "session_requests": SESSION_REQUESTS,
+    "coverage": COVERAGE,
+    "silences": SILENCES,
 }
 
 

@@ -90,9 +90,9 @@ def check_promises(
     """
     names = _checked_names(wanted)
     with promise_views(spark, events, members, partitions, delay_us) as views:
-        cases = count_cases(views, names)
-        exercised = [name for name in names if cases[name]]
-        broken = _numbers(views, {name: f"select count(*) n from ({PROMISES[name].query})" for name in exercised})
+        cases, is_suspected = _cases(views, names)
+        queries = {name: PROMISES[name].query for name in names if cases[name] and is_suspected[name]}
+        broken = _numbers(views, {name: f"select count(*) n from ({query})" for name, query in queries.items()})
         violations = _violations(views, [name for name in broken if broken[name]], file)
     return [
         PromiseCheck(
@@ -121,9 +121,16 @@ def _outcome(cases: int, broken: int) -> PromiseOutcome:
     return "broken" if broken else "kept" if cases else "not exercised"
 
 
-def count_cases(views: PromiseViews, names: Sequence[str]) -> dict[str, int]:
-    """Return the number of cases of each promise."""
-    return _numbers(views, {name: f"select sum(cases) n from ({PROMISES[name].cases})" for name in names})
+def _cases(views: PromiseViews, names: Sequence[str]) -> tuple[dict[str, int], dict[str, bool]]:
+    """Return the number of cases of each promise, and whether there may be violations of it."""
+    counts = {("cases", name): f"select sum(cases) n from ({PROMISES[name].cases})" for name in names}
+    suspects = {("suspects", name): PROMISES[name].suspects for name in names}
+    counts |= {key: f"select count(*) n from ({query})" for key, query in suspects.items() if query is not None}
+    found = _numbers(views, {"/".join(key): query for key, query in counts.items()})
+    return (
+        {name: found[f"cases/{name}"] for name in names},
+        {name: bool(found.get(f"suspects/{name}", True)) for name in names},
+    )
 
 
 def _numbers(views: PromiseViews, queries: Mapping[str, str]) -> dict[str, int]:

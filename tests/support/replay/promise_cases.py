@@ -1,21 +1,33 @@
 """Counts the cases of promises by group, so that groups of one run can be tested separately."""
 
 from collections.abc import Mapping
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
+from fakebroker.replay.spark.query_settings import computed_once
 from fakebroker.replay.verify.promise_views import promise_views
 from fakebroker.replay.verify.promises import PROMISES
 
 
 def cases_by_group(
     spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
-) -> dict[str, dict[str, int]]:
-    """Return the number of cases by group and promise; promises without a case are left out."""
-    counts: dict[str, dict[str, int]] = {}
+) -> dict[str | None, dict[str, int]]:
+    """Return the number of cases by group and promise; promises without a case are left out.
+
+    Requests about several groups are cases of no group.
+    """
+    counts: dict[str | None, dict[str, int]] = {}
     with promise_views(spark, events, members, partitions) as views:
-        for name, promise in PROMISES.items():
-            for row in views.sql(f"select `group`, sum(cases) cases from ({promise.cases}) group by `group`").collect():
-                if row["cases"]:
-                    counts.setdefault(row["group"], {})[name] = row["cases"]
+        frames = [
+            computed_once(
+                views.sql(
+                    f"select '{name}' promise, `group`, sum(cases) cases from ({promise.cases}) group by `group`"
+                ),
+                views.few,
+            )
+            for name, promise in PROMISES.items()
+        ]
+        for row in reduce(DataFrame.union, frames).where("cases > 0").collect():
+            counts.setdefault(row["group"], {})[row["promise"]] = row["cases"]
     return counts
