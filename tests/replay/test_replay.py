@@ -111,7 +111,7 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert head == {key: json.loads(json.dumps(summary))[key] for key in Head.__struct_fields__}
 
 
-MOST_JOBS = 55
+MOST_JOBS = 65
 """Maximum number of Spark jobs of a small replay: starting one costs more than its work."""
 
 
