@@ -74,10 +74,11 @@ def replay(
 
     \b
     Exit status:
-      0    every promise was kept, every expectation met, every event done
+      0    passed: the cluster was available, every promise kept, every expectation met, every event done
       1    the replay could not be completed
       2    the workload file or an option is invalid
-      3    a promise was broken, an expectation not met, or an event not done
+      3    failed: at least one of these was shown to be wrong
+      4    inconclusive: the replay could not observe enough to say
       130  interrupted
     """
     from fakebroker.replay import commands

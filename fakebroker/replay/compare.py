@@ -226,6 +226,8 @@ class _Judge:
             return Difference(name, old, new, max(noise_of_chance(before.chance, figure.chance), resolution), "chance")
         found = self._noise(figure, (old, new), spans_s)
         if isinstance(found, str):
+            if abs(new - old) <= resolution:  # the least noise
+                return Difference(name, old, new, resolution, "least noise")
             return Difference(name, old, new, why=found)
         noise, basis = found
         if len(known) > 1:  # one repeat says something, but not enough for a range
@@ -496,8 +498,7 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
         yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:
         detail = _counted(check.failures, "failure")
-        outcome = "passed" if check.passed else "failed"
-        yield ("availability", check.name), _Check(check.check, outcome, not check.passed, detail)
+        yield ("availability", check.name), _Check(check.check, check.outcome, not check.passed, detail)
     for each in verdict.expectations:
         detail = "no value" if each.actual is None else f"{each.actual:g}"
         outcome = "met" if each.met else "missed"

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fakebroker.replay.members.events import ORDINARY_ERRORS, PARKED_APIS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.members.request_outcomes import LOST, ORDINARY_ERRORS, UNANSWERED
 from fakebroker.replay.noise import Statistic, quantile
 from fakebroker.replay.run_summary import ALL, RequestNumbers, Summary
 from fakebroker.replay.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
@@ -97,7 +98,7 @@ def figures_of(run: Run) -> dict[str, Figure]:
             )
     found["never parked max ms"] = Figure(numbers.never_parked.max_ms, "none", why=_SINGLE)
     everything = requests()
-    failures: dict[str, Where] = {"unexpected errors": unexpected, "lost": _lost, "unanswered": unanswered}
+    failures: dict[str, Where] = {"unexpected errors": unexpected, "lost": _lost, "unanswered": _unanswered}
     for name, failed in failures.items():
         value = getattr(numbers.total, name.replace(" ", "_"))
         found[name] = Figure(value, "count", _both(everything, failed), noun="requests")
@@ -183,9 +184,9 @@ def unexpected(samples: Samples) -> Mask:
     return np.asarray(~np.isnan(error) & ~np.isin(error, [int(each) for each in ORDINARY_ERRORS]))
 
 
-def unanswered(samples: Samples) -> Mask:
-    """Select requests without a response."""
-    return np.asarray(requests()(samples) & np.isnan(samples.column("bucket")))
+def lost_or_unanswered(samples: Samples) -> Mask:
+    """Select requests that were lost or unanswered."""
+    return _lost(samples) | _unanswered(samples)
 
 
 def latencies_ms(samples: Samples, where: Where, q: float) -> list[float | None]:
@@ -229,7 +230,11 @@ def answered(where: Where) -> Where:
 
 
 def _lost(samples: Samples) -> Mask:
-    return np.asarray(unanswered(samples) & (samples.column("lost") == True))  # noqa: E712  # an array of objects
+    return np.asarray(samples.column("missing") == LOST)
+
+
+def _unanswered(samples: Samples) -> Mask:
+    return np.asarray(samples.column("missing") == UNANSWERED)
 
 
 def _has_error(code: int, samples: Samples) -> Mask:

@@ -4,8 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-PASSED, COULD_NOT_RUN, BAD_INPUT, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit statuses: success; another error; an invalid file or option; verdict failed; interrupted by the user."""
+PASSED, COULD_NOT_RUN, BAD_INPUT, FAILED, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit statuses: success; another error; an invalid file or option; the verdict; interrupted by the user."""
+
+STATUS_OF = {"passed": PASSED, "failed": FAILED, "inconclusive": INCONCLUSIVE}
+"""Exit statuses by the outcome of the verdict."""
 
 Transport = Literal["tcp", "memory"]
 Record = Literal["all", "changes"]

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from fakebroker.errors import ConfigError
-from fakebroker.replay.options import FAILED, PASSED
+from fakebroker.replay.options import STATUS_OF
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, HEAD, MEMBERS, recorded_events, write_results
@@ -25,7 +25,7 @@ def rebuild(directory: Path, master: str) -> int:
         master: Spark's master URL.
 
     Returns:
-        An exit status: `PASSED` or `FAILED`, by the verdict.
+        An exit status, by the verdict.
 
     Raises:
         ConfigError: The directory does not contain a run.
@@ -44,7 +44,7 @@ def rebuild(directory: Path, master: str) -> int:
     ):
         summary = thread.submit(lambda: write_results(directory, summarize(spark, directory, head))).result()
     print_report(console, summary)
-    return PASSED if summary.verdict.outcome == "passed" else FAILED
+    return STATUS_OF[summary.verdict.outcome]
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class ClusterSummary(Section, frozen=True):
         partitions: Number of partitions of each topic.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
         reachable: Whether a broker could be reached after the last member had stopped.
+        unreachable: Node ids of brokers that could be reached before the replay and not after it. Over TCP only.
     """
 
     bootstrap: str
@@ -53,6 +54,7 @@ class ClusterSummary(Section, frozen=True):
     partitions: dict[str, int]
     offsets_partitions: int
     reachable: bool
+    unreachable: list[int] = []
 
 
 class SparkSummary(Section, frozen=True):
@@ -115,9 +117,13 @@ class RequestNumbers(Section, frozen=True):
         p99_ms: 99th percentile of the latency.
         p99_9_ms: 99.9th percentile of the latency.
         max_ms: Maximum latency.
-        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
-        lost: Number of requests without a response whose connection was lost, or whose member stopped or gave up.
-        unanswered: Number of all requests without a response, including `lost`.
+        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED;
+            requests without a response are not among them.
+        lost: Number of requests whose connection was refused, or closed before the response.
+        unanswered: Number of requests without a response for as long as the client waits: its session timeout; for
+            JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s.
+        cut_off: Number of requests that were pending when the replay ended, when it was interrupted, or when a script
+            stopped its member; they are neither `lost` nor `unanswered`.
     """
 
     api: str
@@ -131,6 +137,7 @@ class RequestNumbers(Section, frozen=True):
     unexpected_errors: int
     lost: int
     unanswered: int
+    cut_off: int
 
     @property
     def name(self) -> str:
@@ -382,13 +389,17 @@ class GroupsOverTime(Section, frozen=True):
     """The number of groups in each state, by slice.
 
     Attributes:
-        stable: Average number of groups with members and without a rebalance.
-        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`.
+        stable: Average number of groups without a rebalance, in which at least one member is assigned.
+        rebalancing: Average number of groups with a rebalance in progress, as in `rebalances`, or in which all members
+            wait for an assignment.
+        unknown: Average number of groups without a rebalance, in which no member is assigned and at least one is
+            unknown.
         empty: Average number of groups without members.
     """
 
     stable: list[float]
     rebalancing: list[float]
+    unknown: list[float]
     empty: list[float]
 
 
@@ -398,11 +409,14 @@ class MembersOverTime(Section, frozen=True):
     Attributes:
         assigned: Average number of members with an assignment, which may be empty.
         waiting: Average number of members that are running without an assignment.
+        unknown: Average number of members with an assignment that have got no response for their session timeout: the
+            coordinator may have removed them.
         gone: Average number of members that are not running.
     """
 
     assigned: list[float]
     waiting: list[float]
+    unknown: list[float]
     gone: list[float]
 
 
@@ -521,15 +535,24 @@ class AvailabilityCheck(Section, frozen=True):
     Attributes:
         name: Name of the check.
         check: What the check requires, as a sentence.
-        passed: Whether it passed.
-        failures: Number of outages, members or requests that failed the check.
+        outcome: `failed` if the cluster did not do what the check requires; `inconclusive` if the replay could not
+            observe it.
+        failures: Number of outages, brokers, groups, members or requests that failed the check.
+        violations: The first of them.
+        doubts: What the replay could not observe.
     """
 
     name: str
     check: str
-    passed: bool
+    outcome: VerdictOutcome
     failures: int
     violations: list[Unavailability]
+    doubts: list[Unavailability] = []
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check passed."""
+        return self.outcome == "passed"
 
 
 class Violation(Section, frozen=True):
@@ -542,7 +565,8 @@ class Violation(Section, frozen=True):
         at_us: Start of the violation.
         until_us: End of the violation.
         what: Description for reports.
-        events: Up to 20 events of the group around that time, as in `events.parquet`.
+        events: Up to 20 events of the group, as in `events.parquet`: those at the beginning and at the end of the
+            violation, and those next to them.
     """
 
     group: str | None
@@ -598,7 +622,8 @@ class Verdict(Section, frozen=True):
 
     Attributes:
         outcome: `passed` if all availability checks passed, all promises were kept and all expectations were met;
-            `failed` if one of these failed; `inconclusive` if the run cannot tell.
+            `failed` if one of these was shown to be wrong; `inconclusive` if the replay could not observe enough to say
+            either.
         reasons: Why the verdict is not `passed`, one sentence each.
     """
 

@@ -21,7 +21,7 @@ from fakebroker.host_port import unbracketed
 from fakebroker.replay.disk_space import check_disk_space, watch_disk_space
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.members.bootstrap import addresses
-from fakebroker.replay.options import FAILED, INTERRUPTED, PASSED, Record, ReplayOptions, Transport
+from fakebroker.replay.options import INTERRUPTED, STATUS_OF, Record, ReplayOptions, Transport
 from fakebroker.replay.report.summary import summarize
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_directory, write_head, write_results
@@ -35,7 +35,14 @@ from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.spark.session import address_for, spark_errors, spark_session
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
-from fakebroker.replay.target_cluster import DEFAULT_OFFSETS_PARTITIONS, check_answers, offsets_partitions, ready_topics
+from fakebroker.replay.target_cluster import (
+    DEFAULT_OFFSETS_PARTITIONS,
+    brokers,
+    check_answers,
+    offsets_partitions,
+    ready_topics,
+    unreachable_brokers,
+)
 from fakebroker.replay.verify import preconditions
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performing
@@ -54,6 +61,7 @@ class Run:
         cluster: The embedded cluster, if there is one.
         out: Directory for the results.
         partitions: Number of partitions of each topic.
+        brokers: Addresses of the brokers by node id; none in memory.
         transport: As in `ReplayOptions`.
         record: As in `ReplayOptions`.
         lanes: As in `ReplayOptions`.
@@ -69,6 +77,7 @@ class Run:
     cluster: EmbeddedCluster | None
     out: Path
     partitions: Mapping[str, int]
+    brokers: Mapping[int, str] = field(default_factory=dict)
     transport: Transport = "tcp"
     record: Record = "all"
     lanes: int | None = None
@@ -81,7 +90,7 @@ def play(options: ReplayOptions) -> int:
     """Replay a workload and print its report.
 
     Returns:
-        An exit status: `PASSED` or `FAILED` by the verdict, or `INTERRUPTED`.
+        An exit status: by the verdict, or `INTERRUPTED`.
 
     Raises:
         ConfigError: The workload or an option is invalid.
@@ -121,7 +130,7 @@ def play(options: ReplayOptions) -> int:
         raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
     if not summary.head.complete:
         return INTERRUPTED
-    return PASSED if summary.verdict.outcome == "passed" else FAILED
+    return STATUS_OF[summary.verdict.outcome]
 
 
 def _check(options: ReplayOptions, workload: Workload) -> None:
@@ -157,7 +166,7 @@ def _check_required(options: ReplayOptions, workload: Workload) -> None:
 
 def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
     """Prepare the run. Over TCP, start an embedded cluster unless `--bootstrap` is given, and create the topics."""
-    cluster, bootstrap, partitions = None, "", workload.topics
+    cluster, bootstrap, partitions, found = None, "", workload.topics, {}
     if options.transport == "tcp":
         if options.bootstrap is None:
             speed, host = workload.pacing.speed, address_for(options.master)
@@ -165,6 +174,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
         check_answers(bootstrap)
         partitions = trio.run(ready_topics, bootstrap, workload.topics)
+        found = trio.run(brokers, bootstrap)
     return Run(
         file=options.file,
         workload=workload,
@@ -173,6 +183,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         cluster=cluster,
         out=out,
         partitions=partitions,
+        brokers=found,
         transport=options.transport,
         record=options.record or ("changes" if options.transport == "memory" else "all"),
         lanes=options.lanes,
@@ -209,7 +220,8 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
     timeline = _run_members(spark, run, scripts, head, console)
     with status_line(console, "Computing the summary"):
         partitions, reachable = final_state(run)
-        found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable)
+        gone = trio.run(unreachable_brokers, run.brokers) if reachable else []
+        found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable, unreachable=gone)
         head = replace(head, complete=not run.interruption.requested, cluster=found, timeline=timeline)
         write_head(run.out, head)
         with spark_errors(run.out / "spark.log"):

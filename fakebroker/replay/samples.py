@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
         pa.field("broker", pa.int32()),
         pa.field("population", pa.string()),
         pa.field("error", pa.int16()),
-        pa.field("lost", pa.bool_()),
+        pa.field("missing", pa.string()),
         pa.field("bucket", pa.int32()),
         pa.field("n", pa.int64(), nullable=False),
     ]
@@ -52,7 +52,7 @@ class Sample(NamedTuple):
         broker: Node id of the broker of requests; only by groups.
         population: Name of the population of rebalances and unassigned members; only by groups.
         error: Error code in the responses; null without a response.
-        lost: Whether requests are lost, as in `events.parquet`.
+        missing: Why there is no response, as in `events.parquet`.
         bucket: Latency of requests or duration of rebalances: from 1.02^bucket to 1.02^(bucket + 1) µs. Null without
             a response, or without an assignment.
         n: Number of requests or rebalances; for "unassigned", microseconds.
@@ -66,7 +66,7 @@ class Sample(NamedTuple):
     broker: int | None
     population: str | None
     error: int | None
-    lost: bool | None
+    missing: str | None
     bucket: int | None
     n: int
 
@@ -87,7 +87,7 @@ class Samples:
     def __init__(self, table: pa.Table) -> None:
         names = [name for name in SCHEMA.names if name != "n"]
         self._columns = {name: table[name].to_numpy() for name in names}
-        for name in ("division", "kind", "api", "source", "population"):
+        for name in ("division", "kind", "api", "source", "population", "missing"):
             self._columns[name] = self._columns[name].astype(str)  # faster to compare than objects
         self._counts = table["n"].to_numpy().astype(np.float64)
         self._time = self._columns["division"] == "time"

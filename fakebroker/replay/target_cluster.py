@@ -1,6 +1,7 @@
 """Prepares the cluster under test over TCP: checks that it is reachable, and creates the workload's topics."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import trio
 
@@ -8,6 +9,7 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.host_port import format_host_port
 from fakebroker.replay.members.bootstrap import CLIENT_ID, addresses
 from fakebroker.replay.members.member_loop import MemberLoop
 
@@ -76,6 +78,38 @@ async def offsets_partitions(bootstrap: str) -> int | None:
             return DEFAULT_OFFSETS_PARTITIONS
         return len(known[_OFFSETS_TOPIC].partitions) if _OFFSETS_TOPIC in known else DEFAULT_OFFSETS_PARTITIONS
     return None
+
+
+async def brokers(bootstrap: str) -> dict[int, str]:
+    """Return the addresses of a cluster's brokers as HOST:PORT, by node id; none if it cannot be reached.
+
+    Args:
+        bootstrap: HOST:PORT of the cluster, several separated by commas.
+    """
+    with trio.move_on_after(_READY_TIMEOUT_S):
+        with suppress(FakebrokerError):
+            async with Admin(bootstrap, CLIENT_ID) as admin:
+                nodes = (await admin.describe_cluster()).nodes
+                return {node.node_id: format_host_port(node.host, node.port) for node in nodes}
+    return {}
+
+
+async def unreachable_brokers(known: Mapping[int, str]) -> list[int]:
+    """Return the node ids of brokers that do not respond.
+
+    Args:
+        known: Their addresses, as `brokers` returns them.
+    """
+    reached: set[int] = set()
+
+    async def reach(node_id: int, address: str) -> None:
+        if await brokers(address):
+            reached.add(node_id)
+
+    async with trio.open_nursery() as nursery:
+        for node_id, address in known.items():
+            nursery.start_soon(reach, node_id, address)
+    return sorted(known.keys() - reached)
 
 
 async def _create(admin: Admin, topics: Mapping[str, int]) -> None:

@@ -109,14 +109,14 @@ def test_requests_to_a_stopped_broker_are_recorded_as_lost_and_the_load_continue
     load, player = Load(kind="list-groups", for_s=60), LoopPlayer()
 
     def has_continued() -> bool:
-        lost = [number for number, event in enumerate(player.events) if event.lost]
+        lost = [number for number, event in enumerate(player.events) if event.missing]
         return bool(lost) and any(event.broker == 1 and not event.error for event in player.events[lost[0] + 1 :])
 
     with FakeCluster(brokers=2) as cluster:
         player.when(lambda: len(player.events) == 20, lambda: cluster.stop_broker(2))
         player.when(has_continued, lambda: player.skip(60))
         player.play(cluster.bootstrap_servers, loads=[(load, dict.fromkeys(GROUPS, ()))])
-    assert {event.broker for event in player.events if event.lost} == {2}
+    assert {event.broker for event in player.events if event.missing} == {2}
     assert (player.events[-1].broker, player.events[-1].error) == (1, 0) or player.events[-2].broker == 1
 
 

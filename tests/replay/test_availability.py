@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
-from fakebroker.replay.verify.availability import Outage, check_availability, planned_outages
+from fakebroker.replay.verify.availability import Circumstances, check_availability
+from fakebroker.replay.verify.outages import Outage, planned_outages
 from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,
@@ -134,7 +135,9 @@ def test_members_without_a_response(spark: SparkSession, subtests: pytest.Subtes
         timeline += [{**each, "node_id": 10 * number + each["node_id"]} for each in case.timeline]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 1_000)
-        checks = by_name(check_availability(spark, frame(spark, events), scripts(spark, members), timeline=timeline))
+        checks = by_name(
+            check_availability(spark, frame(spark, events), scripts(spark, members), Circumstances(timeline=timeline))
+        )
     assert checks["cluster-answers"].passed
     found_groups = {violation.group for violation in checks["members-answered"].violations}
     for number, (name, case) in enumerate(CASES.items()):
@@ -149,7 +152,9 @@ def by_name(checks: Sequence[AvailabilityCheck]) -> dict[str, AvailabilityCheck]
 def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str, AvailabilityCheck]:
     """Return the checks for `HEALTHY` and more events; with a session timeout of 60 s, members may wait for 30 s."""
     patient = [member(f"g-{number}", session_timeout_ms=60_000) for number in range(2)]
-    return by_name(check_availability(spark, frame(spark, [*HEALTHY, *more]), scripts(spark, patient), **how))
+    return by_name(
+        check_availability(spark, frame(spark, [*HEALTHY, *more]), scripts(spark, patient), Circumstances(**how))
+    )
 
 
 def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subtests) -> None:
@@ -310,7 +315,11 @@ def simulated(spark: SparkSession, *events: dict[str, Any]) -> dict[str, Availab
     _, rows = play_in_memory(members, two_broker_settings(60.0, events=events))
     recorded = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
     timeline = [each | {"done": True, "why": None} for each in events]
-    return by_name(check_availability(spark, recorded, scripts(spark, members), timeline=timeline, is_simulated=True))
+    return by_name(
+        check_availability(
+            spark, recorded, scripts(spark, members), Circumstances(timeline=timeline, is_simulated=True)
+        )
+    )
 
 
 FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
@@ -318,7 +327,12 @@ FAULT: dict[str, Any] = {"at_s": 20, "do": "fail", "api": None}
 
 def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: SparkSession) -> None:
     checks = simulated(spark, {**FAULT, "silent": True})
-    assert [name for name, check in checks.items() if not check.passed] == ["cluster-answers", "members-answered"]
+    assert [name for name, check in checks.items() if not check.passed] == [
+        "cluster-answers",
+        "brokers-answer",
+        "groups-served",
+        "members-answered",
+    ]
     assert checks["members-answered"].failures == 12
 
 

@@ -65,7 +65,7 @@ def test_details_of_events(subtests: pytest.Subtests) -> None:
         (sync(1, 1), "no error", "assigned nothing"),
         (sync(1, 1, *range(9)), "no error", "assigned " + ", ".join(f"orders-{n}" for n in range(6)) + " and 3 more"),
         (lost("Heartbeat", 1, until_s=3), "lost", "lost at 3.000 s"),
-        (lost("Heartbeat", 1, lost=False), "no response", None),
+        (lost("Heartbeat", 1, lost=False), "cut off", None),
         (beats(1, 9), "no error", "9 requests until 9.000 s"),
         (join(1, 1, members=3), "no error", "leader of 3 members; protocol range"),
         (found(1), "no error", "coordinator of g: 2"),

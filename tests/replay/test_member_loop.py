@@ -164,11 +164,11 @@ def test_requests_to_a_cluster_that_stopped_are_recorded_as_lost_and_the_loop_en
     player = LoopPlayer()
     with cluster_of() as cluster:
         player.when(player.is_settled, lambda: stop_all_brokers(cluster))
-        player.when(lambda: any(event.lost for event in player.events), lambda: player.skip(LEAVE_S))
+        player.when(lambda: any(event.missing for event in player.events), lambda: player.skip(LEAVE_S))
         player.play(cluster.bootstrap_servers, scripts_of(GROUPS, 2), LoopSettings(closed_loop=True))
     unanswered = [event for event in player.requests() if event.latency_us is None]
     assert unanswered
-    assert all(event.error is None and event.lost for event in unanswered)
+    assert all(event.error is None and event.missing for event in unanswered)
     assert player.tallies[-1].errors == len(unanswered)
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.compared_figures import answered, latency_quantile, requests, unanswered
+from fakebroker.replay.compared_figures import answered, latency_quantile, lost_or_unanswered, requests
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.numbers import error_name
@@ -23,7 +23,7 @@ MEMBERS, LOAD = {"source": "members"}, {"source": "load"}
 
 # Generation 1: member 0 alone; the response to its first JoinGroup is MEMBER_ID_REQUIRED. Generation 2: member 1 joins,
 # and member 0 gets REBALANCE_IN_PROGRESS for a heartbeat. Member 1 leaves, member 0 crashes; one heartbeat of member 0
-# was lost and one is unanswered.
+# was lost and one is pending at the end.
 EVENTS = [
     Event(1_000, 1_000, None, "start", -1, -1, "g", "g-0", kind="act"),
     Event(1_000, 1_000, 2_000, "FindCoordinator", 6, 1, "g", lookups=1, error=0),
@@ -38,8 +38,8 @@ EVENTS = [
     Event(40_000, 40_000, 5_000, "SyncGroup", 5, 2, "g", "g-1", 2, 0, assigned=["orders-1"]),
     Event(40_000, 40_000, 3_000, "SyncGroup", 5, 2, "g", "g-0", 2, 0, assigned=["orders-0"]),
     Event(50_000, 50_000, 900, "Heartbeat", 4, 2, "g", "g-0", 2, 0, count=96, until_us=145_000),
-    Event(60_000, 60_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, lost=True, until_us=900_000),
-    Event(61_000, 61_000, None, "Heartbeat", 4, 2, "g", "g-0", 2),
+    Event(60_000, 60_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, missing="lost", until_us=900_000),
+    Event(61_000, 61_000, None, "Heartbeat", 4, 2, "g", "g-0", 2, missing="cut off"),
     Event(100_000, 100_000, None, "leave", -1, -1, "g", "g-1", kind="act"),
     Event(100_000, 100_000, 1_000, "LeaveGroup", 5, 2, "g", "g-1", error=0),
     Event(151_000, 151_000, None, "crash", -1, -1, "g", "g-0", kind="act"),
@@ -70,7 +70,7 @@ def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples
         for row in summary["apis"]:
             found = samples.select(division, requests(row["api"], row["source"]))
             assert found.n.sum() == row["requests"]
-        assert samples.select(division, unanswered).n.sum() == summary["total"]["unanswered"]
+        assert samples.select(division, lost_or_unanswered).n.sum() == 1
         assert samples.select(division, lambda each: each.column("kind") == "rebalance").n.sum() == 2
     waiting = samples.select("groups", lambda each: each.column("kind") == "unassigned")
     assert waiting.n.sum() / 1e6 == pytest.approx(summary["metrics"]["unassigned_member_s"], abs=0.001)
@@ -95,7 +95,8 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
         "max_ms": 2,
         "unexpected_errors": 0,
         "lost": 1,
-        "unanswered": 2,
+        "unanswered": 0,
+        "cut_off": 1,
     }
     assert (apis["JoinGroup"]["requests"], apis["JoinGroup"]["p50_ms"], apis["JoinGroup"]["max_ms"]) == (5, 5, 19)
     assert summary["total"]["requests"] == 109
@@ -195,11 +196,17 @@ def test_numbers_over_time(summary: dict[str, Any]) -> None:
     assert [row.pop("population") for row in over_time["populations"]] == ["all"]
     assert over_time["populations"] == [{what: over_time[what] for what in ("groups", "members", "rebalances")}]
     # The group was rebalancing from 4,000 to 14,000 and from 21,000 to 45,000.
-    assert over_time["groups"] == {"stable": [0.32, 1, 1], "rebalancing": [0.68, 0, 0], "empty": [0, 0, 0]}
+    assert over_time["groups"] == {
+        "stable": [0.26, 1, 1],
+        "rebalancing": [0.74, 0, 0],  # also from 1,000 to 4,000, before the first JoinGroup
+        "unknown": [0, 0, 0],
+        "empty": [0, 0, 0],
+    }
     # Member 0 was assigned from 14,000 to 35,000 and from 43,000 on, member 1 from 45,000 to 100,000.
     assert over_time["members"] == {
         "assigned": [0.7, 1.98, 1],
         "waiting": [0.92, 0, 0],
+        "unknown": [0, 0, 0],
         "gone": [0.38, 0.02, 1],
     }
     assert over_time["rebalances"] == {"count": [2, 0, 0], "p50_ms": [10, None, None], "max_ms": [24, None, None]}
@@ -310,8 +317,34 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
     assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
 
 
+def test_members_without_a_response_for_their_session_timeout_are_unknown(spark: SparkSession) -> None:
+    """The members of the first group get their last response at second 10, or 50; the second group has responses."""
+    second = 1_000_000
+    events = [
+        each._replace(group=group, member=f"{group}-{number}")
+        for group, ends in (("g", (10, 50)), ("h", (100, 100)))
+        for number, end in enumerate(ends)
+        for each in (
+            Event(0, 0, None, "start", -1, -1, kind="act"),
+            Event(1_000, 1_000, 0, "JoinGroup", 9, 2, generation=1, error=0),
+            Event(2_000, 2_000, 0, "SyncGroup", 5, 2, generation=1, error=0, assigned=["orders-0"]),
+            Event(3_000, 3_000, 0, "Heartbeat", 4, 2, generation=1, error=0, count=end, until_us=(end - 1) * second),
+            Event(end * second, end * second, 0, "Heartbeat", 4, 2, generation=1, error=0),
+            Event(100 * second, 100 * second, None, "leave", -1, -1, kind="act"),
+        )
+    ]
+    members = [member(f"{group}-{n}", group=group, session_timeout_ms=10_000) for group in "gh" for n in range(2)]
+    over_time = numbers(spark, events, members)["over_time"]
+    per_slice = 1 / over_time["slice_s"]
+    at_s = {second: round(second * per_slice) for second in (15, 40, 80)}
+    assert {second: over_time["members"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 1, 80: 2}
+    assert {second: over_time["members"]["assigned"][index] for second, index in at_s.items()} == {15: 4, 40: 3, 80: 2}
+    assert {second: over_time["groups"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 0, 80: 1}
+    assert {second: over_time["groups"]["stable"][index] for second, index in at_s.items()} == {15: 2, 40: 2, 80: 1}
+
+
 def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
-    events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, lost=True)]
+    events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, missing="lost")]
     summary = numbers(spark, events, TWO)
     total = summary["total"]
     assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)

@@ -34,7 +34,7 @@ def test_events_have_the_fields_of_each_request_and_response() -> None:
     assert (beat.version, beat.generation, beat.member_id, beat.latency_us, beat.error) == (4, 1, MEMBER_ID, 1000, 0)
     assert harness.of("LeaveGroup")[0].member_id == MEMBER_ID
     assert {event.group for event in harness.events} == {"g"}
-    assert not any(event.lost for event in harness.events)
+    assert not any(event.missing for event in harness.events)
 
 
 def test_actions_are_recorded_as_acts() -> None:
@@ -88,7 +88,7 @@ def test_the_response_to_leave_group_is_awaited_until_the_leave_timeout() -> Non
     assert not harness.scripted.is_done
     harness.run(1_500 + LEAVE_TIMEOUT_MS)
     assert harness.scripted.is_done
-    assert (harness.events[-1].api, harness.events[-1].lost, harness.disconnects) == ("LeaveGroup", True, 1)
+    assert (harness.events[-1].api, harness.events[-1].missing, harness.disconnects) == ("LeaveGroup", "unanswered", 1)
 
 
 def test_a_crash_drops_the_pending_request_and_disconnects() -> None:
@@ -96,7 +96,13 @@ def test_a_crash_drops_the_pending_request_and_disconnects() -> None:
     harness.mute = (HeartbeatRequest,)
     harness.run(1_600)
     crash, beat = harness.events[-2:]
-    assert (crash.api, beat.api, beat.lost, beat.latency_us, beat.error) == ("crash", "Heartbeat", True, None, None)
+    assert (crash.api, beat.api, beat.missing, beat.latency_us, beat.error) == (
+        "crash",
+        "Heartbeat",
+        "cut off",
+        None,
+        None,
+    )
     assert (harness.scripted.is_done, harness.disconnects) == (True, 1)
 
 
@@ -211,7 +217,7 @@ def test_a_lost_connection_is_recorded_and_the_member_reconnects() -> None:
     harness.now_ms = START_MS + 1_200
     harness.run(1_500)
     lost = harness.of("Heartbeat")[0]
-    assert (lost.lost, lost.latency_us, lost.error, lost.version) == (True, None, None, 4)
+    assert (lost.missing, lost.latency_us, lost.error, lost.version) == ("lost", None, None, 4)
     assert harness.disconnects == 0
     assert harness.times_s("Heartbeat") == [1.0, 1.3]
 
@@ -224,7 +230,7 @@ def test_a_request_without_a_connection_has_no_version() -> None:
     assert isinstance(harness.scripted.take_request(), JoinGroupRequest)
     harness.scripted.connection_lost(START_MS + 5)
     (event,) = harness.of("JoinGroup")
-    assert (event.version, event.lost, event.sent_us) == (-1, True, (START_MS + 5) * 1000)
+    assert (event.version, event.missing, event.sent_us) == (-1, "lost", (START_MS + 5) * 1000)
 
 
 def test_a_member_reconnects_to_a_moved_coordinator() -> None:
@@ -268,13 +274,13 @@ def test_a_closed_loop_sends_each_heartbeat_when_the_last_one_is_answered() -> N
     assert [event.latency_us for event in harness.of("Heartbeat")] == [2_000] * 20
 
 
-def test_a_pending_request_at_the_end_is_not_lost() -> None:
+def test_a_pending_request_at_the_end_is_cut_off() -> None:
     harness = ScriptedMemberHarness(START_ACT)
     harness.mute = (HeartbeatRequest,)
     harness.run(1_100)
     harness.scripted.finish(START_MS + 2_000)
-    assert (harness.events[-1].api, harness.events[-1].lost, harness.events[-1].latency_us) == (
+    assert (harness.events[-1].api, harness.events[-1].missing, harness.events[-1].latency_us) == (
         "Heartbeat",
-        False,
+        "cut off",
         None,
     )

@@ -44,7 +44,7 @@ def test_members_join_commit_and_leave() -> None:
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.MEMBER_ID_REQUIRED,
     }
-    assert not any(row["lost"] for row in rows)
+    assert not any(row["missing"] for row in rows)
     assigned = [row["assigned"] for row in rows_of(rows, "SyncGroup") if row["generation"] == 2]
     assert sorted(map(str, assigned)) == ["['orders-0', 'orders-1']", "['orders-2', 'orders-3']"]
     assert [row["members"] for row in rows_of(rows, "JoinGroup") if row["generation"] == 2 and row["members"]] == [2]
@@ -123,8 +123,8 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
 def test_a_late_heartbeat_expires_a_session() -> None:
     fault = {"at_s": 10, "do": "fail", "api": "Heartbeat", "client_id": "g-1", "delay_before_s": 7, "times": 1}
     _, rows = play_in_memory(PAIR, two_broker_settings(events=(fault,)))
-    late, after = [row for row in rows_of(rows, "Heartbeat", "g-1") if row["lost"] or row["error"] == 25]
-    assert late["lost"], "the member closes the connection when its session is over"
+    late, after = [row for row in rows_of(rows, "Heartbeat", "g-1") if row["missing"] or row["error"] == 25]
+    assert late["missing"] == "unanswered", "the member closes the connection when its session is over"
     assert after["error"] == ErrorCode.UNKNOWN_MEMBER_ID
     rebalance = next(
         row for row in rows_of(rows, "Heartbeat", "g-0") if row["sent_us"] > late["sent_us"] and row["error"]
@@ -166,14 +166,14 @@ def test_faults_drop_and_throttle_connections() -> None:
         return play_in_memory([member], two_broker_settings(events=(event,)))[1]
 
     dropped = play_with(drop=True)
-    (lost,) = [row for row in dropped if row["lost"]]
+    (lost,) = [row for row in dropped if row["missing"]]
     assert (lost["api"], lost["until_us"] - lost["sent_us"]) == ("Heartbeat", 500)
     assert next(row["api"] for row in dropped if row["sent_us"] > lost["until_us"]) == "FindCoordinator"
 
     throttled = play_with(throttle_time_ms=3_500)
     # The commit is sent 1 ms after the heartbeat, and waits until the connection is no longer muted.
     assert max(row["latency_us"] for row in rows_of(throttled, "OffsetCommit")) == 3_499_500
-    assert not any(row["lost"] for row in throttled)
+    assert not any(row["missing"] for row in throttled)
 
 
 def test_committed_offsets_survive_a_failover() -> None:
@@ -249,9 +249,9 @@ def test_requests_of_a_load_to_a_removed_broker_are_lost_and_the_load_continues(
     stop = {"at_s": 5, "do": "stop_broker", "node_id": 1}
     _, rows = play_in_memory(members, two_broker_settings(loads=(load,), events=(stop,), group_counts={"some": 200}))
     fetches = [row for row in rows_of(rows, "OffsetFetch") if row["member"] is None]
-    assert {(row["broker"], row["lost"]) for row in fetches} == {(1, False), (1, True), (2, False)}
-    assert {row["version"] for row in fetches if row["lost"]} == {-1}
-    assert all((row["until_us"] is not None) is row["lost"] for row in fetches)
+    assert {(row["broker"], row["missing"]) for row in fetches} == {(1, None), (1, "lost"), (2, None)}
+    assert {row["version"] for row in fetches if row["missing"]} == {-1}
+    assert all((row["until_us"] is not None) is (row["missing"] == "lost") for row in fetches)
     assert 90 <= len(fetches) <= 110
 
 
@@ -259,7 +259,7 @@ def test_look_ups_without_a_reachable_broker_are_recorded() -> None:
     stops = [{"at_s": 6, "do": "stop_broker", "node_id": node} for node in (1, 2)]
     start = {"at_s": 10, "do": "start_broker", "node_id": 2}
     _, rows = play_in_memory(PAIR, two_broker_settings(events=(*stops, start)))
-    unsent = [row for row in rows_of(rows, "FindCoordinator") if row["lost"]]
+    unsent = [row for row in rows_of(rows, "FindCoordinator") if row["missing"]]
     assert {(row["broker"], row["version"]) for row in unsent} == {(-1, -1)}
     assert [row["until_us"] for row in unsent] == [row["sent_us"] for row in unsent]
     assert 6_000_000 < unsent[-1]["sent_us"] - rows[0]["sent_us"] < 10_200_000
@@ -272,7 +272,7 @@ def test_a_pending_request_at_the_end_is_recorded_without_a_response() -> None:
     )
     _, rows = play_in_memory([script("g", 0, session_timeout_ms=20_000)], settings)
     (pending,) = [row for row in rows if row["kind"] == "request" and row["latency_us"] is None]
-    assert (pending["api"], pending["lost"], pending["error"]) == ("Heartbeat", False, None)
+    assert (pending["api"], pending["missing"], pending["error"]) == ("Heartbeat", "cut off", None)
 
 
 # Fast-forwarded heartbeats

@@ -175,7 +175,7 @@ def test_a_broker_that_requires_authentication_is_reported() -> None:
 
 
 def test_a_broker_that_answers_only_api_versions_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_lookup, "_REQUEST_TIMEOUT_MS", 20.0)
+    monkeypatch.setattr(coordinator_lookup, "REQUEST_TIMEOUT_MS", 20.0)
 
     def serve(peer: socket.socket) -> None:
         answer_api_versions(peer)

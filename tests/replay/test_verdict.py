@@ -15,23 +15,26 @@ from fakebroker.replay.run_summary import (
     RequestNumbers,
     summary_of,
 )
+from fakebroker.replay.verify.availability import Circumstances
 from fakebroker.replay.verify.verdict import MEMBERS_JOIN, events_done, expectations, judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Api, Expectation
-from tests.support.replay.recorded_events import HEALTHY, PARTITIONS, beat, frame, lost, scripts
+from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, PARTITIONS, beat, frame, lost, scripts
 from tests.support.replay.summaries import summary_document
+
+START_OF_1 = HEALTHY[0]._replace(**OF_1)
 
 NUMBERS = msgspec.structs.replace(
     summary_of(summary_document(1)).numbers,
     apis=[
-        RequestNumbers("Heartbeat", "members", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
-        RequestNumbers("OffsetFetch", "members", 40, 4.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
-        RequestNumbers("OffsetFetch", "load", 10, 1.0, 5.0, 6.0, 7.0, 8.0, 2, 0, 1),
-        RequestNumbers("FindCoordinator", "load", 3, 0.3, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
+        RequestNumbers("Heartbeat", "members", 800, 80.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("OffsetFetch", "members", 40, 4.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("OffsetFetch", "load", 10, 1.0, 5.0, 6.0, 7.0, 8.0, 2, 0, 1, 0),
+        RequestNumbers("FindCoordinator", "load", 3, 0.3, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
     ],
     subtotals=[
-        RequestNumbers("all", "members", 840, 84.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0),
-        RequestNumbers("all", "load", 13, 1.3, 4.0, 5.0, 6.0, 8.0, 2, 0, 1),
-        RequestNumbers("OffsetFetch", "all", 50, 5.0, 1.0, 6.0, 7.0, 8.0, 2, 0, 1),
+        RequestNumbers("all", "members", 840, 84.0, 1.0, 2.0, 3.0, 4.0, 0, 0, 0, 0),
+        RequestNumbers("all", "load", 13, 1.3, 4.0, 5.0, 6.0, 8.0, 2, 0, 1, 0),
+        RequestNumbers("OffsetFetch", "all", 50, 5.0, 1.0, 6.0, 7.0, 8.0, 2, 0, 1, 0),
     ],
     errors=[
         ErrorCount("NOT_COORDINATOR", 16, "OffsetFetch", "load", 2, False),
@@ -141,18 +144,27 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
     unanswered = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
-        events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [expected], NUMBERS, ["answered"], timeline)
+        events = frame(spark, [*HEALTHY, START_OF_1, *more])
+        verdict = judge(
+            spark,
+            events,
+            scripts(spark, MEMBERS[:2]),
+            PARTITIONS,
+            [expected],
+            NUMBERS,
+            ["answered"],
+            Circumstances(timeline=timeline),
+        )
         assert [check.name for check in verdict.promises] == ["answered"]
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"
 
     assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
-    events = frame(spark, HEALTHY)
+    events, two = frame(spark, [*HEALTHY, START_OF_1]), scripts(spark, MEMBERS[:2])
     wanted, required = ["answered", "stale-refused"], ["stale-refused"]
-    assert judge(spark, events, scripts(spark), PARTITIONS, [met], NUMBERS, wanted).outcome == "passed"
-    verdict = judge(spark, events, scripts(spark), PARTITIONS, [met], NUMBERS, wanted, required=required)
+    assert judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted).outcome == "passed"
+    verdict = judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted, required=required)
     reason = "Promise stale-refused is required, but was not exercised: there were no members that sent requests of an"
     assert (verdict.outcome, verdict.reasons) == ("failed", [f"{reason} old generation."])
 
@@ -160,8 +172,10 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 @pytest.mark.slow
 def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
-        events = frame(spark, [*HEALTHY, *more])
-        verdict = judge(spark, events, scripts(spark), PARTITIONS, [], NUMBERS, ["one-owner"], **how)
+        events = frame(spark, [*HEALTHY, START_OF_1, *more])
+        verdict = judge(
+            spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how)
+        )
         assert all(check.outcome == "kept" for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])

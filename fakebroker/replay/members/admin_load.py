@@ -28,6 +28,7 @@ from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup, found_in
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.members.request_events import to_us
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, missing_after
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.workload.loads import Load, LoadKind
 
@@ -133,10 +134,11 @@ class AdminLoad:
             self._end()
 
     def stop(self) -> None:
-        """Record pending requests as unanswered."""
+        """Record pending requests as cut off."""
         for requests in self._pending.values():
             for request in requests:
-                self._record_answer(request, None)
+                missing = missing_after(self._now_ms() - request.sent_ms, CUT_OFF)
+                self._record_answer(request, None, missing=missing)
 
     @property
     def _is_over(self) -> bool:
@@ -284,7 +286,7 @@ class AdminLoad:
         for request in requests:
             self._unanswered -= 1
             self._forget_coordinators(request)
-            self._record_answer(request, None, lost=True)
+            self._record_answer(request, None, missing=LOST)
         if self._load.rate_per_s is None:
             self._back_off()
         self.is_done = self._is_over and not self._unanswered
@@ -294,7 +296,7 @@ class AdminLoad:
             self._coordinators.pop(group, None)
 
     def _record_answer(
-        self, request: _GroupsRequest, response: Any, error: int | None = None, *, lost: bool = False
+        self, request: _GroupsRequest, response: Any, error: int | None = None, *, missing: str | None = None
     ) -> None:
         groups, now_ms, message = request.groups, self._now_ms(), self._message(request.groups)
         is_sent, is_finding = request.sent_ms != math.inf, isinstance(message, FindCoordinatorRequest)
@@ -308,8 +310,8 @@ class AdminLoad:
             group=groups[0] if len(groups) == 1 else None,
             error=error,
             lookups=len(groups) if self._load.kind in _ABOUT_SEVERAL_GROUPS else None,
-            until_us=to_us(now_ms) if lost else None,
-            lost=lost,
+            until_us=to_us(now_ms) if missing == LOST else None,
+            missing=missing,
             offsets=_offsets(response) if len(groups) == 1 and not error else None,
             found=found_in(message, response) if is_finding and response is not None else None,
             source=self.source,

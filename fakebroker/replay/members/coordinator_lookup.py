@@ -21,11 +21,9 @@ from fakebroker.protocol.registry import api_of
 from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.members.request_events import to_us
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TIMEOUT_MS, missing_after
 
 _RETRY_MS = 100.0
-_REQUEST_TIMEOUT_MS = 30_000.0
-"""Kafka's default of `request.timeout.ms`, after which a client closes the connection."""
-
 _UNKNOWN_BROKER = -1
 
 
@@ -139,22 +137,22 @@ class CoordinatorLookup:
         """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
         if self._connection is None:
             return self._retry_ms if self._listeners or self._waiting else math.inf
-        return self._pending[0].sent_ms + _REQUEST_TIMEOUT_MS if self._pending else math.inf
+        return self._pending[0].sent_ms + REQUEST_TIMEOUT_MS if self._pending else math.inf
 
     def process(self, now_ms: float) -> None:
         """Send the requests of new look-ups, reconnect, or close a connection whose request has timed out."""
         if self._connection is None:
             if (self._listeners or self._waiting) and self._retry_ms <= now_ms:
                 self.connect()
-        elif self._pending and self._pending[0].sent_ms + _REQUEST_TIMEOUT_MS <= now_ms:
-            self._transport.fail(self._connection, f"no response in {_REQUEST_TIMEOUT_MS:g} ms")
+        elif self._pending and self._pending[0].sent_ms + REQUEST_TIMEOUT_MS <= now_ms:
+            self._transport.fail(self._connection, f"no response in {REQUEST_TIMEOUT_MS:g} ms")
         elif self._is_ready:
             self._send_all(self._connection)
 
     def stop(self) -> None:
-        """Record pending requests as unanswered."""
+        """Record pending requests as cut off."""
         for pending in self._pending:
-            self._record_answer(pending, None, lost=False)
+            self._record_answer(pending, None, missing_after(self._now_ms() - pending.sent_ms, CUT_OFF))
         self._pending.clear()
 
     # ConnectionUser
@@ -187,7 +185,7 @@ class CoordinatorLookup:
         all_pending, self._pending = self._pending, deque()
         if self._is_ready:
             for pending in all_pending:
-                self._record_answer(pending, None, lost=True)
+                self._record_answer(pending, None, missing_after(self._now_ms() - pending.sent_ms, LOST), ended=True)
                 _notify_failure(pending.listeners)
                 if pending.metadata_listener is not None:
                     self._waiting.append(pending)
@@ -204,7 +202,7 @@ class CoordinatorLookup:
         self._retry_ms = self._now_ms() + _RETRY_MS
         listeners, self._listeners = self._listeners, {}
         if listeners:  # Record a request that could not be sent to any broker.
-            self._record_answer(_find_request(listeners, sent_ms=self._now_ms()), None, lost=True)
+            self._record_answer(_find_request(listeners, sent_ms=self._now_ms()), None, LOST, ended=True)
         _notify_failure(listeners)
 
     def _store_nodes(self, address: Address, response: MetadataResponse) -> None:
@@ -240,8 +238,9 @@ class CoordinatorLookup:
         self,
         pending: _PendingRequest,
         response: FindCoordinatorResponse | MetadataResponse | None,
+        missing: str | None = None,
         *,
-        lost: bool = False,
+        ended: bool = False,
     ) -> None:
         groups = list(pending.listeners)
         latency_ms = None if response is None else self._now_ms() - pending.scheduled_ms
@@ -255,8 +254,8 @@ class CoordinatorLookup:
             group=groups[0] if len(groups) == 1 else None,
             error=None if response is None else next(filter(None, _errors(response)), 0),
             lookups=len(groups) or None,
-            until_us=to_us(self._now_ms()) if lost else None,
-            lost=lost,
+            until_us=to_us(self._now_ms()) if ended else None,
+            missing=missing,
             found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) else None,
             source=pending.source,
         )

@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 
-from fakebroker.replay.members.events import ORDINARY_ERRORS, SCHEMA, Event
+from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.members.request_events import to_us
+from fakebroker.replay.members.request_outcomes import is_failure
 
 BATCH_ROWS = 16_384
 """The maximum number of rows in a batch."""
@@ -19,7 +20,7 @@ class EventRecorder:
 
     Attributes:
         requests: Number of requests.
-        errors: Responses with an error other than `ORDINARY_ERRORS`, and requests without a response.
+        errors: Number of failed requests: with an unexpected error, lost or unanswered.
     """
 
     def __init__(self, *, folds: bool = False) -> None:
@@ -32,7 +33,7 @@ class EventRecorder:
         """Record an event."""
         if event.kind == "request":
             self.requests += event.count
-            self.errors += event.error not in ORDINARY_ERRORS
+            self.errors += is_failure(event.error, event.missing)
         if self._folds and event.member is not None:
             self._fold(event, event.member)
         else:

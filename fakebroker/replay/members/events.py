@@ -7,13 +7,8 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from fakebroker.errors import ErrorCode
-
 Source = Literal["members", "load"]
 """What sent a request: the members, including the look-ups of their coordinators, or the loads (`[[load]]`)."""
-
-ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
-"""Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
 
 PARKED_APIS = ("JoinGroup", "SyncGroup")
 """The APIs whose responses a coordinator may hold back until a rebalance makes progress."""
@@ -45,7 +40,7 @@ SCHEMA = pa.schema(
         pa.field("kind", pa.string(), nullable=False),
         pa.field("count", pa.int32(), nullable=False),
         pa.field("until_us", pa.int64()),
-        pa.field("lost", pa.bool_(), nullable=False),
+        pa.field("missing", pa.string()),
         pa.field("member_id", pa.string()),
         pa.field("instance_id", pa.string()),
         pa.field("leader", pa.string()),
@@ -94,9 +89,11 @@ class Event(NamedTuple):
             the action was done.
         count: Number of requests in the row: more than 1 if heartbeats are folded into one row, which has the times of
             the first one and the longest latency.
-        until_us: When the last of several folded requests was sent; for a lost request, when it was lost; else `None`.
-        lost: Whether the response can no longer arrive, because the connection was lost, or the member stopped or gave
-            up waiting. False for a request that is pending at the end.
+        until_us: When the last of several folded requests was sent; without a response, when the connection was lost or
+            the wait ended; else `None`. Also `None` for a request that is pending at the end of the replay.
+        missing: Why there is no response: `lost`, because the connection was refused or closed; `unanswered`, because
+            the client waited in vain for as long as it waits; or `cut off`, because the replay ended or the script
+            stopped the member. `None` with a response, and for an action.
         member_id: Member id in the request; for a JoinGroup, the one in the response.
         instance_id: `group.instance.id` of the member.
         leader: Member id of the leader in a JoinGroup response.
@@ -126,7 +123,7 @@ class Event(NamedTuple):
     kind: str = "request"
     count: int = 1  # type: ignore[assignment]  # hides `tuple.count`, for the name of the column
     until_us: int | None = None
-    lost: bool = False
+    missing: str | None = None
     member_id: str | None = None
     instance_id: str | None = None
     leader: str | None = None

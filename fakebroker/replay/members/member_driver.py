@@ -12,16 +12,13 @@ from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.transport import Transport
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
-from fakebroker.protocol.messages.join_group import JoinGroupRequest
-from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.events import Source
+from fakebroker.replay.members.request_events import REBALANCE_REQUESTS
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketConnection
-
-_REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
-"""Requests that a broker may answer much later."""
 
 
 class DriverContext(Protocol):
@@ -190,7 +187,7 @@ class MemberDriver:
     def _connection_for(self, request: GroupRequest) -> Any:
         """Return the connection for a request, a new one if needed; None if the member waits for admission."""
         shared, address = self._context.shared, self.member.address
-        if shared is not None and isinstance(request, _REBALANCE_REQUESTS):
+        if shared is not None and isinstance(request, REBALANCE_REQUESTS):
             if self._rebalance_connection is not None and self._rebalance_connection.address != address:
                 self._end_rebalance()
             if self._rebalance_connection is None:

@@ -16,8 +16,9 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.open_files import allow_connections
 from fakebroker.replay.members.admin_load import AdminLoad
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
-from fakebroker.replay.members.events import ORDINARY_ERRORS, Event
+from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.member_driver import MemberDriver
+from fakebroker.replay.members.request_outcomes import is_failure
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
 from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketTransport
@@ -212,11 +213,11 @@ class MemberLoop:
         self._record(event)
         if event.kind == "request":
             self._tally.requests += 1
-            if event.error not in ORDINARY_ERRORS:
+            if is_failure(event.error, event.missing):
                 self._tally.errors += 1
 
     def _finish(self) -> None:
-        """Close all connections, and record pending requests as unanswered."""
+        """Close all connections, and record pending requests as cut off."""
         self.transport.close()
         gc.unfreeze()
         now_ms = self.now_ms()

@@ -19,6 +19,9 @@ from fakebroker.replay.script.script import Script
 NOT_SENT = -1
 """The version of a request that was not sent, because there was no connection."""
 
+REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
+"""Requests that a broker may answer much later."""
+
 API_NAMES: dict[type[GroupRequest], str] = {
     JoinGroupRequest: "JoinGroup",
     SyncGroupRequest: "SyncGroup",
@@ -49,7 +52,7 @@ def heartbeat_event(
     error: int | None,
     request: HeartbeatRequest,
     script: Script,
-    lost: bool = False,
+    missing: str | None = None,
 ) -> Event:
     """Return the event of a Heartbeat, with or without a response. A fast path: most requests are heartbeats."""
     scheduled_us, sent_us, version, broker = sent
@@ -69,7 +72,7 @@ def heartbeat_event(
         "request",
         1,
         None,
-        lost,
+        missing,
         request.member_id,
         script.instance_id,
     )
@@ -113,15 +116,18 @@ def answered_event(
     return event
 
 
-def unanswered_event(sent: SentRequest, request: GroupRequest, script: Script, *, lost: bool) -> Event:
+def unanswered_event(sent: SentRequest, request: GroupRequest, script: Script, missing: str) -> Event:
     """Return the event of a request without a response.
 
     Args:
-        lost: Whether the response can no longer arrive: the connection is lost, or the member stopped waiting.
+        sent: When and where it was sent.
+        request: The request.
+        script: The script of its member.
+        missing: Why there is no response, as in `Event.missing`.
     """
     if isinstance(request, HeartbeatRequest):
-        return heartbeat_event(sent, None, None, request, script, lost)
-    return _event(sent, None, request, script, lost=lost)
+        return heartbeat_event(sent, None, None, request, script, missing)
+    return _event(sent, None, request, script, missing=missing)
 
 
 def _event(sent: SentRequest, latency_us: int | None, request: GroupRequest, script: Script, **columns: Any) -> Event:

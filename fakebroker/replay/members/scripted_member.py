@@ -23,7 +23,15 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.replay.members.consumption import Consumption
 from fakebroker.replay.members.events import Event
-from fakebroker.replay.members.request_events import NOT_SENT, SentRequest, answered_event, to_us, unanswered_event
+from fakebroker.replay.members.request_events import (
+    NOT_SENT,
+    REBALANCE_REQUESTS,
+    SentRequest,
+    answered_event,
+    to_us,
+    unanswered_event,
+)
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, UNANSWERED
 from fakebroker.replay.script.script import Act, Script
 
 LEAVE_TIMEOUT_MS = 5_000.0
@@ -193,8 +201,8 @@ class ScriptedMember:
         return self.member.idle_commit(due_ms, until_ms)
 
     def finish(self, now_ms: float) -> None:
-        """Record a request in flight as unanswered, at the end of the replay."""
-        self._record_unanswered(now_ms, lost=False)
+        """Record a request in flight as cut off, at the end of the replay."""
+        self._record_unanswered(CUT_OFF, now_ms, ended=False)
 
     # Time
 
@@ -237,7 +245,9 @@ class ScriptedMember:
                 self._queue.clear()
                 self._leave(now_ms, commits=False)
             case Timer.LEAVE_TIMEOUT:
-                self._disconnect(now_ms)
+                # The script stopped the wait for the end of a rebalance, which may take longer.
+                is_parked = self._in_flight is not None and isinstance(self._in_flight.request, REBALANCE_REQUESTS)
+                self._disconnect(CUT_OFF if is_parked else UNANSWERED, now_ms)
             case Timer.HEARTBEAT | Timer.COMMIT:
                 self._send_for_member(timer, due_ms, now_ms)
 
@@ -274,7 +284,7 @@ class ScriptedMember:
                 self._leave(now_ms)
             case "crash":
                 self.member.crash(now_ms)
-                self._disconnect(now_ms)
+                self._disconnect(CUT_OFF, now_ms)
             case "pause":
                 self._enter(Mode.PAUSED, act.for_ms, now_ms)
             case "slow":
@@ -287,7 +297,7 @@ class ScriptedMember:
     def _start(self, now_ms: float) -> None:
         if self.member.state is MemberState.DOWN:
             if Timer.LEAVE_TIMEOUT in self._timers:
-                self._disconnect(now_ms)
+                self._disconnect(CUT_OFF, now_ms)
             self.member.start(now_ms)
             self._execute_effects(now_ms)
 
@@ -313,7 +323,7 @@ class ScriptedMember:
     def _end_leave(self, now_ms: float) -> None:
         """Disconnect after leaving, once all requests are sent and answered."""
         if self._in_flight is None and not self._queue and Timer.LEAVE_TIMEOUT in self._timers:
-            self._disconnect(now_ms)
+            self._disconnect(CUT_OFF, now_ms)
 
     def _enter(self, mode: Mode, for_ms: float, now_ms: float) -> None:
         self._mode = mode
@@ -422,7 +432,7 @@ class ScriptedMember:
         if self._mode is Mode.PAUSED or self._mode is Mode.SILENT:
             self._deferred.append((self.connection_lost, ()))
             return
-        self._record_unanswered(now_ms, lost=True)
+        self._record_unanswered(LOST, now_ms)
         if self._mode is Mode.ZOMBIE:
             self._deferred.append((self.member.connection_lost, ()))
             return
@@ -432,9 +442,14 @@ class ScriptedMember:
         self.member.connection_lost(now_ms)
         self._execute_effects(now_ms)
 
-    def _disconnect(self, now_ms: float) -> None:
-        """Close the connection, and drop queued and pending requests and look-ups."""
-        self._record_unanswered(now_ms, lost=True)
+    def _disconnect(self, missing: str, now_ms: float) -> None:
+        """Close the connection, and drop queued and pending requests and look-ups.
+
+        Args:
+            missing: Why a pending request will have no response, as in `Event.missing`.
+            now_ms: The time.
+        """
+        self._record_unanswered(missing, now_ms)
         self._queue.clear()
         self._own_queue.clear()
         self._discovery_ms = self._topics = None
@@ -442,13 +457,20 @@ class ScriptedMember:
         self._has_coordinator = False
         self._cancel(Timer.LEAVE_TIMEOUT)
 
-    def _record_unanswered(self, now_ms: float, *, lost: bool) -> None:
+    def _record_unanswered(self, missing: str, now_ms: float, *, ended: bool = True) -> None:
+        """Record the request in flight, if there is one, without a response.
+
+        Args:
+            missing: Why there is none, as in `Event.missing`.
+            now_ms: The time.
+            ended: Whether the wait for the response ends before the replay does.
+        """
         send, self._in_flight = self._in_flight, None
         if send is not None:
             if self._version == NOT_SENT:
                 self._sent_ms = now_ms
-            event = unanswered_event(self._sent_request(send), send.request, self.script, lost=lost)
-            self._record(event._replace(until_us=to_us(now_ms)) if lost else event)
+            event = unanswered_event(self._sent_request(send), send.request, self.script, missing)
+            self._record(event._replace(until_us=to_us(now_ms)) if ended else event)
 
     def _sent_request(self, send: Send) -> SentRequest:
         return SentRequest(to_us(send.scheduled_ms), to_us(self._sent_ms), self._version, self.node_id)
@@ -498,7 +520,7 @@ class ScriptedMember:
                     case Revoked() if self._consumption is not None:
                         self._consumption.revoke(effect.partitions)
         if self._has_coordinator and not member.has_coordinator:  # Queued requests are for the old coordinator.
-            self._disconnect(now_ms)
+            self._disconnect(UNANSWERED, now_ms)
 
     def _enqueue(self, send: Send, now_ms: float) -> None:
         if type(send.request) is OffsetCommitRequest:

@@ -16,10 +16,10 @@ from fakebroker.replay.compared_figures import (
     Run,
     Where,
     latencies_ms,
+    lost_or_unanswered,
     never_parked,
     parked,
     requests,
-    unanswered,
     unexpected,
 )
 from fakebroker.replay.report import charts
@@ -102,7 +102,7 @@ def _lines(latency: str) -> Iterator[tuple[str, Callable[[Run], Line | None], bo
     yield "Members waiting for an assignment", _state("members", "waiting"), False
     yield "Members whose state is unknown", _state("members", "unknown"), False
     yield "Responses with unexpected errors per second", _rates(unexpected), False
-    yield "Requests without a response per second", _rates(unanswered), False
+    yield "Lost and unanswered requests per second", _rates(lost_or_unanswered), False
 
 
 def _latency(where: Where, q: float) -> Callable[[Run], Line | None]:

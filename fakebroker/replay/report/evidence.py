@@ -168,7 +168,7 @@ def _natural(number: int | None) -> str:
 
 def _response(event: Event) -> str:
     if _answered_us(event) is None:
-        return "lost" if event.get("lost") else "no response"
+        return str(event.get("missing") or "no response")
     return error_name(event["error"]) if event.get("error") else "no error"
 
 
@@ -178,8 +178,8 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
         yield [Part("action of the member's script")]
     if (event.get("count") or 1) > 1:
         yield [Part(f"{event['count']} requests until {seconds(event['until_us'] - began_us)} s")]
-    elif event.get("lost") and event.get("until_us") is not None:
-        yield [Part(f"lost at {seconds(event['until_us'] - began_us)} s")]
+    elif event.get("missing") and event.get("until_us") is not None:
+        yield [Part(f"{event['missing']} at {seconds(event['until_us'] - began_us)} s")]
     if event.get("member_id") in decisive:
         yield [Part("member id "), Part(event["member_id"], True)]
         if event.get("instance_id"):
@@ -337,10 +337,11 @@ def _commits_kept(violation: Violation, events: Sequence[Event]) -> Iterator[Mar
     for index, commit in commits:
         for other, fetch in fetches:
             committed = _offsets(commit)
-            for partition, offset in _offsets(fetch).items():
-                if offset < committed.get(partition, offset):
-                    yield Mark(index, _DETAILS, partition)
-                    yield Mark(other, _DETAILS, partition)
+            lower = [each for each, offset in _offsets(fetch).items() if offset < committed.get(each, offset)]
+            about = [each for each in lower if f" {each} " in violation.what]
+            for partition in about or lower:
+                yield Mark(index, _DETAILS, partition)
+                yield Mark(other, _DETAILS, partition)
 
 
 def _offsets(event: Event) -> dict[str, int]:

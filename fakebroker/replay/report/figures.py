@@ -30,8 +30,8 @@ _APIS = (
 )
 """The APIs in the order of their colors."""
 
-_GROUP_STATES = {"stable": 2, "rebalancing": 1, "empty": 7}
-_MEMBER_STATES = {"assigned": 2, "waiting": 1}
+_GROUP_STATES = {"stable": 2, "rebalancing": 1, charts.UNKNOWN: 7, "empty": 7}
+_MEMBER_STATES = {"assigned": 2, "waiting": 1, charts.UNKNOWN: 7}
 """Color indexes of states."""
 _DURATIONS = {"p50": 0, "max": 1}
 """Color indexes of quantiles of durations."""
@@ -72,7 +72,11 @@ def latencies_vary(summary: Summary) -> bool:
 def groups(summary: Summary, suffix: str = "") -> Markup:
     """Draw the number of groups in each state."""
     states = summary.numbers.over_time.groups
-    series = {"stable": states.stable, "rebalancing": states.rebalancing, "empty": states.empty}
+    series = (
+        {"stable": states.stable, "rebalancing": states.rebalancing}
+        | _unknown(states.unknown)
+        | {"empty": states.empty}
+    )
     return _over_time(
         summary, f"groups{suffix}", "Groups by state over time", series, _GROUP_STATES, "groups", charts.stacked_areas
     )
@@ -81,9 +85,14 @@ def groups(summary: Summary, suffix: str = "") -> Markup:
 def members(summary: Summary, suffix: str = "") -> Markup:
     """Draw the number of members with and without an assignment."""
     states = summary.numbers.over_time.members
-    series = {"assigned": states.assigned, "waiting": states.waiting}
+    series = {"assigned": states.assigned, "waiting": states.waiting} | _unknown(states.unknown)
     alt = "Members with and without an assignment over time"
     return _over_time(summary, f"members{suffix}", alt, series, _MEMBER_STATES, "members", charts.stacked_areas)
+
+
+def _unknown(numbers: Sequence[float]) -> dict[str, Sequence[float]]:
+    """Return the series of unknown states, if there are any."""
+    return {charts.UNKNOWN: numbers} if any(numbers) else {}
 
 
 def errors(summary: Summary) -> Markup:

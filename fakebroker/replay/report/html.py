@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report import evidence, figures, wording
 from fakebroker.replay.run_summary import Summary
 from fakebroker.replay.simulation.scheduler import LATENCY_MS
@@ -47,6 +48,7 @@ _ENVIRONMENT = Environment(
 _ENVIRONMENT.globals |= {
     "event_columns": evidence.COLUMNS,
     "figures": figures,
+    "meanings": MEANINGS,
     "simulated_ms": LATENCY_MS,
     "unavailable": evidence.unavailable,
     "unfolded": UNFOLDED,

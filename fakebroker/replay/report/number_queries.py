@@ -6,12 +6,15 @@ creates the views `generations`, `member_states` and `group_states`. A slice is 
 is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
-from fakebroker.replay.members.events import ORDINARY_ERRORS, PARKED_APIS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
@@ -20,7 +23,7 @@ from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.script.generator import offsets_partition
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, in_parallel, suited_to
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
@@ -57,13 +60,15 @@ _TALLY = f"""
                 - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
         from sliced
     )
-    select api, source, slice, error, lost, {three_digits("latency_us")} key, bigint(sum(n)) n, max(latency_us) max_us
+    select api, source, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n,
+        max(latency_us) max_us
     from placed where n > 0 group by all"""
 
 _KINDS = {
-    "unexpected_errors": f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})",
-    "lost": "max_us is null and lost",
-    "unanswered": "max_us is null",
+    "unexpected_errors": IS_UNEXPECTED,
+    "lost": f"missing = '{LOST}'",
+    "unanswered": f"missing = '{UNANSWERED}'",
+    "cut_off": f"missing = '{CUT_OFF}'",
 }
 
 _LATENCIES = (
@@ -186,11 +191,11 @@ _SAMPLES = f"""
         from generations join (select distinct group, population from members) using (group)
     )
     select 'time' division, int(slice) part, 'request' kind, api, source, int(null) broker,
-        string(null) population, error, lost, {bucket_sql("key")} bucket, sum(n) n
+        string(null) population, error, missing, {bucket_sql("key")} bucket, sum(n) n
     from tally group by all
     union all
     select 'groups', pmod(hash(group), {GROUP_PARTS}), 'request', api, source, broker, null, error,
-        lost, {bucket_sql("latency_us")}, sum(`count`)
+        missing, {bucket_sql("latency_us")}, sum(`count`)
     from requests where group is not null group by all
     union all
     select 'time', slice, 'rebalance', null, null, null, null, null, null, {bucket_sql("length_us")}, count(*)
@@ -253,32 +258,41 @@ def _run_queries(
     tally = computed_once(spark.sql(_TALLY, when), few)
     tally.createOrReplaceTempView("tally")
     create_states(spark, end_us, few)
+    _create_offsets_partitions(spark, offsets_partitions)
     try:
         span_s = round((end_us - (bounds["first_us"] or end_us)) / 1e6, 3)
-        rows = {
-            "latencies": _rows(spark, _LATENCIES, steady_slice=slices.count if steady_slice is None else steady_slice),
-            "errors": _rows(spark, _ERRORS),
-            "requests": _rows(spark, _REQUESTS),
-            "populations": _rows(spark, _POPULATIONS),
-            "rebalances": _rows(spark, _REBALANCES, **when),
-            "changes": _rows(spark, _CHANGES, **when),
-            "slowest_groups": _rows(spark, _SLOWEST),
-            "partitions": _offsets_partitions(spark, offsets_partitions),
+        steady = {"steady_slice": slices.count if steady_slice is None else steady_slice}
+        queries: dict[str, tuple[str, Mapping[str, int]]] = {
+            "latencies": (_LATENCIES, steady),
+            "requests": (_REQUESTS, {}),
+            "populations": (_POPULATIONS, {}),
+            "rebalances": (_REBALANCES, when),
+            "changes": (_CHANGES, when),
+            "slowest_groups": (_SLOWEST, {}),
+            "partitions": (_PARTITIONS, {}),
+            "errors": (_ERRORS, {}),
         }
+        calls = [partial(_rows, spark, query, **args) for query, args in queries.values()]
         if samples is not None:
-            write_samples(samples, spark.sql(_SAMPLES, when).toArrow())
+            calls.append(partial(_write_samples, spark, when, samples))
+        rows = dict(zip(queries, in_parallel(calls, few), strict=False))
     finally:
         drop_states(spark)
         tally.unpersist()
     return numbers_of(rows, span_s, slices, offsets_partitions, steady_slice)
 
 
-def _offsets_partitions(spark: SparkSession, partitions: int) -> list[Row]:
-    """Return the rows of the offsets partitions that have groups."""
+def _write_samples(spark: SparkSession, when: Mapping[str, int], path: Path) -> list[Row]:
+    """Write the samples; there are no rows for the numbers."""
+    write_samples(path, spark.sql(_SAMPLES, dict(when)).toArrow())
+    return []
+
+
+def _create_offsets_partitions(spark: SparkSession, partitions: int) -> None:
+    """Create the view `group_partitions`: the offsets partition of each group."""
     partition = offsets_partition(f.col("group"), partitions)
     groups = spark.sql("select distinct group from members").withColumn("offsets_partition", partition)
     groups.createOrReplaceTempView("group_partitions")
-    return _rows(spark, _PARTITIONS)
 
 
 def _rows(spark: SparkSession, query: str, **args: Any) -> list[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.members.events import ORDINARY_ERRORS
+from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
 from fakebroker.replay.report.chance import skew_by_chance
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
 from fakebroker.replay.run_summary import (
@@ -44,7 +44,7 @@ _NO_REQUESTS: Row = {
     "p99_ms": None,
     "p99_9_ms": None,
     "max_ms": None,
-} | dict.fromkeys(("unexpected_errors", "lost", "unanswered"), 0)
+} | dict.fromkeys(("unexpected_errors", "lost", "unanswered", "cut_off"), 0)
 _NO_REBALANCES: Row = {"generations": 0, "rebalances": 0} | dict.fromkeys(("p50_ms", "p99_ms", "max_ms"))
 
 
@@ -160,7 +160,7 @@ def _sum(rows: Iterable[Row], parked: Collection[bool] = (False, True), source: 
     """
     found = {row["is_parked"]: row for row in rows if row["api"] is None and row["source"] == source}
     first, *others = (found.get(is_parked, _NO_REQUESTS) for is_parked in parked)
-    counts = ("requests", "unexpected_errors", "lost", "unanswered")
+    counts = ("requests", "unexpected_errors", "lost", "unanswered", "cut_off")
     return {**first, "source": source} | {name: sum(row[name] for row in (first, *others)) for name in counts}
 
 
@@ -177,6 +177,7 @@ def _requests(row: Row, span_s: float) -> RequestNumbers:
         unexpected_errors=row["unexpected_errors"],
         lost=row["lost"],
         unanswered=row["unanswered"],
+        cut_off=row["cut_off"],
     )
 
 

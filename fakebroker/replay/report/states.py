@@ -1,8 +1,10 @@
 """Spark SQL views of the states of members and groups over time, as observed by the members.
 
-A member is `gone`, `waiting` for an assignment, or `assigned`. A group is `empty` without members, `rebalancing` from
-the first JoinGroup of a generation until all members that joined have an assignment, else `stable`. The coordinator's
-state may differ, for example for a group with members that are not part of the replay.
+A member is `gone`, `waiting` for an assignment, or `assigned`; `unknown` if it is assigned and has got no response for
+its session timeout. A group is `empty` without members, `rebalancing` from the first JoinGroup of a generation until
+all members that joined have an assignment, else `stable` if a member is assigned, `unknown` if none is assigned and one
+is unknown, and `rebalancing` if all are waiting. The coordinator's state may differ, for example for a group with
+members that are not part of the replay.
 
 The columns of `events` and `requests` are described in members/events.py. Times are in microseconds. `latency_us`
 is null if there was no response.
@@ -48,32 +50,52 @@ _GENERATIONS = """
 `over_us` is then the time at which the next rebalance begins, or the end of the replay; else it equals `ended_us`.
 """
 
+# From one response to a member until the next, or until the end.
+_SILENCES = """
+    select group, member, session_timeout_ms * 1000L timeout_us, heard_us,
+        coalesce(lead(from_us) over (partition by member order by from_us, heard_us), {end_us} + 1) next_us
+    from (
+        select group, member, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
+            greatest(scheduled_us + latency_us, until_us) heard_us
+        from requests where latency_us is not null and member is not null)
+    join (select member, session_timeout_ms from members) using (member)"""
+
 _MARKS = f"""
-    select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join
+    select group, member, sent_us at_us, 2 turn, if(api = 'start', 1, 0) present, 0 assigned, false is_join,
+        0 silent
     from events where kind = 'act' and api in ('start', 'leave', 'crash')
     union all
-    select group, member, sent_us, 2, if(api = 'JoinGroup', 1, 0), 0, api = 'JoinGroup'
+    select group, member, sent_us, 2, if(api = 'JoinGroup', 1, 0), 0, api = 'JoinGroup', null
     from requests where api in ('JoinGroup', 'LeaveGroup') and member is not null
     union all
-    select group, member, scheduled_us + latency_us, 0, null, 1, false
+    select group, member, scheduled_us + latency_us, 0, null, 1, false, null
     from requests where api = 'SyncGroup' and error = 0
     union all
-    select group, member, scheduled_us + latency_us, 1, null, 0, false
-    from requests where error in ({_MEMBERSHIP_ENDS}) and member is not null"""
-"""Changes of members' states; `turn` orders simultaneous changes; null in `present` or `assigned` means unchanged."""
+    select group, member, scheduled_us + latency_us, 1, null, 0, false, null
+    from requests where error in ({_MEMBERSHIP_ENDS}) and member is not null
+    union all
+    select group, member, change.at_us, if(change.silent = 1, 2, 0), null, null, false, change.silent
+    from (
+        select group, member, explode(array(
+            named_struct('at_us', heard_us + timeout_us, 'silent', 1),
+            named_struct('at_us', next_us, 'silent', 0))) change
+        from ({_SILENCES}) where next_us - heard_us > timeout_us)
+    where change.at_us <= {{end_us}}"""
+"""Changes of members' states; `turn` orders simultaneous changes. Null means unchanged."""
 
 _MEMBER_STATES = f"""
     with marks as ({_MARKS}), kept as (
         select marks.group, member, population, at_us, turn, present,
-            if(is_join and assignor = 'cooperative-sticky', null, assigned) assigned
+            if(is_join and assignor = 'cooperative-sticky', null, assigned) assigned, silent
         from marks left join members using (member)
     ), known as (
         select group, member, population, at_us, turn, last(present, true) over latest present,
-            last(assigned, true) over latest assigned
+            last(assigned, true) over latest assigned, last(silent, true) over latest silent
         from kept window latest as (partition by member order by at_us, turn)
     ), states as (
         select distinct group, member, population, at_us, turn,
-            case when present = 0 then 'gone' when assigned = 1 then 'assigned' else 'waiting' end state
+            case when present = 0 then 'gone' when assigned = 0 then 'waiting' when silent = 1 then 'unknown'
+                else 'assigned' end state
         from known
     )
     select *, coalesce(lag(state) over following, 'gone') before,
@@ -82,17 +104,21 @@ _MEMBER_STATES = f"""
 
 _GROUP_STATES = """
     with marks as (
-        select group, began_us at_us, 1 rebalances, 0 present from generations
-        union all select group, over_us, -1, 0 from generations
-        union all select group, at_us, 0, if(state = 'gone', -1, 1) from member_states
-            where (state = 'gone') != (before = 'gone')
+        select group, began_us at_us, 1 rebalances, 0 present, 0 assigned, 0 unknown from generations
+        union all select group, over_us, -1, 0, 0, 0 from generations
+        union all select group, at_us, 0, int(state != 'gone') - int(before != 'gone'),
+            int(state = 'assigned') - int(before = 'assigned'), int(state = 'unknown') - int(before = 'unknown')
+        from member_states where state != before
     ), counted as (
         select group, at_us, sum(rebalances) over (partition by group order by at_us) rebalances,
-            sum(present) over (partition by group order by at_us) present
+            sum(present) over (partition by group order by at_us) present,
+            sum(assigned) over (partition by group order by at_us) assigned,
+            sum(unknown) over (partition by group order by at_us) unknown
         from marks
     ), states as (
         select distinct group, at_us,
-            case when present <= 0 then 'empty' when rebalances > 0 then 'rebalancing' else 'stable' end state
+            case when present <= 0 then 'empty' when rebalances > 0 then 'rebalancing'
+                when assigned > 0 then 'stable' when unknown > 0 then 'unknown' else 'rebalancing' end state
         from counted
     )
     select *, coalesce(lag(state) over (partition by group order by at_us), 'empty') before from states"""

@@ -1,17 +1,20 @@
 """Computes the summary of a run, with numbers and verdict, from the files in its directory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from pyspark.sql import SparkSession
 
 from fakebroker.cluster.configs.settings import Config
+from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES, VIOLATIONS
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
 from fakebroker.replay.spark.query_settings import are_few, computed_once
+from fakebroker.replay.verify.availability import Circumstances
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 
@@ -36,27 +39,37 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         head.workload.get("measure_from_s"),
         samples=directory / SAMPLES,
     )
+    expected = with_default_expectation(msgspec.convert(head.workload["expect"], tuple[Expectation, ...]))
     verdict = judge(
         spark,
         recorded,
         members,
         head.cluster.partitions,
-        with_default_expectation(msgspec.convert(head.workload["expect"], tuple[Expectation, ...])),
+        expected,
         numbers,
         head.workload["promises"]["check"],
-        head.timeline,
-        is_reachable=head.cluster.reachable,
-        speed=head.workload["pacing"]["speed"],
-        is_simulated=head.transport == "memory",
+        _circumstances(head, expected),
         required=head.workload["promises"].get("require", ()),
         violations=directory / VIOLATIONS,
-        initial_delay_us=_initial_delay_us(head),
     )
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
 
 
-def _initial_delay_us(head: Head) -> int:
-    """Return `group.initial.rebalance.delay.ms` in microseconds; Kafka's default if the cluster is not embedded."""
-    config = head.workload["cluster"]["config"] if head.cluster.embedded else {}
-    return 1000 * Config(config).number("group.initial.rebalance.delay.ms")
+def _circumstances(head: Head, expected: Sequence[Expectation]) -> Circumstances:
+    cluster = head.workload["cluster"]
+    config = cluster["config"] if head.cluster.embedded else {}
+    names = [event.get("error") for event in head.workload["event"]]
+    names += [each.metric.removeprefix("errors.") for each in expected if each.metric.startswith("errors.")]
+    return Circumstances(
+        is_reachable=head.cluster.reachable,
+        unreachable=head.cluster.unreachable,
+        is_complete=head.complete,
+        timeline=head.timeline,
+        speed=head.workload["pacing"]["speed"],
+        is_simulated=head.transport == "memory",
+        initial_delay_ms=Config(config).number("group.initial.rebalance.delay.ms"),
+        load_ms=cluster["load_ms"],
+        awaits_instances=bool(cluster["proposals"]),
+        expected_errors=[int(ErrorCode[name]) for name in names if name in ErrorCode.__members__],
+    )

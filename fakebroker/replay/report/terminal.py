@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
 from fakebroker.replay.report.wording import broker, by_chance, event as event_text, ms, number, share, times
 from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, named
@@ -55,7 +56,10 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     if numbers.steady:
         yield f"Requests, steady state from second {numbers.steady.from_s:.1f}", _requests(numbers.steady)
     if numbers.startup:
-        yield f"Requests, start-up until second {numbers.startup.until_s:.1f}", _requests(numbers.startup)
+        name = f"start-up until second {numbers.startup.until_s:.1f}" if numbers.steady else "whole replay"
+        yield f"Requests, {name}", _requests(numbers.startup)
+    if any(_meanings(summary)):
+        yield "Failed requests", "\n".join(_meanings(summary))
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)
@@ -89,7 +93,7 @@ def _timeline(summary: Summary) -> Table:
 def _headline(summary: Summary) -> str:
     """Return the latencies of requests that are never parked, and of those that are."""
     numbers = summary.numbers
-    phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "no steady state")
+    phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "whole replay")
     lines = [
         f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms"
         for what, row in (
@@ -110,10 +114,18 @@ def _requests(phase: Phase) -> Table:
             f"{row.requests:,}",
             f"{row.requests_per_s:,.1f}",
             *map(ms, (row.p50_ms, row.p99_ms, row.p99_9_ms, row.max_ms)),
-            f"{row.unexpected_errors + row.unanswered:,}",
+            f"{row.unexpected_errors + row.lost + row.unanswered:,}",
             style=style,
         )
     return grid
+
+
+def _meanings(summary: Summary) -> Iterator[str]:
+    """Yield the counts of requests that failed or were cut off, with the meanings of these words."""
+    for name, meaning in MEANINGS.items():
+        count = getattr(summary.numbers.total, name)
+        if count:
+            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning}[/dim]"
 
 
 def _over_time(summary: Summary) -> Table:
@@ -125,6 +137,7 @@ def _over_time(summary: Summary) -> Table:
         ("requests/s", rates),
         ("groups rebalancing", over_time.groups.rebalancing),
         ("members waiting", over_time.members.waiting),
+        ("members unknown", over_time.members.unknown),
     ):
         grid.add_row(name, sparkline(numbers, _SPARKLINE_WIDTH), f"{max(numbers, default=0):,.0f}")
     return grid
@@ -197,8 +210,8 @@ def _verdict(summary: Summary) -> Table:
     verdict, began_us = summary.verdict, summary.numbers.began_us
     grid = Table.grid(padding=(0, 2, 0, 0))
     for check in verdict.availability:
-        grid.add_row(_mark(check.passed, "passed", "FAILED"), escape(check.check))
-        for violation in check.violations[:_MOST_VIOLATIONS]:
+        grid.add_row(_mark(check.passed, "passed", check.outcome.upper()), escape(check.check))
+        for violation in [*check.violations, *check.doubts][:_MOST_VIOLATIONS]:
             case = unavailable(violation, began_us)
             grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))
     for promised in verdict.promises:

@@ -5,22 +5,31 @@ apply to every cluster, and a workload cannot disable them. Outages that the wor
 excluded. `check_availability` creates the views and parameters of the queries.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
-from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability
+from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
+from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, VerdictOutcome
 from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
+from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
-from fakebroker.replay.workload.timeline import actions_of
+from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
 
 SILENCE_US = 10_000_000
 """How long a cluster may leave all requests unanswered while members are waiting, in microseconds."""
+
+SHORT_US = 8_000_000
+"""Time without responses, in microseconds, after which the end of a member's replay leaves open whether it gets one.
+
+More than `group.initial.rebalance.delay.ms`, for which a coordinator waits by default.
+"""
 
 MEMBER_SILENCE_US = REQUEST_TIMEOUT_US
 """Maximum time that a member may be without a response, in microseconds, even if its session timeout is longer."""
@@ -34,97 +43,8 @@ SETTLING_US = BOUND_US
 MOST_LISTED = 5
 """Maximum number of failures listed per check; all are counted."""
 
-_SUPPRESSES_RESPONSES = ("drop", "silent", "delay_s", "delay_before_s", "cut_bytes")
-"""Options of the event `fail` that delay or suppress responses."""
-_MATCHES_SOME = ("nth", "every", "probability", "times")
-"""Options of the event `fail` that restrict the fault to some of the matching requests."""
-
 _MOST_NAMES = 5
 _NEVER_US = 2**62
-
-
-class Outage(NamedTuple):
-    """An interval in which the workload's own events keep a broker from responding.
-
-    Attributes:
-        broker: Node id; None if it affects all brokers, or if the affected ones are not known.
-        from_s: Start, in seconds from the start of the replay.
-        until_s: End of its effects on clients, in seconds from the start of the replay. None if the workload never ends
-            it: then missing responses are failures. Infinite if it affects only some requests: then they are excused
-            until the end of the replay.
-        is_fault: Whether the broker is up and a fault suppresses responses.
-    """
-
-    broker: int | None
-    from_s: float
-    until_s: float | None = None
-    is_fault: bool = False
-
-
-def planned_outages(timeline: Sequence[Mapping[str, Any]]) -> list[Outage]:
-    """Return the outages caused by those events of a replay that were performed.
-
-    Args:
-        timeline: Events as in `timeline.EventOutcome`.
-    """
-    done = sorted((event for event in timeline if event["done"]), key=lambda event: float(event["at_s"]))
-    outages = []
-    for index, event in enumerate(done):
-        later = done[index + 1 :]
-        outage = _outage(event)
-        if outage is not None:
-            ends = [outage.until_s, *(float(each["at_s"]) for each in later if _ends(each, event))]
-            until_s = min((end + _lasts_s(event) for end in ends if end is not None), default=None)
-            outages.append(outage._replace(until_s=until_s))
-    return outages
-
-
-def _outage(event: Mapping[str, Any]) -> Outage | None:
-    """Return the outage that an event begins; `until_s` is set only if the event itself specifies the end."""
-    at_s = float(event["at_s"])
-    match event["do"]:
-        case "stop_broker":
-            return Outage(event["node_id"], at_s)
-        case "set_broker":
-            return Outage(event["node_id"], at_s, is_fault=True)
-        case "move_coordinator" | "move_offsets_partition" if event.get("to") in (None, "none"):
-            return Outage(None, at_s)
-        case "fail" if any(event.get(what) for what in _SUPPRESSES_RESPONSES):
-            from_s, for_s = at_s + float(event.get("after_s", 0.0)), event.get("for_s")
-            until_s = None if for_s is None else from_s + float(for_s)
-            if any(event.get(which) is not None for which in _MATCHES_SOME):
-                until_s = inf  # only some requests match: affects the rest of the replay
-            return Outage(event.get("broker"), from_s, until_s, is_fault=True)
-        case "fail":
-            # When an action begins its outage is not known: affects the rest of the replay.
-            begun = [_outage({**action, "at_s": at_s}) for action in actions_of(event)]
-            brokers = {outage.broker for outage in begun if outage is not None}
-            if brokers:
-                return Outage(brokers.pop() if len(brokers) == 1 else None, at_s, inf)
-    return None
-
-
-def _lasts_s(event: Mapping[str, Any]) -> float:
-    """Return how many seconds an outage affects clients after it has ended.
-
-    If the broker was silent, clients wait for the request timeout.
-    """
-    return REQUEST_TIMEOUT_US / 1e6 if event.get("silent") or event.get("accept") == "half_open" else 0.0
-
-
-def _ends(event: Mapping[str, Any], begun_by: Mapping[str, Any]) -> bool:
-    """Return whether an event ends the outage that an earlier one began."""
-    if event["do"] == "reset":
-        return True
-    match begun_by["do"]:
-        case "stop_broker":
-            return bool(event["do"] == "start_broker" and event["node_id"] == begun_by["node_id"])
-        case "set_broker":
-            return bool(event["do"] in ("set_broker", "stop_broker") and event["node_id"] == begun_by["node_id"])
-        case "fail":
-            return bool(event["do"] == "clear_faults")
-        case _:
-            return bool(event["do"] == begun_by["do"] and event.get("to") not in (None, "none"))
 
 
 def _stopped_by() -> Iterator[str]:
@@ -143,6 +63,11 @@ def _codes(errors: Sequence[ErrorCode]) -> str:
     return ", ".join(str(int(error)) for error in errors)
 
 
+def _error_name(code: int) -> str:
+    """Return Kafka's name of an error; its code if Kafka has no name for it."""
+    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
+
+
 _STOPS = " or ".join(f"({each})" for each in _stopped_by())
 _RETRIABLE = _codes([ErrorCode.NONE, *(error for error in ErrorCode if error.retriable)])
 
@@ -154,10 +79,8 @@ _BOUNDS = """
         max(greatest(sent_us, coalesce(scheduled_us + latency_us, sent_us), coalesce(until_us, sent_us))) end_us
     from events"""
 
-# Intervals in which a missing response is no failure: the moment of a response (or the time of a row of several
-# requests), the time that the coordinator may hold back a JoinGroup or SyncGroup (parked), and the time for which the
-# member's script has stopped or paused it. `is_over`: the member has stopped because of an error.
-_SPANS = f"""
+# The actions of members, with the time for which an action suspends the member.
+_ACTS = """
     with acts as (
         select `group`, member, api action, scheduled_us, sent_us,
             first(if(api = 'start', sent_us, null), true) over later next_start_us,
@@ -166,34 +89,40 @@ _SPANS = f"""
         window later as (
             partition by `group`, member order by sent_us, scheduled_us
             rows between 1 following and unbounded following)
-    ), timed as (
-        select a.*, 1000L * bigint(coalesce(get(filter(s.acts, each -> each.action = a.action
-                and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
-            + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
-        from acts a left join members s using (`group`, member)
     )
+    select a.*, instance_id is not null is_static, 1000L * bigint(
+        coalesce(get(filter(s.acts, each -> each.action = a.action
+            and abs(:begin_us + each.at_ms * 1000 - a.scheduled_us) <= 1000), 0).for_ms, 0)
+        + if(a.action = 'zombie', session_timeout_ms + heartbeat_interval_ms, 0)) lasts_us
+    from acts a left join members s using (`group`, member)"""
+
+# Intervals in which a missing response is no failure: the moment of a response (or the time of a row of several
+# requests), the time that the coordinator may hold back a JoinGroup or SyncGroup (parked), and the time for which the
+# member's script has stopped or paused it. `is_over`: the member has stopped because of an error.
+_SPANS = f"""
     select `group`, member, broker, ({_STOPS}) is_over,
         case when {PARKED} then scheduled_us when `count` > 1 then sent_us else scheduled_us + latency_us end from_us,
-        greatest(scheduled_us + latency_us, until_us) until_us
+        greatest(scheduled_us + latency_us, until_us) until_us, true is_response
     from events where kind = 'request' and latency_us is not null and member is not null
     union all
     select `group`, member, null, null, sent_us, least(
-        coalesce(until_us, :end_us), sent_us + rebalance_timeout_ms * 1000L + {OVERDUE_US})
+        coalesce(until_us, :end_us), sent_us + rebalance_timeout_ms * 1000L + {OVERDUE_US}), false
     from events left join members using (`group`, member)
     where kind = 'request' and latency_us is null and member is not null and version >= 0 and {PARKED}
     union all
     select `group`, member, null, if(action = 'start', false, null), sent_us, case
         when action = 'start' then sent_us
         when action in ('leave', 'crash') then coalesce(next_start_us, {_NEVER_US})
-        else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end
-    from timed"""
+        else least(sent_us + lasts_us, coalesce(next_us, {_NEVER_US})) end, false
+    from acts"""
 
 # `gaps` are between the spans of a member, `long` are the gaps that may fail a check; `parts` exclude planned outages.
 # A FindCoordinator response with a fatal error (`refusals`) stops the members of the group.
 _SILENCES = f"""
     with gaps as (
         select `group`, member, max(until_us) over past since_us, lead(from_us, 1, :tail_us) over line until_us,
-            last(broker, true) over past broker, coalesce(last(is_over, true) over past, false) is_over
+            lead(is_response, 1, false) over line is_response, last(broker, true) over past broker,
+            coalesce(last(is_over, true) over past, false) is_over
         from ({_SPANS})
         window line as (partition by `group`, member order by from_us, until_us),
             past as (partition by `group`, member order by from_us, until_us
@@ -203,9 +132,11 @@ _SILENCES = f"""
         from events lateral view explode(found) as place where place.error not in ({_RETRIABLE})
     ), long as (
         select `group`, member, broker, since_us, until_us, heartbeat_interval_ms * 1000L interval_us,
+            if(is_response, :pause_us, :short_us) least_us,
             greatest(:pause_us, least(session_timeout_ms * 1000L + {BOUND_US}, {MEMBER_SILENCE_US})) limit_us
         from gaps join members using (`group`, member)
-        where not is_over and until_us - since_us - heartbeat_interval_ms * 1000L > :pause_us
+        where not is_over
+            and until_us - since_us - heartbeat_interval_ms * 1000L > if(is_response, :pause_us, :short_us)
     ), planned as (
         select long.*, filter(listed, each -> (long.broker is null or each.broker is null or each.broker = long.broker)
             and each.from_us < long.until_us and each.until_us > long.since_us) outages
@@ -213,13 +144,17 @@ _SILENCES = f"""
                 on refusals.group = long.group and refusals.at_us between long.since_us and long.until_us
             cross join (select sort_array(collect_list(struct(from_us, until_us, broker))) listed from outages)
     ), parts as (
-        select `group`, member, broker, interval_us, limit_us, inline(transform(sequence(0, size(outages)), n -> struct(
-            if(n = 0, since_us, array_max(transform(slice(outages, 1, n), each -> each.until_us))) since_us,
-            coalesce(get(outages, n).from_us, until_us) until_us)))
+        select `group`, member, broker, interval_us, limit_us, least_us, inline(transform(
+            sequence(0, size(outages)), n -> struct(
+                if(n = 0, since_us, array_max(transform(slice(outages, 1, n), each -> each.until_us))) since_us,
+                coalesce(get(outages, n).from_us, until_us) until_us)))
         from planned
     )
-    select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > :pause_us"""
-"""Intervals in which a member got no response for longer than `:pause_us` after its next heartbeat was due."""
+    select *, since_us + interval_us waiting_us from parts where until_us - since_us - interval_us > least_us"""
+"""Intervals in which a member got no response for longer than `:pause_us` after its next heartbeat was due.
+
+Also those longer than `:short_us` that ended without a response, because the member's script or the replay ended.
+"""
 
 _PAUSES = """
     select since_us, until_us from (
@@ -245,21 +180,32 @@ _CLUSTER_FAILURES = """
     order by at_us limit :most"""
 
 _MEMBER_FAILURES = """
-    select `group`, min(since_us) at_us, max(until_us) until_us, array_sort(collect_set(member)) members,
-        round(max(until_us - since_us) / 1e6, 1) length_s, max_by(broker, until_us - since_us) broker,
-        min_by((since_us - :begin_us) / 1e6, since_us - until_us) from_s, sum(count(distinct member)) over () failures
-    from silences where until_us - waiting_us > limit_us
-    group by `group` order by at_us, `group` limit :most"""
+    with found as (
+        select until_us - waiting_us > limit_us is_failure, `group`, min(since_us) at_us, max(until_us) until_us,
+            array_sort(collect_set(member)) members, count(distinct member) n,
+            round(max(until_us - since_us) / 1e6, 1) length_s, max_by(broker, until_us - since_us) broker,
+            min_by((since_us - :begin_us) / 1e6, since_us - until_us) from_s
+        from silences where until_us - waiting_us > limit_us or least_us < :pause_us
+        group by 1, `group`
+    ), numbered as (
+        select *, row_number() over (partition by is_failure order by at_us, `group`) place,
+            sum(n) over (partition by is_failure) failures
+        from found
+    )
+    select * from numbered where place <= :most order by at_us, `group`"""
+"""Groups whose members were silent for too long, or (not `is_failure`) that stopped before this can be said."""
 
 # Excluded: pending requests of a member that stops, and requests sent so shortly before the end that they may be
 # pending.
 _LOST = f"""
     with missing as (
-        select `group`, member, api, `count`, lost, sent_us, coalesce(until_us, :end_us) ended_us
+        select `group`, member, api, `count`, missing, until_us, sent_us, coalesce(until_us, :end_us) ended_us
         from events where kind = 'request' and latency_us is null and version >= 0
     ), counted as (
         select missing.* from missing left join members using (`group`, member)
-        where lost or ended_us - sent_us > if({PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
+        where missing in ('{LOST}', '{UNANSWERED}')
+            or until_us is null and ended_us - sent_us > if(
+                {PARKED}, rebalance_timeout_ms * 1000L + {OVERDUE_US}, {BOUND_US})
     )
     select api, sum(`count`) requests from counted c
         left anti join (select `group`, member, api action, sent_us at_us from events where kind = 'act') a
@@ -269,15 +215,71 @@ _LOST = f"""
     group by api order by requests desc, api"""
 
 
+# Members that did not do all actions of their scripts, and those that a fatal error has stopped.
+# A zombie may be fenced, because its script lets it send requests of a former session.
+_UNDONE = f"""
+    select if(error is null, 'undone', 'stopped') why, error, count(*) failures,
+        slice(array_sort(collect_list(member)), 1, {_MOST_NAMES}) members
+    from (
+        select member, cast(null as smallint) error from members left join (
+            select `group`, member, count(*) n from events where kind = 'act' group by 1, 2) using (`group`, member)
+        where :is_complete and coalesce(n, 0) < size(acts)
+        union all
+        select distinct member, error from events left anti join (
+            select `group`, member from acts where action = 'zombie') z using (`group`, member)
+        where kind = 'request' and member is not null and error is not null and ({_STOPS})
+            and not array_contains(:expected_errors, int(error)))
+    group by 1, 2 order by 1, 2"""
+
+_OBSERVED = f"""
+    select count_if(latency_us is not null) answered,
+        sum(if(version >= 0, `count`, 0)) filter (where kind = 'request') sent,
+        count_if(kind = 'act' and sent_us - scheduled_us > {BOUND_US} * :speed) late,
+        round(max(if(kind = 'act', sent_us - scheduled_us, null)) / 1e6, 1) latest_s
+    from events"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What `check_availability` needs to know about a replay in addition to its events.
+
+    Attributes:
+        is_reachable: Whether the cluster was reachable after the last member had left.
+        unreachable: Node ids of brokers that could be reached before the replay, but not after it.
+        is_complete: Whether the replay ran to its end.
+        timeline: The events of the workload, as in `timeline.EventOutcome`.
+        speed: Speed of the members' clock, as a multiple of real time.
+        is_simulated: Whether the replay was in memory. If it was also interrupted, the time after a member's last
+            response is not checked, because its simulations ended at different times.
+        initial_delay_ms: The broker config `group.initial.rebalance.delay.ms`.
+        load_ms: Time that coordinators take to load.
+        awaits_instances: Whether a coordinator may wait for all instances of a group (batch-join).
+        expected_errors: Codes of errors that the workload expects.
+    """
+
+    is_reachable: bool = True
+    unreachable: Sequence[int] = ()
+    is_complete: bool = True
+    timeline: Sequence[Mapping[str, Any]] = ()
+    speed: float = 1.0
+    is_simulated: bool = False
+    initial_delay_ms: float = 3000.0
+    load_ms: float = 0.0
+    awaits_instances: bool = False
+    expected_errors: Sequence[int] = ()
+
+    @property
+    def real_time_factor(self) -> float:
+        """Microseconds of the members' clock per microsecond of real time, at least 1; 1 in memory."""
+        return 1.0 if self.is_simulated else max(1.0, self.speed)
+
+
+UNDISTURBED = Circumstances()
+"""A complete replay over TCP without events."""
+
+
 def check_availability(
-    spark: SparkSession,
-    events: DataFrame,
-    members: DataFrame,
-    *,
-    is_reachable: bool = True,
-    timeline: Sequence[Mapping[str, Any]] = (),
-    speed: float = 1.0,
-    is_simulated: bool = False,
+    spark: SparkSession, events: DataFrame, members: DataFrame, run: Circumstances = UNDISTURBED
 ) -> list[AvailabilityCheck]:
     """Check that a cluster was available during a replay.
 
@@ -285,50 +287,154 @@ def check_availability(
         spark: The session.
         events: Rows as in `events.Event`; read several times.
         members: Rows as in `script.Script`.
-        is_reachable: Whether the cluster was reachable after the last member had left.
-        timeline: The events of the workload, as in `timeline.EventOutcome`.
-        speed: Speed of the members' clock, as a multiple of real time.
-        is_simulated: Whether the replay was in memory. Then the time after a member's last response is not checked: if
-            the replay is interrupted, its simulations end at different times.
+        run: The circumstances of the replay.
 
     Returns:
-        The results of the four checks, each with up to `MOST_LISTED` failures.
+        The results of the checks, each with up to `MOST_LISTED` failures.
     """
-    pause_us = round(SILENCE_US * (1.0 if is_simulated else max(1.0, speed)))
+    pause_us, short_us = round(SILENCE_US * run.real_time_factor), round(SHORT_US * run.real_time_factor)
     with suited_to(events) as few:
         events.createOrReplaceTempView("events")
         members.createOrReplaceTempView("members")
         (bounds,) = spark.sql(_BOUNDS).collect()
         begin_us, end_us = bounds["begin_us"] or 0, bounds["end_us"] or 0
-        _create_outages(spark, planned_outages(timeline), timeline, begin_us)
-        when = {"pause_us": pause_us, "begin_us": begin_us, "end_us": end_us}
-        waiting = spark.sql(_SILENCES, {**when, "tail_us": None if is_simulated else end_us})
-        silences = computed_once(waiting, few)
+        _create_outages(spark, run.timeline, begin_us, round(run.load_ms * 1000))
+        when = {"pause_us": pause_us, "short_us": short_us, "begin_us": begin_us, "end_us": end_us}
+        acts = computed_once(spark.sql(_ACTS, when), few)
+        acts.createOrReplaceTempView("acts")
+        ends_together = run.is_complete or not run.is_simulated
+        silences = computed_once(spark.sql(_SILENCES, {**when, "tail_us": end_us if ends_together else None}), few)
         pauses: list[Row] = []
         groups: list[Row] = []
+        most = {"most": MOST_LISTED}
         try:
             if silences.count():
                 silences.createOrReplaceTempView("silences")
                 spark.sql(_PAUSES, when).createOrReplaceTempView("pauses")
-                most = {"most": MOST_LISTED}
                 pauses = spark.sql(_CLUSTER_FAILURES, {"pause_us": pause_us, **most}).collect()
-                groups = spark.sql(_MEMBER_FAILURES, {"begin_us": begin_us, **most}).collect()
+                groups = spark.sql(_MEMBER_FAILURES, {"begin_us": begin_us, "pause_us": pause_us, **most}).collect()
+            patience_us = round(1000 * (max(0.0, run.initial_delay_ms - 3000.0) + run.load_ms))
+            of_groups = {"patience_us": patience_us, "awaits_instances": run.awaits_instances}
+            unserved = spark.sql(
+                UNSERVED_GROUPS, {"short_us": short_us + patience_us, "end_us": end_us, **of_groups, **most}
+            ).collect()
+            brokers = spark.sql(
+                SILENT_BROKERS, {"short_us": short_us, "end_us": end_us, "pause_us": pause_us, **most}
+            ).collect()
+            undone = spark.sql(
+                _UNDONE, {"is_complete": run.is_complete, "expected_errors": [*run.expected_errors, -1]}
+            ).collect()
         finally:
             silences.unpersist()
+            acts.unpersist()
         lost = {row["api"]: row["requests"] for row in spark.sql(_LOST, {"end_us": end_us}).collect()}
-        sent = spark.sql("select sum(`count`) n from events where kind = 'request' and version >= 0").collect()[0]["n"]
+        (observed,) = spark.sql(_OBSERVED, {"speed": run.real_time_factor}).collect()
     return [
-        _check_reachable(is_reachable),
+        _check_observed(observed, run, (end_us - begin_us) / 1e6),
+        _check_reachable(run),
         _check_cluster(pauses, pause_us, begin_us),
+        _check_brokers(brokers, pause_us, begin_us),
+        _check_groups(unserved, begin_us),
         _check_members(groups, pause_us),
-        _check_lost(lost, sent or 0),
+        _check_scripts(undone),
+        _check_lost(lost, observed["sent"] or 0),
     ]
 
 
-def _check_reachable(is_reachable: bool) -> AvailabilityCheck:
-    sentence = "The cluster is reachable at the end of the replay."
-    violation = Unavailability(what="no broker could be reached after the last member had left")
-    return _check("reachable", sentence, 0, []) if is_reachable else _check("reachable", sentence, 1, [violation])
+def _check_observed(row: Row, run: Circumstances, length_s: float) -> AvailabilityCheck:
+    doubts = []
+    if not row["answered"]:
+        doubts.append("no request was answered: nothing is known about the cluster")
+    if not run.is_complete:
+        doubts.append(f"the replay was interrupted after {length_s:.1f} s")
+    if row["late"]:
+        late = _counted(row["late"], "action")
+        doubts.append(
+            f"{late} of members were done up to {row['latest_s']} s late: the machine of the replay is too slow"
+        )
+    sentence = "The replay gets responses, runs to its end, and performs the actions of its members in time."
+    return _check("observed", sentence, 0, [], [Unavailability(what=doubt) for doubt in doubts])
+
+
+def _check_brokers(brokers: Sequence[Row], pause_us: int, begin_us: int) -> AvailabilityCheck:
+    sentence = f"Each broker to which requests are sent answers at least one of them every {pause_us / 1e6:g} s."
+
+    def described(row: Row) -> Unavailability:
+        counted = _counted(row["requests"], "request")
+        what = f"broker {row['key']} answered no request {_for_time(row, begin_us)}: {counted}"
+        groups = f" of {_counted(row['groups'], 'group')}" if row["groups"] else ""
+        return Unavailability(at_us=row["at_us"], until_us=row["until_us"], what=f"{what}{groups} lost or unanswered")
+
+    return _check_rows("brokers-answer", sentence, brokers, described)
+
+
+def _check_groups(groups: Sequence[Row], begin_us: int) -> AvailabilityCheck:
+    sentence = (
+        "No group is without service, although its members request it, for longer than its session timeout plus "
+        f"{BOUND_US // 1_000_000} s."
+    )
+
+    def described(row: Row) -> Unavailability:
+        broker = "" if row["broker"] is None else f" from broker {row['broker']}"
+        what = (
+            f"{row['key']} had no service{broker} {_for_time(row, begin_us)}: "
+            f"{_counted(len(row['members']), 'member')} waiting for {', '.join(row['apis'])}"
+        )
+        members = row["members"][:_MOST_NAMES]
+        return Unavailability(
+            group=row["key"], members=members, at_us=row["at_us"], until_us=row["until_us"], what=what
+        )
+
+    return _check_rows("groups-served", sentence, groups, described)
+
+
+def _for_time(row: Row, begin_us: int) -> str:
+    """Return a description of the interval of a failure."""
+    length_s, from_s = (row["until_us"] - row["at_us"]) / 1e6, (row["at_us"] - begin_us) / 1e6
+    text = f"for {length_s:.1f} s, starting at second {from_s:.1f}"
+    return text if row["is_failure"] else f"{text}; then the replay of its members ended"
+
+
+def _check_scripts(rows: Sequence[Row]) -> AvailabilityCheck:
+    failed, doubts = [], []
+    for row in rows:
+        names = row["members"]
+        counted = f"{_counted(row['failures'], 'member')} could not do their script"
+        if row["why"] == "undone":
+            what = f"{counted}: the replay ended before their last action"
+            doubts.append(Unavailability(members=names, what=f"{what}: {_listed(names, row['failures'])}"))
+        else:
+            what = f"{counted}: stopped by {_error_name(row['error'])}"
+            failed.append(Unavailability(members=names, what=f"{what}: {_listed(names, row['failures'])}"))
+    sentence = "All members do their scripts: they perform all actions, and no fatal error stops them."
+    count = sum(row["failures"] for row in rows if row["why"] == "stopped")
+    return _check("scripts-done", sentence, count, failed, doubts)
+
+
+def _listed(names: Sequence[str], count: int) -> str:
+    return ", ".join(names) + (f" and {count - len(names):,} more" if count > len(names) else "")
+
+
+def _check_rows(
+    name: str, sentence: str, rows: Sequence[Row], described: Callable[[Row], Unavailability]
+) -> AvailabilityCheck:
+    """Return a check of rows with `is_failure`, their number `failures`, and a description."""
+    failed = [described(row) for row in rows if row["is_failure"]]
+    doubts = [described(row) for row in rows if not row["is_failure"]]
+    return _check(
+        name, sentence, max((row["failures"] for row in rows if row["is_failure"]), default=0), failed, doubts
+    )
+
+
+def _check_reachable(run: Circumstances) -> AvailabilityCheck:
+    sentence = "The cluster and each of its brokers are reachable at the end of the replay."
+    planned = {each.broker for each in planned_outages(run.timeline) if each.until_s is None}
+    planned |= {event["node_id"] for event in run.timeline if event["do"] == "remove_broker" and event["done"]}
+    gone = [f"broker {node_id}" for node_id in run.unreachable if node_id not in planned]
+    what = [f"{name} could not be reached after the last member had left" for name in gone or ["no broker"]]
+    if run.is_reachable and not gone:
+        what = []
+    return _check("reachable", sentence, len(what), [Unavailability(what=each) for each in what])
 
 
 def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> AvailabilityCheck:
@@ -347,27 +453,30 @@ def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> Avail
 
 
 def _check_members(groups: Sequence[Row], pause_us: int) -> AvailabilityCheck:
-    violations = [
-        Unavailability(
+    def described(row: Row) -> Unavailability:
+        return Unavailability(
             group=row["group"],
             members=row["members"][:_MOST_NAMES],
             at_us=row["at_us"],
             until_us=row["until_us"],
             what=f"{_counted(len(row['members']), 'member')} of {row['group']} got no response for up to "
             f"{row['length_s']} s, starting at second {row['from_s']:.1f}"
+            + ("" if row["is_failure"] else ", until their replay ended")
             + ("" if row["broker"] is None else f"; last response from broker {row['broker']}"),
         )
-        for row in groups
-    ]
+
     sentence = (
         f"No member waits for a response longer than its session timeout plus {BOUND_US // 1_000_000} s, or longer "
         f"than {max(MEMBER_SILENCE_US, pause_us) / 1e6:g} s."
     )
-    return _check("members-answered", sentence, groups[0]["failures"] if groups else 0, violations)
+    return _check_rows("members-answered", sentence, groups, described)
 
 
-def _check(name: str, sentence: str, failures: int, violations: list[Unavailability]) -> AvailabilityCheck:
-    return AvailabilityCheck(name, sentence, not failures, failures, violations)
+def _check(
+    name: str, sentence: str, failures: int, failed: list[Unavailability], doubts: Sequence[Unavailability] = ()
+) -> AvailabilityCheck:
+    outcome: VerdictOutcome = "failed" if failed else "inconclusive" if doubts else "passed"
+    return AvailabilityCheck(name, sentence, outcome, failures, failed, list(doubts))
 
 
 def _counted(count: int, noun: str) -> str:
@@ -387,20 +496,31 @@ def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:
     )
 
 
-def _create_outages(
-    spark: SparkSession, outages: Sequence[Outage], timeline: Sequence[Mapping[str, Any]], begin_us: int
-) -> None:
-    """Create the views `outages` (those that end) and `disturbances` (intervals in which requests may be lost)."""
+def _create_outages(spark: SparkSession, timeline: Sequence[Mapping[str, Any]], begin_us: int, load_us: int) -> None:
+    """Create views of intervals, in microseconds since the Unix epoch.
+
+    `outages` are planned outages that end. In `disturbances`, requests may be lost. In `excuses`, groups and brokers
+    may be out of service: in these outages, while faults return errors, and shortly after each event.
+    """
 
     def at_us(moment_s: float) -> int:
         return _NEVER_US if moment_s == inf else begin_us + round(moment_s * 1e6)
 
-    ended = [(each.broker, at_us(each.from_s), at_us(each.until_s)) for each in outages if each.until_s is not None]
-    disturbed = [
-        *((from_us, until_us + SETTLING_US) for _, from_us, until_us in ended),
-        *((at_us(each.from_s), _NEVER_US) for each in outages if each.until_s is None and each.is_fault),
-        *((at_us(event["at_s"]), at_us(event["at_s"]) + SETTLING_US) for event in timeline if event["done"]),
-    ]
-    times = [("from_us", pa.int64()), ("until_us", pa.int64())]
-    local_table(spark, ended, pa.schema([("broker", pa.int32()), *times])).createOrReplaceTempView("outages")
-    local_table(spark, disturbed, pa.schema(times)).createOrReplaceTempView("disturbances")
+    def ended(outages: Sequence[Outage], longer_us: int = 0) -> list[tuple[int | None, int, int]]:
+        return [
+            (each.broker, at_us(each.from_s), at_us(each.until_s) + longer_us)
+            for each in outages
+            if each.until_s is not None
+        ]
+
+    schema = pa.schema([("broker", pa.int32()), ("from_us", pa.int64()), ("until_us", pa.int64())])
+    outages = planned_outages(timeline)
+    events = [(None, at_us(each["at_s"]), at_us(each["at_s"]) + SETTLING_US) for each in timeline if each["done"]]
+    endless = [(None, at_us(each.from_s), _NEVER_US) for each in outages if each.until_s is None and each.is_fault]
+    refused = planned_outages(timeline, includes_errors=True)
+    for name, rows in (
+        ("outages", ended(outages)),
+        ("disturbances", [*ended(outages, SETTLING_US), *endless, *events]),
+        ("excuses", [*ended(refused, SETTLING_US + load_us), *((None, at, end + load_us) for _, at, end in events)]),
+    ):
+        local_table(spark, rows, schema).createOrReplaceTempView(name)

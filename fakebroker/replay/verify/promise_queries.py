@@ -331,10 +331,11 @@ _OVERDUE = f"""
         select `group`, member, collect_list(sent_us) stops from events
         where kind = 'act' and api in ('leave', 'crash') group by `group`, member
     ), waiting as (
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, coalesce(until_us, :end_us) ended_us,
+        select `group`, member, member_id, generation, api, broker, until_us is not null is_over, sent_us,
+            coalesce(until_us, :end_us) ended_us,
             least(coalesce(until_us, :end_us), array_min(filter(stops, at_us -> at_us >= sent_us))) stopped_us
         from events left join stops using (`group`, member)
-        where kind = 'request' and latency_us is null and (not lost or version >= 0)
+        where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
     ), parked as (
         select * from waiting where {PARKED} and member is not null
     ), answering as (
@@ -342,9 +343,9 @@ _OVERDUE = f"""
         where not is_unanswered and done_us - sent_us < 1000000
     ), overdue as (
         select waiting.* from waiting left join limits using (`group`)
-        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(lost, 1000000, 0))
+        where ended_us > sent_us + if({PARKED}, limit_us, {REQUEST_TIMEOUT_US} - if(is_over, 1000000, 0))
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, least(joined_us, sent_us) since_us, greatest(completed_us, sent_us) + {BOUND_US} until_us
             from parked left join lives using (`group`) join generation_times on generation_times.group = parked.group
                 and generation_times.generation = parked.generation
@@ -353,7 +354,7 @@ _OVERDUE = f"""
         ) s {NO_LOOKUP}
         where ended_us > until_us
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, led.sent_us since_us, stopped_us until_us
             from parked join (
                 select parked.group, parked.generation, min(sent_us) sent_us from parked join (
@@ -369,7 +370,7 @@ _OVERDUE = f"""
             select * from answering where answering.broker = s.broker
                 and second between s.stopped_us div 1000000 - 3 and s.stopped_us div 1000000 - 1)
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, parked.sent_us since_us, other.last_us until_us
             from parked join (
                 select `group`, member, broker, last_us from calls where api = 'Heartbeat' and error = 0
@@ -381,7 +382,7 @@ _OVERDUE = f"""
         left anti join (select distinct `group` from calls where api = 'JoinGroup' and member is null) batches
             on batches.group = s.group
         union
-        select `group`, member, member_id, generation, api, broker, lost, sent_us, ended_us, stopped_us from (
+        select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, sent_us since_us, stopped_us until_us,
                 stopped_us - session_us - if(api = 'JoinGroup' and assigned_us is null, :delay_us, 0) quiet_us
             from parked join limits using (`group`) left join (
@@ -410,12 +411,12 @@ _ANSWERED = f"""{_OVERDUE}, stuck as (
         group by `group` having sum(assigned) = 0 and sum(refused) = 0
     )
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
-        concat(api, coalesce(concat(' of ', member), ''), if(lost, ' timed out after ', ' had no response for '),
-            round((ended_us - sent_us) / 1e6, 1), if(lost, ' s', ' s at the end of the replay')) what
+        concat(api, coalesce(concat(' of ', member), ''), if(is_over, ' timed out after ', ' had no response for '),
+            round((ended_us - sent_us) / 1e6, 1), if(is_over, ' s', ' s at the end of the replay')) what
     from overdue o left anti join (
         select member, sent_us from events where kind = 'act' and api in ('pause', 'zombie')) still
             on still.member = o.member and still.sent_us between o.sent_us - {BOUND_US} and o.ended_us
-    where not lost or exists (
+    where not is_over or exists (
         select * from answering where answering.broker = o.broker
             and (second between ended_us div 1000000 - 3 and ended_us div 1000000 - 1
                 or second between stopped_us div 1000000 - 3 and stopped_us div 1000000 - 1))
@@ -444,7 +445,7 @@ _ANSWERED_SUSPECTS = f"""
 
 # Requests without a response count once a response would have been late.
 _ANSWERED_CASES = f"""
-    select `group`, sum(`count`) cases from events where kind = 'request' and (version >= 0 or not lost)
+    select `group`, sum(`count`) cases from events where kind = 'request' and (version >= 0 or until_us is null)
         and (latency_us is not null or coalesce(until_us, :end_us) > sent_us + {BOUND_US})
     group by `group`"""
 

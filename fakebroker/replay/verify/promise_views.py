@@ -73,9 +73,9 @@ These are rows without a look-up between `since_us` and `until_us`: members that
 # response.
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
-        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, lost,
+        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, missing,
         latency_us is null is_unanswered, sent_us, until_us,
-        scheduled_us + latency_us done_us, if(lost, sent_us, coalesce(until_us, sent_us)) last_us,
+        scheduled_us + latency_us done_us, if(missing is null, coalesce(until_us, sent_us), sent_us) last_us,
         leader, protocol, members listed, assigned, offsets
     from events where kind = 'request' and `group` is not null and api not in ('FindCoordinator', 'Metadata')"""
 

@@ -15,9 +15,9 @@ from fakebroker.replay.run_summary import (
     PromiseCheck,
     RequestNumbers,
     Verdict,
+    VerdictOutcome,
 )
-from fakebroker.replay.verify.availability import check_availability
-from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US
+from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
@@ -26,6 +26,9 @@ from fakebroker.replay.workload.expectations import (
     GROUPS_PER_REQUEST,
     Expectation,
 )
+
+_MOST_NAMED = 3
+"""Maximum number of violations of an availability check that a reason names."""
 
 MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
 """The default expectation, because a cluster that admits no members violates no promise."""
@@ -39,41 +42,45 @@ def judge(
     expected: Sequence[Expectation],
     numbers: Numbers,
     wanted: Sequence[str] | None = None,
-    timeline: Sequence[Mapping[str, Any]] = (),
+    run: Circumstances = UNDISTURBED,
     *,
-    is_reachable: bool = True,
-    speed: float = 1.0,
-    is_simulated: bool = False,
     required: Sequence[str] = (),
     violations: Path | None = None,
-    initial_delay_us: int = INITIAL_DELAY_US,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
-    The arguments are those of `check_availability`, `check_promises`, `expectations` and `events_done`; `violations` is
-    the file for all violations, and `initial_delay_us` is `delay_us` of `check_promises`.
+    The arguments are those of `check_availability`, `check_promises` and `expectations`; `violations` is the file for
+    all violations.
     """
-    available = check_availability(
-        spark,
-        events,
-        members,
-        is_reachable=is_reachable,
-        timeline=timeline,
-        speed=speed,
-        is_simulated=is_simulated,
-    )
-    promised = check_promises(spark, events, members, partitions, wanted, required, violations, initial_delay_us)
-    compared = [*expectations(expected, numbers), *events_done(timeline)]
-    reasons = _reasons(available, promised, compared)
-    return Verdict("failed" if reasons else "passed", reasons, available, promised, compared)
+    available = check_availability(spark, events, members, run)
+    delay_us = round(1000 * run.initial_delay_ms)
+    promised = check_promises(spark, events, members, partitions, wanted, required, violations, delay_us)
+    compared = [*expectations(expected, numbers), *events_done(run.timeline)]
+    is_answered = numbers.total.max_ms is not None
+    outcome, reasons = outcome_of(available, promised, compared, is_complete=run.is_complete, is_answered=is_answered)
+    return Verdict(outcome, reasons, available, promised, compared)
 
 
-def _reasons(
-    available: Sequence[AvailabilityCheck], promised: Sequence[PromiseCheck], compared: Sequence[ExpectationCheck]
-) -> list[str]:
-    """Return a sentence for each check, promise and expectation that makes the verdict "failed"."""
-    failed = [f"Availability check {each.name}: {each.violations[0].what}." for each in available if not each.passed]
-    broken = [
+def outcome_of(
+    available: Sequence[AvailabilityCheck],
+    promised: Sequence[PromiseCheck],
+    compared: Sequence[ExpectationCheck],
+    *,
+    is_complete: bool = True,
+    is_answered: bool = True,
+) -> tuple[VerdictOutcome, list[str]]:
+    """Return the outcome of a replay, and its reasons: a sentence for each check, promise and expectation.
+
+    Args:
+        available: The availability checks.
+        promised: The promises.
+        compared: The expectations.
+        is_complete: Whether the replay ran to its end. If not, expectations that are not met prove nothing.
+        is_answered: Whether any request was answered. If not, nothing is proved: the cluster may not be reachable from
+            the machine of the replay.
+    """
+    failed = [_unavailable(each) for each in available if each.outcome == "failed"]
+    failed += [
         f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
     ]
     untested = [
@@ -82,7 +89,22 @@ def _reasons(
         if each.required and each.outcome == "not exercised"
     ]
     missed = [f"Expectation not met: {each.expectation}; {_actual(each.actual)}." for each in compared if not each.met]
-    return [*failed, *broken, *untested, *missed]
+    doubts = [_unavailable(each) for each in available if each.outcome == "inconclusive"]
+    missed = [*untested, *missed]
+    if not is_answered:
+        return "inconclusive", [*doubts, *failed, *missed]
+    if is_complete:
+        failed += missed
+    else:
+        doubts += missed
+    return "failed" if failed else "inconclusive" if doubts else "passed", [*failed, *doubts]
+
+
+def _unavailable(check: AvailabilityCheck) -> str:
+    listed = check.violations or check.doubts
+    what = "; ".join(each.what for each in listed[:_MOST_NAMED])
+    more = max(check.failures, len(listed)) - len(listed[:_MOST_NAMED])
+    return f"Availability check {check.name}: {what}{f'; and {more:,} more' if more > 0 else ''}."
 
 
 def _counted(count: int, noun: str) -> str:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.replay.members.events import Source
+from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.verify.promises import PROMISES
 from fakebroker.replay.workload.table import Table
 
@@ -19,11 +20,12 @@ METRICS = {
     "p99_ms": "99th percentile of the latency",
     "p99_9_ms": "99.9th percentile of the latency",
     "max_ms": "maximum latency",
-    "unexpected_errors": "number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED",
+    "unexpected_errors": MEANINGS["unexpected_errors"],
     "errors.<NAME>": "number of responses with an error, by its name in Kafka: `errors.NOT_COORDINATOR`",
     "groups_per_request": "mean number of groups per request of FindCoordinator, OffsetFetch or DescribeGroups (`api`)",
-    "unanswered": "number of requests without a response, including `lost`",
-    "lost": "number of requests without a response whose connection was lost, or whose member stopped or gave up",
+    "lost": MEANINGS["lost"],
+    "unanswered": MEANINGS["unanswered"],
+    "cut_off": MEANINGS["cut_off"],
     "broker_share": "share of all requests that went to the broker with the most requests, 0 to 1",
     "broker_skew": "requests to the broker with the most requests, divided by the mean of the brokers with requests",
     "partition_skew": "requests about groups on the busiest partition of `__consumer_offsets`, divided by the mean of "
@@ -41,7 +43,7 @@ METRICS = {
 
 ERRORS, GROUPS_PER_REQUEST = "errors.<NAME>", "groups_per_request"
 
-COUNTS_OF_REQUESTS = ("requests", "unexpected_errors", ERRORS, "unanswered", "lost")
+COUNTS_OF_REQUESTS = ("requests", "unexpected_errors", ERRORS, "lost", "unanswered", "cut_off")
 """The metrics of which the number is 0 if there were no such requests."""
 
 METRICS_OF_REQUESTS = (

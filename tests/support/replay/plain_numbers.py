@@ -9,7 +9,8 @@ from math import floor, log10
 from typing import Any
 
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.replay.members.events import ORDINARY_ERRORS, PARKED_APIS
+from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, ORDINARY_ERRORS, UNANSWERED
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import QUANTILES
 from fakebroker.replay.report.series import Slices
@@ -90,8 +91,9 @@ def _latencies(requests: Sequence[Row]) -> Iterator[Row]:
             "unexpected_errors": sum(
                 row["count"] for row in part if row["error"] is not None and row["error"] not in ORDINARY_ERRORS
             ),
-            "lost": sum(row["count"] for row in part if row["latency_us"] is None and row["lost"]),
-            "unanswered": sum(row["count"] for row in part if row["latency_us"] is None),
+            "lost": sum(row["count"] for row in part if row["missing"] == LOST),
+            "unanswered": sum(row["count"] for row in part if row["missing"] == UNANSWERED),
+            "cut_off": sum(row["count"] for row in part if row["missing"] == CUT_OFF),
         }
 
 

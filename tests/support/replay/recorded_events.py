@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.events import DDL as EVENTS_DDL, SCHEMA, Event
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST
 from fakebroker.replay.script.script import DDL, Act, Script
 
 PARTITIONS = {"orders": 2}
@@ -35,8 +36,9 @@ def event(api: str, at_s: float, **more: Any) -> Event:
 
 
 def lost(api: str, at_s: float, **more: Any) -> Event:
-    """Return a request without a response; its connection was lost, unless `lost=False`."""
-    return event(api, at_s, **({"lost": True} | more | {"error": None, "latency_us": None}))
+    """Return a request without a response; its connection was lost, or with `lost=False` it is pending at the end."""
+    default = {"missing": LOST, "until_s": at_s + 0.001} if more.pop("lost", True) else {"missing": CUT_OFF}
+    return event(api, at_s, **(default | more | {"error": None, "latency_us": None}))
 
 
 def found(at_s: float, node: int = 2, *, again: bool = True, **more: Any) -> Event:

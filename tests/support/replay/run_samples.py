@@ -105,7 +105,7 @@ def _rows(kind: str, api: str | None, slices: Any, groups: Any, errors: Any, val
     columns: dict[str, Any] = {"bucket": buckets}
     if api is not None:
         columns |= {"api": [api] * len(slices), "source": ["members"] * len(slices), "error": errors}
-        columns |= {"lost": [False] * len(slices), "broker": groups % 3 + 1}
+        columns |= {"broker": groups % 3 + 1}
     return [
         _table(division, kind, part=parts, n=np.ones(len(parts), dtype=int), **columns)
         for division, parts in (("time", slices), ("groups", groups))
@@ -124,7 +124,8 @@ def _table(division: str, kind: str, **columns: Any) -> pa.Table:
 def _api(api: str, latencies_ms: Any) -> dict[str, Any]:
     p50, p99, p99_9 = (round(float(each), 3) for each in np.quantile(latencies_ms, (0.5, 0.99, 0.999)))
     rate = round(len(latencies_ms) / (SLICES * SLICE_S), 1)
-    counts = {"requests": len(latencies_ms), "requests_per_s": rate, "unexpected_errors": 0, "lost": 0, "unanswered": 0}
+    counts = {"requests": len(latencies_ms), "requests_per_s": rate, "unexpected_errors": 0}
+    counts |= {"lost": 0, "unanswered": 0, "cut_off": 0}
     values = {"p50_ms": p50, "p99_ms": p99, "p99_9_ms": p99_9, "max_ms": round(float(max(latencies_ms)), 3)}
     return {"api": api, "source": "members", **counts, **values}
 

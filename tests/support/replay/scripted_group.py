@@ -96,8 +96,8 @@ class ScriptedGroup(VirtualTime):
             self._follow(client)
 
     def _record(self, event: Event) -> None:
-        """Record an event. For a request that was lost, `until_us` is the time of the loss."""
-        self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.lost else event)
+        """Record an event. For a request without a response, `until_us` is the time of the loss."""
+        self.events.append(event._replace(until_us=round(self.now_ms * 1000)) if event.missing else event)
 
     def _append(self, _: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:
         self._log.extend(records)

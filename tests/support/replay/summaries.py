@@ -68,6 +68,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             "partitions": {"orders": 12},
             "offsets_partitions": 50,
             "reachable": True,
+            "unreachable": [],
         },
         "spark": {"version": "4.0.0", "master": "local[2]", "tasks": 2},
         "timeline": [
@@ -184,9 +185,10 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 {
                     "name": "reachable",
                     "check": "the cluster can be reached",
-                    "passed": False,
+                    "outcome": "failed",
                     "failures": 1,
                     "violations": [{"what": "no broker could be reached <at the end>"}],
+                    "doubts": [],
                 },
             ],
             "promises": [
@@ -257,11 +259,13 @@ def _states(rebalancing: list[float], groups: int, members: int) -> dict[str, An
         "groups": {
             "stable": [groups - n - 2 for n in rebalancing],
             "rebalancing": rebalancing,
+            "unknown": [0.0] * _SLICES,
             "empty": [2.0] * _SLICES,
         },
         "members": {
             "assigned": [members - 4 * n for n in rebalancing],
             "waiting": [4 * n for n in rebalancing],
+            "unknown": [0.0] * _SLICES,
             "gone": [0.0] * _SLICES,
         },
         "rebalances": {
@@ -291,7 +295,7 @@ def _overlap(number: int) -> dict[str, Any]:
             _event("SyncGroup", at_us - 9_500, member=other, generation=2, assigned=["orders-0"]),
             _event("OffsetFetch", at_us + 1_000, member=one, offsets=[{"partition": "orders-0", "offset": -1}]),
             _event("Heartbeat", at_us + 900_000, member=one, generation=2, count=9, until_us=at_us + 9_000_000),
-            _event("Heartbeat", at_us + 9_000_000, member=other, latency_us=None, error=None, lost=True),
+            _event("Heartbeat", at_us + 9_000_000, member=other, latency_us=None, error=None, missing="lost"),
         ],
     }
 
@@ -314,7 +318,7 @@ def _api_row(api: str, source: str, series: dict[str, Any]) -> dict[str, Any]:
     rate = sum(series["requests_per_s"]) / _SLICES
     quantiles = {name: round(sum(series[name]) / _SLICES, 3) for name in ("p50_ms", "p99_ms")}
     most = {"p99_9_ms": quantiles["p99_ms"] * 1.2, "max_ms": quantiles["p99_ms"] * 2}
-    errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0}
+    errors = {"unexpected_errors": 0, "lost": 3, "unanswered": 0, "cut_off": 1}
     requests = {"requests": round(rate * 60), "requests_per_s": round(rate, 1)}
     return {"api": api, "source": source, **requests, **quantiles, **most, **errors}
 

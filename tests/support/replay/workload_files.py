@@ -413,8 +413,8 @@ INVALID: dict[str, dict[str, str]] = {
         "errors.UNKNOWN_SERVER_ERROR, errors.NONE, errors.OFFSET_OUT_OF_RANGE, errors.CORRUPT_MESSAGE, ",
         MINIMAL + EXPECT.replace("p99_ms", "rebalances") + 'api = "Heartbeat"': (
             "expect[0].api='Heartbeat': expected no api with metric 'rebalances'; it is allowed with requests, "
-            "unexpected_errors, errors.<NAME>, unanswered, lost, requests_per_s, p50_ms, p99_ms, p99_9_ms, max_ms, "
-            "groups_per_request"
+            "unexpected_errors, errors.<NAME>, lost, unanswered, cut_off, requests_per_s, p50_ms, p99_ms, p99_9_ms, "
+            "max_ms, groups_per_request"
         ),
         f'{MINIMAL}{EXPECT}api = "Fetch"': "expect[0].api='Fetch': expected one of FindCoordinator, Metadata, "
         "JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch, LeaveGroup, ",
@@ -430,7 +430,7 @@ INVALID: dict[str, dict[str, str]] = {
             "expect[0].source='members': expected no source with metric 'generations'; it is allowed with requests, "
         ),
         f'{MINIMAL}{EXPECT}per = "group"': "expect[0].per='group': expected no per with metric 'p99_ms'; it is allowed "
-        "with requests, unexpected_errors, errors.<NAME>, unanswered, lost, requests_per_s, generations, rebalances, ",
+        "with requests, unexpected_errors, errors.<NAME>, lost, unanswered, cut_off, requests_per_s, generations, ",
         MINIMAL + EXPECT.replace("p99_ms", "groups_per_request"): "expect[0].api is missing: expected one of "
         "FindCoordinator, OffsetFetch, DescribeGroups with metric 'groups_per_request'",
         MINIMAL + EXPECT.replace("p99_ms", "groups_per_request") + 'api = "Heartbeat"': "expect[0].api='Heartbeat': "

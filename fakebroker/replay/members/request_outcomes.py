@@ -1,0 +1,44 @@
+"""The meanings of "lost", "unanswered", "cut off" and "unexpected": codes, sentences for documents, SQL conditions.
+
+Plain data; does not depend on Spark.
+"""
+
+from fakebroker.errors import ErrorCode
+
+ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
+"""Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
+
+LOST, UNANSWERED, CUT_OFF = "lost", "unanswered", "cut off"
+"""The values of the column `missing` of events: why a request has no response. It is null if there is a response."""
+
+MEANINGS = {
+    "unexpected_errors": "number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED; "
+    "requests without a response are not among them",
+    "lost": "number of requests whose connection was refused, or closed before the response",
+    "unanswered": "number of requests without a response for as long as the client waits: its session timeout; for "
+    "JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s",
+    "cut_off": "number of requests that were pending when the replay ended, when it was interrupted, or when a script "
+    "stopped its member; they are neither `lost` nor `unanswered`",
+}
+"""Definitions of the counts of requests by their keys in `summary.json`, for documents and reports."""
+
+IS_UNEXPECTED = f"error not in ({', '.join(str(int(error)) for error in ORDINARY_ERRORS)})"
+"""SQL condition on events: the response has an unexpected error. Null, hence false, without a response."""
+
+REQUEST_TIMEOUT_MS = 30_000.0
+"""Kafka's default of `request.timeout.ms`, after which a client closes the connection. For look-ups and loads."""
+
+
+def missing_after(waited_ms: float, otherwise: str) -> str:
+    """Return why a request of a look-up or load has no response: `UNANSWERED` after the request timeout."""
+    return UNANSWERED if waited_ms >= REQUEST_TIMEOUT_MS else otherwise
+
+
+def is_failure(error: int | None, missing: str | None) -> bool:
+    """Return whether a request counts as failed in reports: unexpected error, lost or unanswered.
+
+    Args:
+        error: The error code in the response; None without a response.
+        missing: Why there is no response, as in `Event.missing`.
+    """
+    return missing in (LOST, UNANSWERED) if error is None else error not in ORDINARY_ERRORS

@@ -1,0 +1,113 @@
+"""Queries for groups without service and for brokers without responses. Spark SQL on the views of `availability`.
+
+A group has service while a member gets responses to SyncGroup, Heartbeat or OffsetCommit that accept it as a member; a
+broker is in service while it responds to any client. The queries look for times in which requests were in vain: each
+was lost, unanswered, rejected or is still pending, and the next one followed soon. Times of planned outages do not
+count.
+"""
+
+from fakebroker.errors import ErrorCode
+from fakebroker.replay.members.request_outcomes import CUT_OFF
+from fakebroker.replay.verify.promise_views import BOUND_US, PARKED
+
+CHAIN_US = BOUND_US
+"""Maximum time between two requests in vain that belong together, in microseconds."""
+
+# Not JoinGroup: members of a group whose SyncGroups are not answered join again and again.
+_ACCEPTED = (
+    "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit') "
+    f"and coalesce(error, -1) in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
+)
+_IN_VAIN = f"coalesce(error, -1) not in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
+_DONE_US = "coalesce(scheduled_us + latency_us, until_us, :end_us)"
+
+# The intervals between two responses that show service. `key` is a group or a broker; the first interval begins with
+# the first request.
+_GAPS = """
+    select key, max(until_us) over (partition by key order by from_us rows between unbounded preceding and current row)
+            since_us,
+        coalesce(lead(from_us) over line, :end_us) until_us, lead(from_us) over line is null is_last
+    from (
+        select key, min(from_us) from_us, max(until_us) until_us from (
+            select {key} key, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
+                greatest(scheduled_us + latency_us, until_us) until_us
+            from events where kind = 'request' and {of_key} and {good}
+            union all
+            select {key}, min(sent_us), min(sent_us) from events where kind = 'request' and {of_key} group by {key})
+        group by key, from_us div 1000000)
+    window line as (partition by key order by from_us)"""
+
+# The failures of groups or brokers in the intervals `gaps`, by the requests in vain (`vain`). If the last interval of
+# the replay is too short to be a failure, it is not known whether service would have ended.
+_CHAINS = """
+    with clipped as (
+        select v.*, g.since_us, g.is_last, limit_us, greatest(v.sent_us, g.since_us) begun_us,
+            least(v.done_us, g.until_us) to_us
+        from ({gaps}) g join ({limits}) l on l.key is null or l.key = g.key
+            join ({vain}) v on v.key = g.key and v.sent_us < g.until_us and v.done_us >= g.since_us
+        where g.until_us - g.since_us > if(g.is_last, :short_us, limit_us)
+    ), planned as (
+        select c.*, greatest(begun_us, array_max(transform(filter(listed, each -> each.from_us <= to_us
+            and each.until_us >= begun_us and (each.broker is null or c.broker < 0 or each.broker = c.broker)),
+            each -> each.until_us))) from_us
+        from clipped c cross join (select collect_list(struct(from_us, until_us, broker)) listed from excuses)
+    ), marks as (
+        select *, int(from_us > {chain_us} + max(to_us) over (partition by key, since_us order by from_us, to_us
+            rows between unbounded preceding and 1 preceding)) is_new
+        from planned where from_us <= to_us
+    ), chains as (
+        select *, sum(is_new) over (partition by key, since_us order by from_us, to_us
+            rows between unbounded preceding and current row) chain
+        from marks
+    ), found as (
+        select key, is_last, limit_us, min(from_us) at_us, max(to_us) until_us, array_sort(collect_set(member)) members,
+            count(distinct `group`) groups, count(*) requests, array_sort(collect_set(api)) apis,
+            max_by(if(broker < 0, null, broker), to_us) broker
+        from chains group by key, since_us, is_last, limit_us, chain
+    ), judged as (
+        select *, until_us - at_us > limit_us is_failure from found
+        where until_us - at_us > if(is_last, :short_us, limit_us)
+    ), numbered as (
+        select *, row_number() over (partition by is_failure order by at_us, key) place,
+            count(*) over (partition by is_failure) failures
+        from judged {excused}
+    )
+    select * from numbered where place <= :most order by at_us, key"""
+
+UNSERVED_GROUPS = _CHAINS.format(
+    gaps=_GAPS.format(key="`group`", good=_ACCEPTED, of_key="member is not null"),
+    # A start extends the initial delay of a rebalance. Members that their script suspends do not read responses.
+    vain=f"""
+        select `group` key, `group`, member, api, broker, done_us, greatest(sent_us, started_us) sent_us from (
+            select *, max(if(action = 'start', sent_us, null)) over (partition by `group` order by done_us) started_us,
+                max(if(action in ('pause', 'zombie', 'slow'), sent_us + lasts_us, null)) over (
+                    partition by `group`, member order by done_us) suspended_us
+            from (
+                select `group`, member, null action, api, broker, sent_us, {_DONE_US} done_us, null lasts_us from events
+                where kind = 'request' and member is not null and {_IN_VAIN}
+                union all
+                select `group`, member, action, null, null, sent_us, sent_us, lasts_us from acts))
+        where api is not null and coalesce(suspended_us < sent_us, true)""",
+    limits=f"""
+        select `group` key, max(session_timeout_ms) * 1000L + {BOUND_US} + :patience_us
+            + if(:awaits_instances, max(rebalance_timeout_ms) * 1000L, 0) limit_us from members group by `group`""",
+    chain_us=CHAIN_US,
+    # The coordinator may be waiting for the end of a session.
+    excused="""left anti join (
+            select `group`, sent_us from acts
+            where action in ('crash', 'pause', 'zombie', 'slow') or action = 'leave' and is_static) a
+        on not is_failure and a.group = judged.key
+            and a.sent_us between judged.at_us - limit_us and judged.until_us - :short_us""",
+)
+"""Groups without service, and (not `is_failure`) groups without service at the end of a replay that was too short."""
+
+SILENT_BROKERS = _CHAINS.format(
+    gaps=_GAPS.format(key="broker", good="latency_us is not null", of_key="broker >= 0"),
+    vain=f"""
+        select broker key, `group`, member, api, broker, {_DONE_US} done_us, sent_us from events
+        where kind = 'request' and latency_us is null and broker >= 0 and not (missing = '{CUT_OFF}' and {PARKED})""",
+    limits="select cast(null as int) key, :pause_us limit_us",
+    chain_us=CHAIN_US,
+    excused="",
+)
+"""Brokers that did not respond, and (not `is_failure`) those that did not at the end of a replay that was too short."""
