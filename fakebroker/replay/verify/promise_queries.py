@@ -438,7 +438,7 @@ _ANSWERED = f"""{_OVERDUE}, stuck as (
     where until_us > arrived_us + session_us + :delay_us"""
 
 _ANSWERED_SUSPECTS = f"""
-    select `group` from events where kind = 'request' and latency_us is null and (not lost or version >= 0)
+    select `group` from events where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
         and coalesce(until_us, :end_us) > sent_us + {BOUND_US}
     union all
     select `group` from ({_UNASSIGNED})"""
