@@ -72,10 +72,10 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
 
         old, new, *repeats = (Run(read_summary(each), read_samples(each)) for each in (before, after, *again))
         comparison = compare(old, new, repeats)
-        print_comparison(Console(), old, new, comparison)
         if page is not None:
             with writing(page):
                 page.write_text(comparison_page(old, new, comparison), encoding="utf-8")
+        print_comparison(Console(), old, new, comparison)
         return PASSED
 
     return _exit_status(command)

@@ -226,6 +226,8 @@ class _Judge:
             return Difference(name, old, new, max(noise_of_chance(before.chance, figure.chance), resolution), "chance")
         found = self._noise(figure, (old, new), spans_s)
         if isinstance(found, str):
+            if abs(new - old) <= resolution:  # the least noise
+                return Difference(name, old, new, resolution, "least noise")
             return Difference(name, old, new, why=found)
         noise, basis = found
         if len(known) > 1:  # one repeat says something, but not enough for a range

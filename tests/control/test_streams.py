@@ -152,6 +152,27 @@ async def test_changes_are_computed_once_for_all_streams_and_slow_ones_lose_even
     assert len(received_by_slow) < computed
 
 
+def test_overviews_have_the_latencies_of_the_last_seconds() -> None:
+    with (
+        controlled_cluster(1, clock="manual") as control,
+        control.stream("/stream?kinds=overview") as stream,
+        WireClient(control.cluster.brokers[0]) as wire,
+    ):
+        next_event(stream, "overview")
+        with control.cluster.fail("FindCoordinator", delay_s=0.5):
+            wire.send(find_coordinator("g"))
+            control.cluster.wait_for_request("FindCoordinator")
+            control.cluster.advance(0.5)
+            wire.receive()
+        for _ in range(5):  # The first ones may be from before the response.
+            rates = next_event(stream, "overview")["rates"]["by_api"]
+            if rates and rates[0]["broker_p99_ms"] is not None:
+                break
+        (rate,) = rates
+        assert (rate["api"], rate["broker_p99_ms"]) == ("FindCoordinator", pytest.approx(500, rel=0.02))
+        assert rate["wire_p99_ms"] > 0
+
+
 def test_the_name_of_the_cluster_may_be_percent_encoded(control: ControlHarness) -> None:
     with control.stream("/stream") as plain, control.stream("/stream", "def%61ult") as encoded:
         next_event(plain, "overview")

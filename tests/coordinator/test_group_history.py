@@ -421,21 +421,30 @@ def test_of_groups_without_moments_it_is_known_for_some_how_many_were_dropped() 
     assert str(history.dropped_of("d")) == "1 earlier change was dropped from the history, or more"
 
 
+def record_groups(history: History, groups: int) -> None:
+    """Record a moment of each of many groups."""
+    for number in range(groups):
+        RecordedGroup(history, f"group-{number}").record(number)
+
+
 @pytest.mark.slow
+def test_the_history_of_many_groups_is_limited() -> None:
+    history, groups = History(), 100_000
+    record_groups(history, groups)
+    assert len(history) == MAX_MOMENTS
+    assert history.dropped == groups - MAX_MOMENTS
+    known = [group for group in range(groups) if history.dropped_of(f"group-{group}").count]
+    assert len(known) == MAX_GROUPS_WITHOUT_MOMENTS
+
+
 def test_the_history_of_many_groups_needs_limited_memory() -> None:
-    groups, moments = 100_000, 1
+    """A tenth of the limits needs at most 6.4 MiB; the limits of a cluster, 64 MiB."""
+    history = History(max_moments=MAX_MOMENTS // 10, max_groups_without_moments=MAX_GROUPS_WITHOUT_MOMENTS // 10)
     tracemalloc.start()
     try:
-        history = History()
-        for group in range(groups):
-            recorded = RecordedGroup(history, f"group-{group}")
-            for number in range(moments):
-                recorded.record(group + number / 10)
+        record_groups(history, 8_000)
         size_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(history) == MAX_MOMENTS
-    assert history.dropped == groups * moments - MAX_MOMENTS
-    known = [group for group in range(groups) if history.dropped_of(f"group-{group}").count]
-    assert len(known) == MAX_GROUPS_WITHOUT_MOMENTS
-    assert size_bytes < 64 * 1024 * 1024
+    assert len(history) == MAX_MOMENTS // 10
+    assert size_bytes < 6.4 * 1024 * 1024

@@ -211,6 +211,14 @@ def test_differences_below_one_percent_never_exceed_the_noise(healthy: Run) -> N
     assert exceeding(comparison) == []
 
 
+def test_small_differences_of_figures_without_an_estimate_are_noise(healthy: Run) -> None:
+    longest_ms = healthy.summary.numbers.never_parked.max_ms
+    assert longest_ms is not None
+    for factor, why in ((1.009, ""), (1.02, "one value per run: repeats of BEFORE show its noise")):
+        after = changed(healthy, "numbers/never_parked/max_ms", longest_ms * factor)
+        assert figure(compare(healthy, after), "never parked max ms").why == why
+
+
 def test_runs_that_cannot_be_compared_are_named(healthy: Run, subtests: pytest.Subtests) -> None:
     for path, value, sentence in (
         ("head/transport", "memory", "AFTER was simulated in memory and BEFORE ran over TCP"),

@@ -217,7 +217,7 @@ def test_the_start_up_is_apart_from_the_steady_state(subtests: pytest.Subtests) 
     for changes, texts, missing in (
         ({}, ("Steady state, second 5.0 to 60.0", "Start-up, second 0 to 5.0", "when all members had"), "no steady"),
         ({"startup": None, "measure_from_s": 0.0}, ("Steady state, second 5.0 to 60.0",), "Start-up, second"),
-        (whole | {"members": 901}, ("no steady state, because not all members joined", "Start-up, second 0 to 60.0"),
+        (whole | {"members": 901}, ("because not all members joined", "Whole replay, second 0 to 60.0"),
          "Steady state, second"),
         (whole, ("no steady state, because it ended before",), "Steady state, second"),
         ({"workload": {"file": "x", "measure_from_s": 5.0}}, ("begins at second 5.0.",), "when all members had joined"),

@@ -99,7 +99,7 @@ def drawing(name: str, alt: str, height: float = 1.0, width: float = 1.0) -> Ite
     # Other ids are the same in all charts of matplotlib, but must be unique on a page.
     svg = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in named else "", svg)
     # On a narrow screen, a chart scrolls: its text must not become smaller than can be read.
-    least = f"min-width: {round(width_in * _LEAST_PX_PER_IN)}px"
+    least = f"min-width: {round(width_in * width * _LEAST_PX_PER_IN)}px"
     svg = svg.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}" style="{least}"', 1)
     drawn.svg = Markup(f'<div class="wide">{svg}</div>')
 
@@ -293,9 +293,9 @@ def _width_pt(axes: Axes) -> float:
 
 
 def startup_area(axes: Axes, until_s: float | None) -> None:
-    """Shade the time until the steady state; all of it if there is no steady state."""
-    if until_s != 0:
-        axes.axvspan(0, axes.get_xlim()[1] if until_s is None else until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
+    """Shade the time until the steady state, if there is one."""
+    if until_s:
+        axes.axvspan(0, until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
 
 
 def legend(axes: Axes) -> None:

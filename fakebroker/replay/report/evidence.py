@@ -337,10 +337,11 @@ def _commits_kept(violation: Violation, events: Sequence[Event]) -> Iterator[Mar
     for index, commit in commits:
         for other, fetch in fetches:
             committed = _offsets(commit)
-            for partition, offset in _offsets(fetch).items():
-                if offset < committed.get(partition, offset):
-                    yield Mark(index, _DETAILS, partition)
-                    yield Mark(other, _DETAILS, partition)
+            lower = [each for each, offset in _offsets(fetch).items() if offset < committed.get(each, offset)]
+            about = [each for each in lower if f" {each} " in violation.what]
+            for partition in about or lower:
+                yield Mark(index, _DETAILS, partition)
+                yield Mark(other, _DETAILS, partition)
 
 
 def _offsets(event: Event) -> dict[str, int]:
