@@ -323,7 +323,7 @@ def fit_axes(axes: Axes, until_s: float) -> None:
 
 def legend_above(axes: Axes) -> None:
     """Draw the legend as one line above the axes, for narrow charts."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=3, handlelength=2, columnspacing=1.2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=4, handlelength=1.6, columnspacing=1)
 
 
 def _format_axes(axes: Axes, times_s: Sequence[float], label: str, counts: bool = False) -> None:

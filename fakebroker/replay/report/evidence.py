@@ -403,7 +403,11 @@ def _unknown_refused(violation: Violation, events: Sequence[Event]) -> Iterator[
 def _answered_at_all(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
     for index, event in enumerate(events):
         is_silent = event.get("kind") != "act" and _answered_us(event) is None
-        if is_silent and _sent_us(event) == violation.at_us:
+        is_of_member = event.get("member") in violation.members and _sent_us(event) in (
+            violation.at_us,
+            violation.until_us,
+        )
+        if is_silent and (is_of_member or _sent_us(event) == violation.at_us):
             yield Mark(index, _API)
             yield Mark(index, _ANSWERED)
             yield Mark(index, _RESPONSE)
