@@ -55,10 +55,10 @@ class Output(io.StringIO):
 
 
 def workload(directory: Path, name: str, more: str = "") -> Path:
-    """Write a workload of two groups for 16 s, which is less than the default session timeout; return its path."""
+    """Write a workload of two groups for 20 s, which is less than the default session timeout; return its path."""
     file = directory / f"{name}.toml"
     file.write_text(
-        'duration_s = 16\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
+        'duration_s = 20\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
         '[[groups]]\nname = "g"\ncount = 2\nmembers = 3\nheartbeat_interval_ms = 500\n'
         f"{more}\n"
         '[promises]\ncheck = ["one-owner"]\n'
