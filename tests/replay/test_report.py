@@ -105,6 +105,7 @@ PYTHON_VALUES = (
 def test_a_broken_run_is_shown_without_values_of_python(html: str) -> None:
     for text in (html.replace("<script>", ""), terminal_report(summary_document(1))):
         assert re.findall(PYTHON_VALUES, text) == []
+        assert "`" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
 
 
 def test_the_page_opens_with_unfolded_violations(html: str) -> None:

@@ -125,7 +125,7 @@ def _meanings(summary: Summary) -> Iterator[str]:
     for name, meaning in MEANINGS.items():
         count = getattr(summary.numbers.total, name)
         if count:
-            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning}[/dim]"
+            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning.replace('`', '')}[/dim]"
 
 
 def _over_time(summary: Summary) -> Table:
