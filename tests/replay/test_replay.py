@@ -111,6 +111,15 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert head == {key: json.loads(json.dumps(summary))[key] for key in Head.__struct_fields__}
 
 
+MOST_JOBS = 65
+"""Maximum number of Spark jobs of a small replay: starting one costs more than its work."""
+
+
+def jobs_of(spark: SparkSession) -> int:
+    """Return the number of jobs that a session has started."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs())
+
+
 @pytest.mark.slow
 def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     run = small_run("", tmp_path, transport="memory", record="changes")
@@ -119,7 +128,9 @@ def test_a_replay_in_memory(spark: SparkSession, tmp_path: Path) -> None:
         {"at_s": 1, "do": "stop_broker", "node_id": 1},
     )
     workload = msgspec.structs.replace(SMALL, event=cluster_events)
+    before = jobs_of(spark)
     summary = document_of(play_on(spark, replace(run, workload=workload), Console(file=io.StringIO())))
+    assert jobs_of(spark) - before <= MOST_JOBS
     assert [check for check in summary["verdict"]["promises"] if check["outcome"] == "broken"] == []
     assert [check["expectation"] for check in summary["verdict"]["expectations"] if not check["met"]] == [
         "events_done == 2"

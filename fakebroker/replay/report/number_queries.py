@@ -6,11 +6,14 @@ creates the views `generations`, `member_states` and `group_states`. A slice is 
 is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
+from fakebroker.replay.comparison.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
@@ -19,9 +22,8 @@ from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
-from fakebroker.replay.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.script.generator import offsets_partition
-from fakebroker.replay.spark.query_settings import computed_once, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, in_parallel, suited_to
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
@@ -225,7 +227,7 @@ def compute_numbers(
         offsets_partitions: The number of partitions of `__consumer_offsets`.
         measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If not given, when all
             members have joined for the first time.
-        samples: File for the rows described in `replay.samples`; none is written if not given.
+        samples: File for the rows described in `replay.comparison.samples`; none is written if not given.
     """
     with suited_to(events) as few:
         return _run_queries(spark, events, members, offsets_partitions, measure_from_s, few, samples)
@@ -256,32 +258,41 @@ def _run_queries(
     tally = computed_once(spark.sql(_TALLY, when), few)
     tally.createOrReplaceTempView("tally")
     create_states(spark, end_us, few)
+    _create_offsets_partitions(spark, offsets_partitions)
     try:
         span_s = round((end_us - (bounds["first_us"] or end_us)) / 1e6, 3)
-        rows = {
-            "latencies": _rows(spark, _LATENCIES, steady_slice=slices.count if steady_slice is None else steady_slice),
-            "errors": _rows(spark, _ERRORS),
-            "requests": _rows(spark, _REQUESTS),
-            "populations": _rows(spark, _POPULATIONS),
-            "rebalances": _rows(spark, _REBALANCES, **when),
-            "changes": _rows(spark, _CHANGES, **when),
-            "slowest_groups": _rows(spark, _SLOWEST),
-            "partitions": _offsets_partitions(spark, offsets_partitions),
+        steady = {"steady_slice": slices.count if steady_slice is None else steady_slice}
+        queries: dict[str, tuple[str, Mapping[str, int]]] = {
+            "latencies": (_LATENCIES, steady),
+            "requests": (_REQUESTS, {}),
+            "populations": (_POPULATIONS, {}),
+            "rebalances": (_REBALANCES, when),
+            "changes": (_CHANGES, when),
+            "slowest_groups": (_SLOWEST, {}),
+            "partitions": (_PARTITIONS, {}),
+            "errors": (_ERRORS, {}),
         }
+        calls = [partial(_rows, spark, query, **args) for query, args in queries.values()]
         if samples is not None:
-            write_samples(samples, spark.sql(_SAMPLES, when).toArrow())
+            calls.append(partial(_write_samples, spark, when, samples))
+        rows = dict(zip(queries, in_parallel(calls, few), strict=False))
     finally:
         drop_states(spark)
         tally.unpersist()
     return numbers_of(rows, span_s, slices, offsets_partitions, steady_slice)
 
 
-def _offsets_partitions(spark: SparkSession, partitions: int) -> list[Row]:
-    """Return the rows of the offsets partitions that have groups."""
+def _write_samples(spark: SparkSession, when: Mapping[str, int], path: Path) -> list[Row]:
+    """Write the samples; there are no rows for the numbers."""
+    write_samples(path, spark.sql(_SAMPLES, dict(when)).toArrow())
+    return []
+
+
+def _create_offsets_partitions(spark: SparkSession, partitions: int) -> None:
+    """Create the view `group_partitions`: the offsets partition of each group."""
     partition = offsets_partition(f.col("group"), partitions)
     groups = spark.sql("select distinct group from members").withColumn("offsets_partition", partition)
     groups.createOrReplaceTempView("group_partitions")
-    return _rows(spark, _PARTITIONS)
 
 
 def _rows(spark: SparkSession, query: str, **args: Any) -> list[Row]:

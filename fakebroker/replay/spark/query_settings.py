@@ -1,12 +1,20 @@
 """Spark settings for the queries about a run, depending on its number of rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+
+_MOST_AT_ONCE = 4
+"""Maximum number of queries on few rows that are planned at the same time."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _ROWS_PER_PARTITION = 250_000
@@ -90,6 +98,18 @@ def local_table(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema:
     columns = zip(*rows, strict=True) if rows else [()] * len(schema)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
+
+
+def in_parallel(calls: Sequence[Callable[[], T]], few: bool) -> list[T]:
+    """Return the results of calls that run queries.
+
+    With few rows, several run at a time: most of their time is planning, which uses one core per query. With many rows
+    they run one after the other, because each uses all cores and much memory.
+    """
+    if not few:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(min(_MOST_AT_ONCE, os.cpu_count() or 1), "queries") as threads:
+        return list(threads.map(lambda call: call(), calls))
 
 
 def computed_once(frame: DataFrame, few: bool) -> DataFrame:

@@ -5,7 +5,7 @@ are in `promise_queries`.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -13,7 +13,7 @@ from pyspark.sql.functions import lit
 
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.run_summary import PromiseCheck, PromiseOutcome, Violation
-from fakebroker.replay.spark.query_settings import computed_once, local_table
+from fakebroker.replay.spark.query_settings import computed_once, in_parallel, local_table
 from fakebroker.replay.verify.promise_queries import PROMISES, Promise
 from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US, PromiseViews, promise_views
 from fakebroker.replay.verify.violations import SCHEMA, ViolationRow
@@ -138,10 +138,11 @@ def _numbers(views: PromiseViews, queries: Mapping[str, str]) -> dict[str, int]:
 
     Each query is planned by itself, because planning takes longer for one large query.
     """
-    frames = [
-        computed_once(views.sql(query).select(lit(name).alias("name"), "n"), views.few)
-        for name, query in queries.items()
-    ]
+
+    def planned(name: str, query: str) -> DataFrame:
+        return computed_once(views.sql(query).select(lit(name).alias("name"), "n"), views.few)
+
+    frames = in_parallel([partial(planned, name, query) for name, query in queries.items()], views.few)
     if not frames:
         return {}
     try:

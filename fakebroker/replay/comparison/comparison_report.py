@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from fakebroker.replay.compare import RULE, Comparison, Difference
-from fakebroker.replay.compared_figures import Run
-from fakebroker.replay.report.compare_figures import comparison_charts, event_times_s, startup_s
+from fakebroker.replay.comparison.compare import RULE, Comparison, Difference
+from fakebroker.replay.comparison.compared_figures import Run
+from fakebroker.replay.comparison.comparison_charts import comparison_charts, event_times_s, startup_s
 from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
 from fakebroker.replay.report.wording import event, number
@@ -26,12 +26,13 @@ def print_comparison(console: Console, before: Run, after: Run, comparison: Comp
     _print(console, "Runs", _runs(before.summary, after.summary))
     _print(console, "Can they be compared?", _lines(comparison.problems or [_NO_PROBLEMS]))
     _print(console, "Outcomes", _outcomes(comparison))
+    _print(console, exceeding_title(comparison), _figures(comparison.exceeding) if comparison.exceeding else None)
     for title, differences, draw in (
-        (exceeding_title(comparison), comparison.exceeding, _figures),
         (unjudged_title(comparison), comparison.unjudged, _unjudged),
         (within_title(comparison), comparison.within, _figures),
     ):
-        _print(console, title, draw(differences) if differences else None)
+        if differences:
+            _print(console, title, draw(differences))
     if comparison.equal:
         _print(console, equal_title(comparison), _lines([", ".join(each.name for each in comparison.equal)]))
     console.print(f"\n{RULE}", style="dim", highlight=False)
