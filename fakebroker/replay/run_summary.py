@@ -565,7 +565,8 @@ class Violation(Section, frozen=True):
         at_us: Start of the violation.
         until_us: End of the violation.
         what: Description for reports.
-        events: Up to 20 events of the group around that time, as in `events.parquet`.
+        events: Up to 20 events of the group, as in `events.parquet`: those at the beginning and at the end of the
+            violation, and those next to them.
     """
 
     group: str | None

@@ -60,6 +60,19 @@ def next_generation(generation: int, *partitions: int, at_s: float = 31) -> list
     return [join(at_s, generation, members=1), sync(at_s + 0.1, generation, *partitions)]
 
 
+def unassigned(node: int) -> list[Event]:
+    """Return the events of a member that joins for 28 s, and loses the connection after each SyncGroup."""
+    return [
+        each
+        for n in range(10)
+        for each in (
+            join(3 * n + 1, n + 1, members=1),
+            lost("SyncGroup", 3 * n + 1.1, until_s=3 * n + 1.1, generation=n + 1),
+            found(3 * n + 1.2, node),
+        )
+    ]
+
+
 PATIENT = [member(f"g-{number}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000) for number in range(3)]
 UNHURRIED = [member(f"g-{number}", rebalance_timeout_ms=60_000) for number in range(3)]
 UNJOINED = [lost("JoinGroup", 31, lost=False), lost("JoinGroup", 31, lost=False, **OF_1)]
@@ -359,6 +372,11 @@ CASES: dict[str, Case] = {
             )
         ),
         ["answered"],
+    ),
+    "all SyncGroups of a group are lost": Case([found(0, again=False), *unassigned(2)], ["answered"]),
+    "all SyncGroups of a group are lost, and its coordinator moves": Case([found(0, 1, again=False), *unassigned(2)]),
+    "some SyncGroups of a group are lost": Case(
+        [found(0, again=False), *unassigned(2), join(31, 11, members=1), sync(31.1, 11, 0, 1)]
     ),
     # coordinator-found
     "the broker named as coordinator answers NOT_COORDINATOR": Case(

@@ -3,6 +3,7 @@
 Each run is a group of its own, so that all are checked by one run of the queries.
 """
 
+import re
 from collections.abc import Callable
 from functools import partial
 from itertools import cycle
@@ -185,6 +186,10 @@ def test_reports_mark_the_evidence(checked: list[PromiseCheck], subtests: pytest
                     if any(part.is_decisive for part in cell)
                 }
                 assert EVIDENCE[check.name] <= marked
+                texts = [part.text for row in case.rows for cell in row.cells for part in cell]
+                assert [
+                    text for text in (*texts, *case.facts.values()) if re.search(r"\bNone\b|[\[{]['\"]", text)
+                ] == []
 
 
 EVIDENCE = {

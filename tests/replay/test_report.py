@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import fakebroker.replay.report
-from fakebroker.replay.report import charts
+from fakebroker.replay.report import charts, figures
 from fakebroker.replay.report.charts import event_labels, lines
 from fakebroker.replay.report.html import UNFOLDED, page
 from fakebroker.replay.report.terminal import print_report, sparkline
@@ -105,6 +105,7 @@ PYTHON_VALUES = (
 def test_a_broken_run_is_shown_without_values_of_python(html: str) -> None:
     for text in (html.replace("<script>", ""), terminal_report(summary_document(1))):
         assert re.findall(PYTHON_VALUES, text) == []
+        assert "`" not in re.sub(r"<style>.*?</style>", "", text, flags=re.DOTALL)
 
 
 def test_the_page_opens_with_unfolded_violations(html: str) -> None:
@@ -217,7 +218,7 @@ def test_the_start_up_is_apart_from_the_steady_state(subtests: pytest.Subtests) 
     for changes, texts, missing in (
         ({}, ("Steady state, second 5.0 to 60.0", "Start-up, second 0 to 5.0", "when all members had"), "no steady"),
         ({"startup": None, "measure_from_s": 0.0}, ("Steady state, second 5.0 to 60.0",), "Start-up, second"),
-        (whole | {"members": 901}, ("no steady state, because not all members joined", "Start-up, second 0 to 60.0"),
+        (whole | {"members": 901}, ("because not all members joined", "Whole replay, second 0 to 60.0"),
          "Steady state, second"),
         (whole, ("no steady state, because it ended before",), "Steady state, second"),
         ({"workload": {"file": "x", "measure_from_s": 5.0}}, ("begins at second 5.0.",), "when all members had joined"),
@@ -253,6 +254,14 @@ def test_skew_is_compared_with_chance(html: str) -> None:
 
 def test_charts_scroll_rather_than_become_too_small_to_read(html: str) -> None:
     assert len(re.findall(r'<div class="wide"><svg [^>]*style="min-width: 670px"', html)) == html.count("<svg") == 10
+
+
+def test_charts_of_populations_show_unknown_states() -> None:
+    summary = summary_document(1)
+    for row in summary["over_time"]["populations"]:
+        row["groups"]["unknown"] = row["members"]["unknown"] = [1.0] * len(row["groups"]["unknown"])
+    charts_of = dict(figures.populations(summary_of(summary)))
+    assert {name: svg.count(">unknown<") for name, svg in charts_of.items()} == {"dynamic": 2, "static": 2}
 
 
 def test_charts_of_distributions_have_all_intervals(html: str) -> None:

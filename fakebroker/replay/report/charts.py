@@ -293,9 +293,9 @@ def _width_pt(axes: Axes) -> float:
 
 
 def startup_area(axes: Axes, until_s: float | None) -> None:
-    """Shade the time until the steady state; all of it if there is no steady state."""
-    if until_s != 0:
-        axes.axvspan(0, axes.get_xlim()[1] if until_s is None else until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
+    """Shade the time until the steady state, if there is one."""
+    if until_s:
+        axes.axvspan(0, until_s, color=_FAINT, alpha=0.12, lw=0, zorder=0)
 
 
 def legend(axes: Axes) -> None:
@@ -323,7 +323,7 @@ def fit_axes(axes: Axes, until_s: float) -> None:
 
 def legend_above(axes: Axes) -> None:
     """Draw the legend as one line above the axes, for narrow charts."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=3, handlelength=2, columnspacing=1.2)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1.01), ncols=4, handlelength=1.6, columnspacing=1)
 
 
 def _format_axes(axes: Axes, times_s: Sequence[float], label: str, counts: bool = False) -> None:

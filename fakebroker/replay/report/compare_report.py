@@ -26,12 +26,13 @@ def print_comparison(console: Console, before: Run, after: Run, comparison: Comp
     _print(console, "Runs", _runs(before.summary, after.summary))
     _print(console, "Can they be compared?", _lines(comparison.problems or [_NO_PROBLEMS]))
     _print(console, "Outcomes", _outcomes(comparison))
+    _print(console, exceeding_title(comparison), _figures(comparison.exceeding) if comparison.exceeding else None)
     for title, differences, draw in (
-        (exceeding_title(comparison), comparison.exceeding, _figures),
         (unjudged_title(comparison), comparison.unjudged, _unjudged),
         (within_title(comparison), comparison.within, _figures),
     ):
-        _print(console, title, draw(differences) if differences else None)
+        if differences:
+            _print(console, title, draw(differences))
     if comparison.equal:
         _print(console, equal_title(comparison), _lines([", ".join(each.name for each in comparison.equal)]))
     console.print(f"\n{RULE}", style="dim", highlight=False)

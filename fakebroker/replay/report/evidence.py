@@ -337,10 +337,11 @@ def _commits_kept(violation: Violation, events: Sequence[Event]) -> Iterator[Mar
     for index, commit in commits:
         for other, fetch in fetches:
             committed = _offsets(commit)
-            for partition, offset in _offsets(fetch).items():
-                if offset < committed.get(partition, offset):
-                    yield Mark(index, _DETAILS, partition)
-                    yield Mark(other, _DETAILS, partition)
+            lower = [each for each, offset in _offsets(fetch).items() if offset < committed.get(each, offset)]
+            about = [each for each in lower if f" {each} " in violation.what]
+            for partition in about or lower:
+                yield Mark(index, _DETAILS, partition)
+                yield Mark(other, _DETAILS, partition)
 
 
 def _offsets(event: Event) -> dict[str, int]:
@@ -402,7 +403,11 @@ def _unknown_refused(violation: Violation, events: Sequence[Event]) -> Iterator[
 def _answered_at_all(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
     for index, event in enumerate(events):
         is_silent = event.get("kind") != "act" and _answered_us(event) is None
-        if is_silent and _sent_us(event) == violation.at_us:
+        is_of_member = event.get("member") in violation.members and _sent_us(event) in (
+            violation.at_us,
+            violation.until_us,
+        )
+        if is_silent and (is_of_member or _sent_us(event) == violation.at_us):
             yield Mark(index, _API)
             yield Mark(index, _ANSWERED)
             yield Mark(index, _RESPONSE)

@@ -11,7 +11,15 @@ from matplotlib.axes import Axes
 
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.report import charts
-from fakebroker.replay.run_summary import BrokerNumbers, OffsetsPartition, RequestsOverTime, Summary, named
+from fakebroker.replay.run_summary import (
+    BrokerNumbers,
+    GroupsOverTime,
+    MembersOverTime,
+    OffsetsPartition,
+    RequestsOverTime,
+    Summary,
+    named,
+)
 
 LoadRow = BrokerNumbers | OffsetsPartition
 Drawer = Callable[[Axes, Sequence[float], Mapping[str, charts.Series], Mapping[str, int], str], None]
@@ -71,12 +79,7 @@ def latencies_vary(summary: Summary) -> bool:
 
 def groups(summary: Summary, suffix: str = "") -> Markup:
     """Draw the number of groups in each state."""
-    states = summary.numbers.over_time.groups
-    series = (
-        {"stable": states.stable, "rebalancing": states.rebalancing}
-        | _unknown(states.unknown)
-        | {"empty": states.empty}
-    )
+    series = _group_states(summary.numbers.over_time.groups)
     return _over_time(
         summary, f"groups{suffix}", "Groups by state over time", series, _GROUP_STATES, "groups", charts.stacked_areas
     )
@@ -84,10 +87,18 @@ def groups(summary: Summary, suffix: str = "") -> Markup:
 
 def members(summary: Summary, suffix: str = "") -> Markup:
     """Draw the number of members with and without an assignment."""
-    states = summary.numbers.over_time.members
-    series = {"assigned": states.assigned, "waiting": states.waiting} | _unknown(states.unknown)
+    series = _member_states(summary.numbers.over_time.members)
     alt = "Members with and without an assignment over time"
     return _over_time(summary, f"members{suffix}", alt, series, _MEMBER_STATES, "members", charts.stacked_areas)
+
+
+def _group_states(states: GroupsOverTime) -> dict[str, Sequence[float]]:
+    active = {"stable": states.stable, "rebalancing": states.rebalancing}
+    return active | _unknown(states.unknown) | {"empty": states.empty}
+
+
+def _member_states(states: MembersOverTime) -> dict[str, Sequence[float]]:
+    return {"assigned": states.assigned, "waiting": states.waiting} | _unknown(states.unknown)
 
 
 def _unknown(numbers: Sequence[float]) -> dict[str, Sequence[float]]:
@@ -137,10 +148,8 @@ def populations(summary: Summary) -> Iterator[tuple[str, Markup]]:
         alt = f"Groups, members and rebalances of {row.population} over time"
         with charts.drawing(f"population{index}", alt) as drawn:
             groups, members, rebalances = drawn.figure.subplots(1, 3)
-            states = {"stable": row.groups.stable, "rebalancing": row.groups.rebalancing, "empty": row.groups.empty}
-            charts.stacked_areas(groups, times_s, states, _GROUP_STATES, "groups")
-            states = {"assigned": row.members.assigned, "waiting": row.members.waiting}
-            charts.stacked_areas(members, times_s, states, _MEMBER_STATES, "members")
+            charts.stacked_areas(groups, times_s, _group_states(row.groups), _GROUP_STATES, "groups")
+            charts.stacked_areas(members, times_s, _member_states(row.members), _MEMBER_STATES, "members")
             durations = {"p50": row.rebalances.p50_ms, "max": row.rebalances.max_ms}
             charts.lines(rebalances, times_s, durations, _DURATIONS, "rebalance, ms", log=True)
             for axes in (groups, members, rebalances):

@@ -56,7 +56,8 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     if numbers.steady:
         yield f"Requests, steady state from second {numbers.steady.from_s:.1f}", _requests(numbers.steady)
     if numbers.startup:
-        yield f"Requests, start-up until second {numbers.startup.until_s:.1f}", _requests(numbers.startup)
+        name = f"start-up until second {numbers.startup.until_s:.1f}" if numbers.steady else "whole replay"
+        yield f"Requests, {name}", _requests(numbers.startup)
     if any(_meanings(summary)):
         yield "Failed requests", "\n".join(_meanings(summary))
     yield "Over time", _over_time(summary)
@@ -92,7 +93,7 @@ def _timeline(summary: Summary) -> Table:
 def _headline(summary: Summary) -> str:
     """Return the latencies of requests that are never parked, and of those that are."""
     numbers = summary.numbers
-    phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "no steady state")
+    phase, name = (numbers.steady, "steady state") if numbers.steady else (numbers.startup, "whole replay")
     lines = [
         f"{what}: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms"
         for what, row in (
@@ -124,7 +125,7 @@ def _meanings(summary: Summary) -> Iterator[str]:
     for name, meaning in MEANINGS.items():
         count = getattr(summary.numbers.total, name)
         if count:
-            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning}[/dim]"
+            yield f"[dim]{count:,} {name.replace('_', ' ')}: {meaning.replace('`', '')}[/dim]"
 
 
 def _over_time(summary: Summary) -> Table:

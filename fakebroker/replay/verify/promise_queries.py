@@ -398,8 +398,18 @@ _OVERDUE = f"""
     )"""
 
 # A member must be assigned within the longer one of session and rebalance timeout, even if all its requests are
-# answered. It waits from its first JoinGroup to its last request.
-_ANSWERED = f"""{_OVERDUE}
+# answered. It waits from its first JoinGroup to its last request. If no member of its group is ever assigned (`stuck`),
+# the session timeout is enough, from when the last member has joined, also if connections are lost all the time: the
+# coordinator is the same, accepts JoinGroups and answers other requests.
+_ANSWERED = f"""{_OVERDUE}, stuck as (
+        select `group`, max(first_us) arrived_us from (
+            select `group`, member, min(sent_us) first_us, count_if(api = 'SyncGroup' and error = 0) assigned,
+                count_if(error in (14, 15, 16)) refused
+            from calls where {SESSION} and member is not null group by `group`, member
+        ) left anti join (
+            select `group` from lookups group by `group` having count(distinct node) > 1) moved using (`group`)
+        group by `group` having sum(assigned) = 0 and sum(refused) = 0
+    )
     select `group`, generation, if(member is null, array(), array(member)) members, sent_us at_us, ended_us until_us,
         concat(api, coalesce(concat(' of ', member), ''), if(is_over, ' timed out after ', ' had no response for '),
             round((ended_us - sent_us) / 1e6, 1), if(is_over, ' s', ' s at the end of the replay')) what
@@ -416,10 +426,19 @@ _ANSWERED = f"""{_OVERDUE}
     from ({_UNASSIGNED}) s join limits using (`group`) {NO_LOOKUP}
         left anti join (select member, sent_us from events where kind = 'act' and api <> 'start') acts
             on acts.member = s.member and acts.sent_us between s.since_us and s.until_us
-    where until_us - since_us > greatest(limit_us, session_us)"""
+        left anti join stuck on stuck.group = s.group
+    where until_us - since_us > greatest(limit_us, session_us)
+    union all
+    select `group`, cast(null as int), array(member), since_us, until_us,
+        concat(member, ' joined ', `group`, ' for ', round((until_us - since_us) / 1e6, 1),
+            ' s without an assignment, as all members of the group')
+    from ({_UNASSIGNED}) s join limits using (`group`) join stuck using (`group`)
+        left anti join (select `group`, sent_us from events where kind = 'act' and api <> 'start') acts
+            on acts.group = s.group and acts.sent_us between s.since_us and s.until_us
+    where until_us > arrived_us + session_us + :delay_us"""
 
 _ANSWERED_SUSPECTS = f"""
-    select `group` from events where kind = 'request' and latency_us is null and (not lost or version >= 0)
+    select `group` from events where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
         and coalesce(until_us, :end_us) > sent_us + {BOUND_US}
     union all
     select `group` from ({_UNASSIGNED})"""
