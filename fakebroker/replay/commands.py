@@ -65,9 +65,9 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
     def command() -> int:
         from rich.console import Console
 
-        from fakebroker.replay.compare import compare
-        from fakebroker.replay.compared_figures import Run
-        from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+        from fakebroker.replay.comparison.compare import compare
+        from fakebroker.replay.comparison.compared_figures import Run
+        from fakebroker.replay.comparison.comparison_report import comparison_page, print_comparison
         from fakebroker.replay.run_directory import read_samples, read_summary, writing
 
         old, new, *repeats = (Run(read_summary(each), read_samples(each)) for each in (before, after, *again))

@@ -12,8 +12,8 @@ import msgspec
 import pyarrow.parquet as pq
 
 from fakebroker.errors import ConfigError, FakebrokerError
+from fakebroker.replay.comparison.samples import Samples
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, document_of, summary_of
-from fakebroker.replay.samples import Samples
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
 SUMMARY, REPORT, VIOLATIONS, SAMPLES = "summary.json", "report.html", "violations.parquet", "samples.parquet"

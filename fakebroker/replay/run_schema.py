@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from msgspec import UnsetType
 
+from fakebroker.replay.comparison.samples import SCHEMA as SAMPLES_SCHEMA, Sample
 from fakebroker.replay.members.events import DDL, Event
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Numbers, Section, Summary
-from fakebroker.replay.samples import SCHEMA as SAMPLES_SCHEMA, Sample
 from fakebroker.replay.verify.violations import SCHEMA as VIOLATIONS_SCHEMA, ViolationRow
 
 

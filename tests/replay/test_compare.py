@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from fakebroker.replay import commands, options
-from fakebroker.replay.compare import (
+from fakebroker.replay.comparison.compare import (
     Comparison,
     Difference,
     compare,
@@ -26,10 +26,16 @@ from fakebroker.replay.compare import (
     differing_workload,
     problems_of,
 )
-from fakebroker.replay.compared_figures import Run
-from fakebroker.replay.noise import effective_parts, noise_of_parts, noise_of_rare_events, noise_of_repeats, total
-from fakebroker.replay.report.compare_figures import bins_ms, comparison_charts
-from fakebroker.replay.report.compare_report import comparison_page, print_comparison
+from fakebroker.replay.comparison.compared_figures import Run
+from fakebroker.replay.comparison.comparison_charts import bins_ms, comparison_charts
+from fakebroker.replay.comparison.comparison_report import comparison_page, print_comparison
+from fakebroker.replay.comparison.noise import (
+    effective_parts,
+    noise_of_parts,
+    noise_of_rare_events,
+    noise_of_repeats,
+    total,
+)
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Summary, document_of, summary_of
 from tests.support.replay.run_samples import Changes, synthetic_run, table_of
 from tests.support.replay.summaries import summary_document
@@ -381,6 +387,6 @@ def test_errors_of_the_command(
             message = capsys.readouterr().err
             assert message.startswith(f"fakebroker: {run}")
             assert error in message
-    monkeypatch.setattr("fakebroker.replay.report.compare_report.comparison_page", lambda *_: "")
+    monkeypatch.setattr("fakebroker.replay.comparison.comparison_report.comparison_page", lambda *_: "")
     assert commands.compare(good, good, [], tmp_path / "no" / "page.html") == options.COULD_NOT_RUN
     assert capsys.readouterr().err.endswith("page.html: cannot be written: No such file or directory\n")

@@ -1,28 +1,32 @@
-"""Replays against a cluster whose process dies or hangs while members play: their verdict is FAILED."""
+"""Replays over TCP against a cluster that dies, hangs or fails in part while members play: none passes."""
 
 import io
 import json
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fakebroker.replay import target_cluster
 from fakebroker.replay.commands import replay
-from fakebroker.replay.options import FAILED, ReplayOptions
+from fakebroker.replay.options import FAILED, INCONCLUSIVE, ReplayOptions
 from fakebroker.replay.spark import live_view
+from tests.support.soak import IS_SOAK, soak
 
 
 @contextmanager
 def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run a cluster in another process; yield the process and its bootstrap servers."""
     command = [sys.executable, "-m", "fakebroker", "serve", "--port", "0"]
-    command += ["--config", "group.initial.rebalance.delay.ms=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    command += ["--config", "group.initial.rebalance.delay.ms=0", "--events"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip().removeprefix("bootstrap.servers=")
@@ -31,24 +35,32 @@ def served() -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 class Output(io.StringIO):
-    """Standard output that calls a function when all members have joined."""
+    """Standard output that calls a function when all members have joined and some further lines were printed.
 
-    def __init__(self, when_joined: Callable[[], None]) -> None:
+    Args:
+        then: The function.
+        lines: Number of these lines; there are two per second.
+    """
+
+    def __init__(self, then: Callable[[], object], lines: int = 0) -> None:
         super().__init__()
-        self._when_joined = when_joined
+        self._then, self._lines = then, lines
 
     def write(self, text: str) -> int:
         if "6 of 6 members joined" in text:
-            self._when_joined()
+            if self._lines == 0:
+                self._then()
+            self._lines -= 1
         return super().write(text)
 
 
-def workload(directory: Path, name: str) -> Path:
-    """Write a workload of two groups for 16 s, which is less than the default session timeout; return its path."""
+def workload(directory: Path, name: str, more: str = "") -> Path:
+    """Write a workload of two groups for 20 s, which is less than the default session timeout; return its path."""
     file = directory / f"{name}.toml"
     file.write_text(
-        'duration_s = 16\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
+        'duration_s = 20\ntopics = { orders = 4 }\n[cluster]\nconfig = { "group.initial.rebalance.delay.ms" = 0 }\n'
         '[[groups]]\nname = "g"\ncount = 2\nmembers = 3\nheartbeat_interval_ms = 500\n'
+        f"{more}\n"
         '[promises]\ncheck = ["one-owner"]\n'
     )
     return file
@@ -60,12 +72,14 @@ def workload(directory: Path, name: str) -> Path:
 def test_a_replay_fails_if_the_cluster_dies_or_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], signal_number: signal.Signals
 ) -> None:
-    """The cluster dies or hangs when all members have joined. No promise is broken, and no response has an error."""
+    """The cluster dies or hangs at a random moment, when all members have joined. No response has an error."""
+    lines = random.Random(signal_number).randint(0, 4)
+    print(f"{signal_number.name} after {lines} half seconds")
     out, file = tmp_path / "out", workload(tmp_path, "small")
     monkeypatch.setattr(live_view, "_LINE_EVERY_S", 0.5)
     monkeypatch.setattr(target_cluster, "_READY_TIMEOUT_S", 5.0)
     with served() as (cluster, bootstrap), monkeypatch.context() as patch:
-        output = Output(lambda: cluster.send_signal(signal_number))
+        output = Output(lambda: cluster.send_signal(signal_number), lines)
         patch.setattr(sys, "stdout", output)
         status = replay(ReplayOptions(file=file, bootstrap=bootstrap, out=out))
     printed = output.getvalue()
@@ -82,3 +96,65 @@ def test_a_replay_fails_if_the_cluster_dies_or_hangs(
     page = (out / "report.html").read_text()
     assert "small.toml: failed" in page
     assert "6 members of 2 groups waiting" in page
+
+
+def _fails(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, event: dict[str, Any], *, before: bool = False
+) -> dict[str, Any]:
+    """Return the verdict on a replay against three brokers with a failure; it must not pass.
+
+    Args:
+        directory: Directory for the files.
+        monkeypatch: Pytest's fixture.
+        event: The failure.
+        before: Whether it happens before the members start, instead of when all have joined.
+    """
+    file = workload(directory, "partly", "session_timeout_ms = 6_000\nrebalance_timeout_ms = 6_000")
+    monkeypatch.setattr(live_view, "_LINE_EVERY_S", 0.5)
+    monkeypatch.setattr(target_cluster, "_READY_TIMEOUT_S", 5.0)
+    with served() as (cluster, bootstrap), monkeypatch.context() as patch:
+        assert cluster.stdin is not None
+
+        def fail() -> None:
+            print(json.dumps(event), file=cluster.stdin, flush=True)
+
+        if before:
+            fail()
+        patch.setattr(sys, "stdout", Output((lambda: None) if before else fail))
+        status = replay(ReplayOptions(file=file, bootstrap=bootstrap, out=directory / "out"))
+    verdict: dict[str, Any] = json.loads((directory / "out" / "summary.json").read_text())["verdict"]
+    assert status == {"failed": FAILED, "inconclusive": INCONCLUSIVE}[verdict["outcome"]]
+    return verdict
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("replays_on_spark")
+def test_a_replay_fails_if_one_of_three_brokers_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other brokers take over its groups."""
+    verdict = _fails(tmp_path, monkeypatch, {"do": "stop_broker", "node_id": 2})
+    assert "broker 2 could not be reached after the last member had left" in " ".join(verdict["reasons"])
+
+
+@pytest.mark.slow
+@soak
+@pytest.mark.skipif(not IS_SOAK, reason="takes as long as the test above")
+@pytest.mark.usefixtures("replays_on_spark")
+def test_a_replay_does_not_pass_if_one_of_three_brokers_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = _fails(tmp_path, monkeypatch, {"do": "fail", "api": None, "broker": 1, "silent": True})
+    assert "broker 1" in " ".join(verdict["reasons"])
+
+
+@pytest.mark.slow
+@soak
+@pytest.mark.skipif(not IS_SOAK, reason="takes as long as the test above")
+@pytest.mark.usefixtures("replays_on_spark")
+def test_a_replay_does_not_pass_if_sync_groups_of_a_group_are_swallowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = {"do": "fail", "api": "SyncGroup", "group": "g-1", "silent": True}
+    verdict = _fails(tmp_path, monkeypatch, event, before=True)
+    reasons = " ".join(verdict["reasons"])
+    assert "g-1" in reasons
+    assert "g-0" not in reasons

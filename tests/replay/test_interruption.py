@@ -109,4 +109,8 @@ def test_ctrl_c_ends_all_processes(
         summary = json.loads((out / "summary.json").read_text())
         assert not summary["complete"]
         assert summary["span_s"] < 100
+        total = summary["total"]
+        assert [total[name] for name in ("lost", "unanswered", "unexpected_errors")] == [0, 0, 0]
+        assert summary["verdict"]["outcome"] == "inconclusive"
+        assert "the replay was interrupted" in summary["verdict"]["reasons"][0]
         assert "interrupted" in (out / "report.html").read_text()

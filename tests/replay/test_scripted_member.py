@@ -182,6 +182,17 @@ def test_a_slow_member_leaves_at_the_rebalance_timeout_and_rejoins() -> None:
     assert harness.scripted.is_joined
 
 
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_a_slow_member_sends_no_heartbeats_after_the_rebalance_timeout(instance_id: str | None) -> None:
+    """Its heartbeats during a rebalance end, too: they would be those of another member."""
+    harness = ScriptedMemberHarness(
+        START_ACT, Act(1_500.0, "slow", 10_000.0), instance_id=instance_id, commit_interval_ms=0
+    )
+    harness.errors[HeartbeatRequest] = [ErrorCode.NONE, *[ErrorCode.REBALANCE_IN_PROGRESS] * 20]
+    harness.run(11_400)
+    assert harness.times_s("Heartbeat") == [float(second) for second in range(1, 10)]
+
+
 def test_a_zombie_sends_heartbeats_and_commits_with_its_old_member_id() -> None:
     harness = ScriptedMemberHarness(START_ACT, Act(1_500.0, "zombie", 3_000.0))
     harness.run(2_000)

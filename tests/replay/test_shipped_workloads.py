@@ -11,15 +11,19 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
+from fakebroker.replay.commands import replay
 from fakebroker.replay.members.events import SCHEMA
+from fakebroker.replay.options import PASSED, ReplayOptions
+from fakebroker.replay.run_directory import read_summary
 from fakebroker.replay.verify.preconditions import unmet_preconditions
+from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.workload import Workload, load_workload
+from tests.support.replay.plain_numbers import plain_numbers
 from tests.support.replay.promise_cases import cases_by_group
-from tests.support.replay.recorded_events import script_of, scripts
-from tests.support.replay.simulated_replays import Row
-from tests.support.replay.workload_plays import Play, WorkloadPlayer
+from tests.support.replay.recorded_events import scripts
+from tests.support.replay.workload_plays import SEED, Play, WorkloadPlayer, tagged
 
 FILES = {file.stem: file for file in sorted(Path("scenarios/workloads").glob("*.toml"))}
 
@@ -184,31 +188,52 @@ def test_each_workload_meets_its_expectations(subtests: pytest.Subtests, plays: 
 
 
 @pytest.mark.slow
-def test_each_workload_exercises_the_promises_that_it_requires(
+def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     subtests: pytest.Subtests, spark: SparkSession, plays: dict[str, Play]
 ) -> None:
-    """The groups of all workloads are checked by one run of the queries."""
-    events = [_renamed(name, row) for name, play in plays.items() for row in play.events]
-    members = [script_of(f"{name}:{script.group}", script) for name, play in plays.items() for script in play.scripts]
-    recorded = spark.createDataFrame(pa.Table.from_pylist(events, SCHEMA))
+    """All workloads are checked at once; they have no groups and topics in common."""
+    end_us = max(row["sent_us"] for play in plays.values() for row in play.events)
+    parts = [tagged(name, play, end_us) for name, play in plays.items()]
+    rows = pa.Table.from_pylist([row for events, _ in parts for row in events], SCHEMA)
+    partitions = {
+        f"{name}.{topic}": count for name, play in plays.items() for topic, count in play.workload.topics.items()
+    }
+    members = scripts(spark, [script for _, found in parts for script in found])
+    recorded = spark.createDataFrame(rows)
+    checks = check_promises(spark, recorded, members, partitions)
+    assert [violation.what for check in checks for violation in check.violations] == []
     cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
-    for group, counts in cases_by_group(spark, recorded, scripts(spark, members), {}).items():
+    for group, counts in cases_by_group(spark, recorded, members, partitions).items():
         if group is not None:  # requests about several groups
-            cases[group.partition(":")[0]].update(counts)
+            cases[group.partition("/")[0]].update(counts)
     for name, play in plays.items():
         with subtests.test(workload=name):
-            unexercised = [promise for promise in play.workload.promises.require if not cases[name][promise]]
-            assert unexercised == [], dict(cases[name])
-            impossible = [promise for promise in unmet_preconditions(play.workload) if cases[name][promise]]
-            assert impossible == [], dict(cases[name])
+            assert play.workload.promises.require
+            assert [promise for promise in play.workload.promises.require if not cases[name][promise]] == []
+            assert [promise for promise in unmet_preconditions(play.workload) if cases[name][promise]] == []
 
 
-def _renamed(name: str, row: Row) -> Row:
-    """Return an event with the name of the workload in the names of group and member, as in `script_of`."""
-    group = None if row["group"] is None else f"{name}:{row['group']}"
-    member = None if row["member"] is None else f"{group}/{row['member']}"
-    found = row["found"] and [{**each, "key": f"{name}:{each['key']}"} for each in row["found"]]
-    return {**row, "group": group, "member": member, "found": found}
+@pytest.mark.slow
+def test_a_scaled_replay_has_the_numbers_of_its_events(
+    plays: dict[str, Play], replays_on_spark: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command plays the workload as the other tests do; its numbers, by Spark, are those in plain Python."""
+    name, run = "failover-under-load", tmp_path / "run"
+    options = ReplayOptions(file=FILES[name], transport="memory", scale=0.02, seed=SEED, out=run)
+    assert replay(options) == PASSED
+    printed = capsys.readouterr().out
+    assert f"Workload {FILES[name]}, scale 0.02, seed {SEED}, " in printed
+    assert "The workload was scaled to 0.02 (--scale)." in printed
+    assert "scaled to 0.02" in (run / "report.html").read_text()
+    summary, play = read_summary(run), plays[name]
+    assert (summary.head.scale, summary.head.members) == (0.02, len(play.scripts))
+    assert summary.head.workload["groups"][0]["count"] == play.workload.groups[0].count
+    assert sum(row["count"] for row in play.events if row["kind"] == "request") == summary.numbers.total.requests
+    plain = plain_numbers(play.events, play.scripts, play.workload.offsets_partitions)
+    assert plain.metrics == summary.numbers.metrics
+    assert sorted(map(repr, plain.apis)) == sorted(map(repr, summary.numbers.apis))
+    assert sorted(map(repr, plain.subtotals)) == sorted(map(repr, summary.numbers.subtotals))
+    assert sorted(map(repr, plain.lookups)) == sorted(map(repr, summary.numbers.lookups))
 
 
 @pytest.mark.slow

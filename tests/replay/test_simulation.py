@@ -120,6 +120,18 @@ def test_members_recover_from_events(subtests: pytest.Subtests) -> None:
                 assert all(row["latency_us"] is not None for row in leaves)
 
 
+def test_an_interrupted_simulation_has_no_failed_requests() -> None:
+    members = [script(f"g{group}", number) for group in range(20) for number in range(3)]
+    simulation = Simulation(members, 0, two_broker_settings(60.0), is_fast=False)
+    parts = simulation.run()
+    for _ in range(3):
+        next(parts)
+    rows = [row for batch in simulation.recorder.take(flush=True) for row in batch.to_pylist()]
+    assert len(rows) > 100
+    assert simulation.tally().errors == 0
+    assert not any(row["missing"] for row in rows)
+
+
 def test_a_late_heartbeat_expires_a_session() -> None:
     fault = {"at_s": 10, "do": "fail", "api": "Heartbeat", "client_id": "g-1", "delay_before_s": 7, "times": 1}
     _, rows = play_in_memory(PAIR, two_broker_settings(events=(fault,)))

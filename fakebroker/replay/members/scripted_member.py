@@ -243,6 +243,7 @@ class ScriptedMember:
             case Timer.POLL_LIMIT:
                 self._restarts_on_resume = True
                 self._queue.clear()
+                self._cancel(Timer.HEARTBEAT)
                 self._leave(now_ms, commits=False)
             case Timer.LEAVE_TIMEOUT:
                 # The script stopped the wait for the end of a rebalance, which may take longer.

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
+from fakebroker.replay.comparison.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
@@ -21,7 +22,6 @@ from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
-from fakebroker.replay.samples import GROUP_PARTS, bucket_sql, write_samples
 from fakebroker.replay.script.generator import offsets_partition
 from fakebroker.replay.spark.query_settings import computed_once, in_parallel, suited_to
 
@@ -227,7 +227,7 @@ def compute_numbers(
         offsets_partitions: The number of partitions of `__consumer_offsets`.
         measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If not given, when all
             members have joined for the first time.
-        samples: File for the rows described in `replay.samples`; none is written if not given.
+        samples: File for the rows described in `replay.comparison.samples`; none is written if not given.
     """
     with suited_to(events) as few:
         return _run_queries(spark, events, members, offsets_partitions, measure_from_s, few, samples)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fakebroker.replay.compared_figures import Run
+from fakebroker.replay.comparison.compared_figures import Run
+from fakebroker.replay.comparison.samples import BUCKET_RATIO, GROUP_PARTS, SCHEMA, Samples
 from fakebroker.replay.run_summary import summary_of
-from fakebroker.replay.samples import BUCKET_RATIO, GROUP_PARTS, SCHEMA, Samples
 from tests.support.replay.summaries import summary_document
 
 SLICES = 60

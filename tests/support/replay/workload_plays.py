@@ -98,3 +98,36 @@ def _partition(script: Script, workload: Workload) -> int:
 
 def _order(script: Script, workload: Workload) -> tuple[int, str, str]:
     return _partition(script, workload), script.group, script.member
+
+
+def tagged(name: str, play: Play, end_us: int) -> tuple[list[Row], list[Script]]:
+    """Return the events and scripts of a play, with names of groups, members and topics that no other play has.
+
+    Args:
+        name: Prefix of groups, members and topics.
+        play: The play.
+        end_us: End of the last event; all times are shifted.
+    """
+    shift_us = end_us - max(row["sent_us"] for row in play.events)
+    return [_tagged_row(name, row, shift_us) for row in play.events], [
+        _tagged_script(name, each) for each in play.scripts
+    ]
+
+
+def _tagged_row(name: str, row: Row, shift_us: int) -> Row:
+    changed = {key: row[key] + shift_us for key in ("scheduled_us", "sent_us", "until_us") if row[key] is not None}
+    for key in ("group", "member", "member_id", "leader"):
+        if row[key]:
+            changed[key] = f"{name}/{row[key]}"
+    if row["assigned"] is not None:
+        changed["assigned"] = [f"{name}.{partition}" for partition in row["assigned"]]
+    if row["offsets"] is not None:
+        changed["offsets"] = [{**each, "partition": f"{name}.{each['partition']}"} for each in row["offsets"]]
+    if row["found"] is not None:
+        changed["found"] = [{**each, "key": f"{name}/{each['key']}"} for each in row["found"]]
+    return row | changed
+
+
+def _tagged_script(name: str, script: Script) -> Script:
+    topics = tuple(f"{name}.{topic}" for topic in script.topics)
+    return script._replace(group=f"{name}/{script.group}", member=f"{name}/{script.member}", topics=topics)

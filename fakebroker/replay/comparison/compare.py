@@ -1,7 +1,7 @@
 """Comparison of two runs: what makes them incomparable, outcomes that changed, and figures with their noise.
 
 Depends on summaries and `samples.parquet` only, not on Spark. `compared_figures` has the figures, `noise` the
-estimates; `replay.report.compare_report` shows the result.
+estimates; `replay.comparison.comparison_report` shows the result.
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fakebroker.replay.compared_figures import Figure, Run, Where, figures_of, latency_quantile
-from fakebroker.replay.noise import (
+from fakebroker.replay.comparison.compared_figures import Figure, Run, Where, figures_of, latency_quantile
+from fakebroker.replay.comparison.noise import (
     Array,
     Estimate,
     Statistic,
@@ -26,8 +26,8 @@ from fakebroker.replay.noise import (
     skew,
     total,
 )
+from fakebroker.replay.comparison.samples import Selection, counted_by
 from fakebroker.replay.run_summary import Summary
-from fakebroker.replay.samples import Selection, counted_by
 
 _RESOLUTION = 0.01
 """The noise is at least this share of a value: smaller differences of rates or latencies have no use."""

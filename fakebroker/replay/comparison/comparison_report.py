@@ -7,9 +7,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from fakebroker.replay.compare import RULE, Comparison, Difference
-from fakebroker.replay.compared_figures import Run
-from fakebroker.replay.report.compare_figures import comparison_charts, event_times_s, startup_s
+from fakebroker.replay.comparison.compare import RULE, Comparison, Difference
+from fakebroker.replay.comparison.compared_figures import Run
+from fakebroker.replay.comparison.comparison_charts import comparison_charts, event_times_s, startup_s
 from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
 from fakebroker.replay.report.wording import event, number

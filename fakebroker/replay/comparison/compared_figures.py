@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fakebroker.replay.comparison.noise import Statistic, quantile
+from fakebroker.replay.comparison.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import LOST, ORDINARY_ERRORS, UNANSWERED
-from fakebroker.replay.noise import Statistic, quantile
 from fakebroker.replay.run_summary import ALL, RequestNumbers, Summary
-from fakebroker.replay.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
 
 Mask = NDArray[np.bool_]
 Where = Callable[[Samples], Mask]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from fakebroker.replay.compared_figures import (
+from fakebroker.replay.comparison.compared_figures import (
     Run,
     Where,
     latencies_ms,
