@@ -43,8 +43,9 @@ bench: $(STAMP) ## compare heartbeats with librdkafka's mock cluster, and measur
 	$(BIN)/python -m tests.bench.control
 	$(BIN)/python -m tests.bench.control_pauses
 
-bench-replay: $(STAMP) ## compare replays with real clients under the same load
+bench-replay: $(STAMP) ## compare replays with real clients under the same load, and measure the cost of starting a replay
 	$(BIN)/python -m tests.bench.replay
+	$(BIN)/python -m tests.bench.startup
 
 serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
 	$(BIN)/fakebroker serve
