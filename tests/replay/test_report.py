@@ -201,6 +201,19 @@ def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_repor
         assert note in text
 
 
+def test_the_page_opens_with_failed_checks_but_not_with_inconclusive_ones() -> None:
+    summary = summary_document(1)
+    check: dict[str, Any] = {"name": "observed", "check": "C.", "failures": 0, "violations": [], "doubts": []}
+    shown = []
+    for outcome, listed in (("inconclusive", "doubts"), ("failed", "violations")):
+        changed = check | {"outcome": outcome, listed: [{"what": "too slow"}]}
+        summary["verdict"] = summary["verdict"] | {"availability": [changed], "promises": []}
+        html = page(summary_of(summary))
+        assert "too slow" in html
+        shown.append("<h2>Failed checks</h2>" in html)
+    assert shown == [False, True]
+
+
 def test_parked_requests_are_apart_from_the_headline_latency(html: str) -> None:
     """The latency of a JoinGroup says how long a group took to become ready, not how fast brokers answer."""
     summary = summary_document(1)
