@@ -189,7 +189,7 @@ def test_a_fault_is_over_when_it_applies_to_no_further_request(h: ClusterHarness
         ({"probability": 0.0001}, [False, False, False]),
     )
     for options, over in cases:
-        with subtests.test(options):
+        with subtests.test(options=options):
             fault = fail(h, "Heartbeat", error="NOT_COORDINATOR", **options)
             found = []
             for _ in over:

@@ -347,7 +347,7 @@ def test_faults_that_are_over_are_listed_as_such_and_do_not_count(control: Contr
     over = {row["id"]: row["is_over"] for row in control.get("/faults")["faults"]}
     assert over == {used_up["id"]: True, passed["id"]: True, lasting["id"]: False}
     assert control.get()["faults"] == 1
-    assert "fakebroker_faults{cluster=\"default\"} 1.0" in control.request("GET", "/metrics").body.decode()
+    assert 'fakebroker_faults{cluster="default"} 1.0' in control.request("GET", "/metrics").body.decode()
 
 
 def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:

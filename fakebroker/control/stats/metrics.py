@@ -30,7 +30,11 @@ _COUNTERS = {
     "errors": ("Error codes in responses, by API, broker and error.", "api", "broker", "error"),
     "requests_missed": ("Requests that the journal dropped before they were counted.",),
     "rebalances": ("Started rebalances.",),
-    "fault_hits": ("Requests to which a fault was applied, by the id of the fault, until it is removed.", "fault", "api"),
+    "fault_hits": (
+        "Requests to which a fault was applied, by the id of the fault, until it is removed.",
+        "fault",
+        "api",
+    ),
     "journal_dropped": ("Requests that the journal has dropped.",),
 }
 _GAUGES = {
