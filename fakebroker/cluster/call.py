@@ -5,15 +5,19 @@ Depends on frames, messages and `BrokerNode`; not on handlers, `Cluster` or sock
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.faults.error_catalog import kinds_of, requested_parts
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.errors import ErrorCode, ProtocolError, shown
+from fakebroker.protocol import raw_items
 from fakebroker.protocol.codec import decode
-from fakebroker.protocol.frames import read_request_header
+from fakebroker.protocol.frames import RequestHeader, read_request_header
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.registry import API_BY_KEY, Api
 from fakebroker.protocol.schema import Field, Message, Struct
 
@@ -138,8 +142,12 @@ class Call:
         number: Its sequence number in the journal, from 1; 0 if it was not added to one.
         held_bytes: How many bytes it counts in the journal.
         kept: The copy that the journal keeps instead of this call, if any.
+        is_decoded: Whether reading the messages costs nothing; see `UndecodedCall`.
+        body: The encoded response of an `UndecodedCall`; None in others.
     """
 
+    is_decoded = True
+    body: bytes | None = None
     __slots__ = (
         "answered_after",
         "answered_ms",
@@ -299,6 +307,83 @@ class Call:
         return f"<{self.api.name} v{self.api_version} from {shown(self.client_id)} at broker {self.node_id}>"
 
 
+class EncodedResponse(NamedTuple):
+    """A response as bytes, without its header.
+
+    Attributes:
+        body: The encoded message.
+        errors: The distinct error codes in it, in its order.
+    """
+
+    body: bytes
+    errors: tuple[ErrorCode, ...]
+
+
+class UndecodedCall(Call):
+    """A call whose messages are decoded when they are first read, for large requests that a handler answers as bytes.
+
+    Attributes:
+        items: The keys or groups of the request, split but not decoded; see `protocol/raw_items.py`.
+        body: The encoded response, without its header; None if the handler has returned a message.
+    """
+
+    __slots__ = ("_encoded_errors", "_frame", "_position", "_request", "_response", "body", "items")
+    is_decoded = False
+
+    def __init__(
+        self, peer: Peer, api: Api, api_version: int, header: RequestHeader, frame: bytes, position: int, items: Any
+    ) -> None:
+        self._frame, self._position, self.items = frame, position, items
+        self.body: bytes | None = None
+        self._encoded_errors: tuple[ErrorCode, ...] = ()
+        self._request: Any = None
+        self._response: Any = None
+        super().__init__(peer, api, api_version, header.correlation_id, header.client_id or "", None, len(frame))
+
+    @property
+    def request(self) -> Any:
+        """The request, which must not be modified."""
+        if self._request is None:
+            self._request = decode(self.api.request, self._frame, self.api_version, self._position, fills_data=False)
+        return self._request
+
+    @request.setter
+    def request(self, request: Any) -> None:
+        self._request = request
+
+    @property
+    def response(self) -> Any:
+        """The response; None while it is pending."""
+        if self._response is None and self.body is not None:
+            self._response = decode(self.api.response, self.body, self.response_version)
+        return self._response
+
+    @response.setter
+    def response(self, response: Any) -> None:
+        if isinstance(response, EncodedResponse):
+            self.body, self._encoded_errors = response
+        else:
+            self.body, self._response = None, response
+
+    @property
+    def errors(self) -> tuple[ErrorCode, ...]:
+        """The distinct error codes anywhere in the response, in its order."""
+        return self._encoded_errors if self.body is not None else super().errors
+
+
+_UNDECODED: Mapping[tuple[int, int], Callable[[bytes, int], Any]] = {
+    (FindCoordinatorRequest.API_KEY, 4): raw_items.coordinator_keys,
+    (FindCoordinatorRequest.API_KEY, 5): raw_items.coordinator_keys,
+    (FindCoordinatorRequest.API_KEY, 6): raw_items.coordinator_keys,
+    (OffsetFetchRequest.API_KEY, 8): partial(raw_items.offset_fetch_groups, version=8),
+    (OffsetFetchRequest.API_KEY, 9): partial(raw_items.offset_fetch_groups, version=9),
+}
+"""How to split requests that are not decoded at once, by API key and version."""
+
+_MIN_UNDECODED_BYTES = 128
+"""Smaller requests have few keys and are often repeated: decoding them and caching the message is faster."""
+
+
 def read_call(peer: Peer, frame: bytes) -> Call:
     """Decode a request.
 
@@ -323,6 +408,10 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     if not is_supported and api.request is not ApiVersionsRequest:
         raise ProtocolError(f"{api.name} version {api_version}, expected {versions}")
     header, position = read_request_header(frame, api_version in api.request.FLEXIBLE)
+    if len(frame) >= _MIN_UNDECODED_BYTES and (split := _UNDECODED.get((api_key, api_version))) is not None:
+        items = split(frame, position)
+        if items is not None:
+            return UndecodedCall(peer, api, api_version, header, frame, position, items)
     request: Message = ApiVersionsRequest()
     if is_supported:
         # As in Kafka, bytes after the message are ignored.

@@ -8,6 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
+from typing import Any
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
@@ -424,15 +425,23 @@ class Cluster:
         The first call creates __consumer_offsets. Kafka does so in the background, and meanwhile returns
         COORDINATOR_NOT_AVAILABLE; here the first call returns the coordinator, so that clients need not wait and retry.
         """
+        return self.reported_coordinator(self.offsets_partition_of(group_id).index)
+
+    def reported_coordinator(self, index: int) -> BrokerNode | None:
+        """Return the broker that FindCoordinator returns for the groups of a partition of __consumer_offsets."""
         self.topics.show_offsets_topic()
-        partition = self.offsets_partition_of(group_id)
-        stale = self.controller.stale_leader(partition.index, self.now_ms)
-        return self.leader_of(partition) if stale is None else self.brokers.get(stale)
+        stale = self.controller.stale_leader(index, self.now_ms)
+        return self.leader_of(self.topics.offsets_topic.partitions[index]) if stale is None else self.brokers.get(stale)
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker for FindCoordinator with a transactional id. Transactions are not supported otherwise."""
         topic = self.topics.get(TRANSACTIONS_TOPIC) or self.auto_create_topic(TRANSACTIONS_TOPIC)
         return self.leader_of(_partition_for(topic, transactional_id))
+
+    @property
+    def may_answer_with_bytes(self) -> bool:
+        """Whether handlers may return encoded responses: nothing changes responses, such as faults and quotas."""
+        return not (self.faults.active or self.quotas.limits)
 
     def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         """Handle a request.
@@ -450,7 +459,7 @@ class Cluster:
         call.received_ms = self.now_ms = now_ms
         self.wire_ms = now_ms if wire_ms is None else wire_ms
         self.journal.add(call)
-        response: Message | None = None
+        response: Any = None  # a message; for an `UndecodedCall`, it may be encoded
         if self.faults.active and (fault := self.faults.pick(call)) is not None:
             if not self.faults.delay_request(call, fault, now_ms):
                 self._handle_with_fault(call, fault)

@@ -22,6 +22,7 @@ _API_VERSIONS_KEY = 18
 _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhih")
 _RESPONSE_START = struct.Struct(">ii")
+_CORRELATION_ID = struct.Struct(">i")
 _response_starts: dict[tuple[type[Message], int], bytes] = {}
 
 
@@ -127,12 +128,49 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytea
     Raises:
         ProtocolError: The version cannot represent the message.
     """
+    shared = _shared_responses.get(id(message))
+    if shared is not None:
+        frame = shared.frames.get(version)
+        if frame is not None:
+            out = bytearray(frame)
+            _CORRELATION_ID.pack_into(out, _SIZE.size, correlation_id)
+            return out
     cls = type(message)
     start = _response_starts.get((cls, version))
     if start is None:
         start = _response_starts[cls, version] = bytes(8 + has_tagged_header(cls, version))
     out = bytearray(start)
     encode_into(message, version, out)
+    _RESPONSE_START.pack_into(out, 0, len(out) - 4, correlation_id)
+    if shared is not None:
+        shared.frames[version] = bytes(out)
+    return out
+
+
+class _SharedResponse:
+    """A response that is the same object in all calls, with its frames by version."""
+
+    __slots__ = ("frames", "message")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message  # Keeps the message alive, so that its id is not reused.
+        self.frames: dict[int, bytes] = {}
+
+
+_shared_responses: dict[int, _SharedResponse] = {}
+"""By the id of the message."""
+
+
+def share_response(message: M) -> M:
+    """Return the message; from now on it is encoded once per version. It must not be modified."""
+    _shared_responses[id(message)] = _SharedResponse(message)
+    return message
+
+
+def encoded_response_frame(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytearray:
+    """Return an encoded response as a frame, including the size field."""
+    out = bytearray(8 + has_tagged_header(cls, version))
+    out += body
     _RESPONSE_START.pack_into(out, 0, len(out) - 4, correlation_id)
     return out
 

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.replay.comparison.samples import Samples
-from fakebroker.replay.report.html import page
 from fakebroker.replay.run_summary import SUMMARY_VERSION, Head, Summary, document_of, summary_of
 
 EVENTS, MEMBERS, HEAD, WORKLOAD = "events.parquet", "members.parquet", "head.json", "workload.toml"
@@ -88,6 +87,13 @@ def write_head(directory: Path, head: Head) -> None:
 def recorded_events(directory: Path) -> int:
     """Return the number of rows in the recorded events of a run, without reading them."""
     return sum(pq.read_metadata(file).num_rows for file in (directory / EVENTS).glob("*.parquet"))
+
+
+def page(summary: Summary) -> str:
+    """Return the report of a run as an HTML page."""
+    from fakebroker.replay.report import html  # not at the top: importing matplotlib takes half a second
+
+    return html.page(summary)
 
 
 def write_results(directory: Path, summary: Summary) -> Summary:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -113,6 +114,7 @@ def play(options: ReplayOptions) -> int:
         # Ctrl-C arrives in the main thread; in a call of Spark it would corrupt the connection to Spark.
         thread = stack.enter_context(ThreadPoolExecutor(1, "replay"))
         run = _prepare(options, workload, seed, out, stack)
+        thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
         with status_line(console, "Starting Spark"):
             spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.request_count))
         # Ctrl-C before the members start is remembered, and ends them at once.

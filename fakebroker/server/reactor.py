@@ -24,7 +24,7 @@ from fakebroker.cluster.quotas import KIP_219
 from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
-from fakebroker.protocol.frames import response_frame
+from fakebroker.protocol.frames import encoded_response_frame, response_frame
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Blocked, Connection, UnsentResponse
 from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
@@ -405,14 +405,18 @@ class Reactor:
 
     def _write(self, connection: Connection, call: Call) -> None:
         try:
-            frame = response_frame(call.response, call.response_version, call.correlation_id)
+            if call.body is None:
+                frame = response_frame(call.response, call.response_version, call.correlation_id)
+            else:
+                frame = encoded_response_frame(call.api.response, call.body, call.response_version, call.correlation_id)
         except ProtocolError:
             shortened = self._frame_with_short_messages(call)
             if shortened is None:
                 self.close(connection, f"{call!r}: internal error (see the traceback above)")
                 return
             frame = shortened
-        self.cluster.journal.add_response(call, len(frame))
+        if len(frame) >= self.cluster.journal.min_response_bytes or call.kept is not None:
+            self.cluster.journal.add_response(call, len(frame))
         if call.fault is not None:
             frame = self.cluster.faults.corrupted(call.fault, frame)
         response: UnsentResponse | None = None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.journal.journal import Journal, new_journal
+from fakebroker.cluster.journal.journal import SMALL_RESPONSE_BYTES, Journal, new_journal
 from fakebroker.cluster.journal.message_size import OBJECT_FACTOR
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -31,7 +31,7 @@ from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import heartbeat_request, join_request
 
 BODY_BYTES = 100
-HELD_BYTES = OBJECT_FACTOR * BODY_BYTES
+HELD_BYTES = OBJECT_FACTOR * (BODY_BYTES + SMALL_RESPONSE_BYTES)
 
 
 def call_of(request: Message, response: Message | None = None, version: int | None = None) -> Call:
@@ -262,10 +262,11 @@ def test_headers_counts_the_bytes_of_names() -> None:
 
 
 def test_messages_of_pending_calls_count_in_full() -> None:
-    journal = new_journal("headers", 1000, HELD_BYTES * 20)
+    request_bytes = OBJECT_FACTOR * BODY_BYTES
+    journal = new_journal("headers", 1000, request_bytes * 20)
     for _ in range(100):
         journal.add(call_of(heartbeat_request("g")))
-    assert (len(list(journal)), journal.bytes, journal.dropped) == (20, HELD_BYTES * 20, 80)
+    assert (len(list(journal)), journal.bytes, journal.dropped) == (20, request_bytes * 20, 80)
 
 
 # Order of responses

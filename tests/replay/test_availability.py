@@ -341,9 +341,8 @@ def test_a_simulated_cluster_that_stops_responding_fails_the_checks(spark: Spark
     assert [name for name, check in checks.items() if not check.passed] == [
         "cluster-answers",
         "brokers-answer",
-        "groups-served",
         "members-answered",
-    ]
+    ]  # Groups may be without service for 30 s after an event; the 8 s until the end are too short.
     assert checks["members-answered"].failures == 12
 
 

@@ -6,10 +6,14 @@ an old coordinator while the failover option `stale_ms` applies.
 
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.call import Call
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.cluster.faults.error_catalog import MESSAGES
+from fakebroker.coordinator.runtime.placement import POSITIVE_HASHES
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.types import unsigned_varint
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -17,8 +21,16 @@ if TYPE_CHECKING:
 # Kafka's CoordinatorType.
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
+# Parts of encoded responses. In a response with one key, which is empty, its node id follows the throttle time, the
+# number of keys and the key.
+_FIRST_BATCH_VERSION = 4
+_NO_THROTTLE_TIME, _NO_TAGS = bytes(4), bytes(1)
+_NODE_ID_AT = len(_NO_THROTTLE_TIME) + 2
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResponse:
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResponse | EncodedResponse:
+    if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes and call.items[0] == GROUP:
+        return _find_groups(cluster, call.items[1])
     request: FindCoordinatorRequest = call.request
     if call.api_version >= 4:
         found = [_find(cluster, request.key_type, key) for key in request.coordinator_keys]
@@ -33,6 +45,38 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
     )
 
 
+def _find_groups(cluster: "Cluster", keys: list[bytes]) -> EncodedResponse:
+    """Return the encoded response for many groups: each row is the key, as it was received, and its coordinator."""
+    coordinators = _EncodedCoordinators(cluster)
+    count = len(cluster.topics.offsets_topic.partitions)
+    rows = [_NO_THROTTLE_TIME, unsigned_varint(len(keys) + 1)]
+    for key in keys:
+        rows += (key, coordinators[POSITIVE_HASHES[key[1:].decode()] % count])
+    rows.append(_NO_TAGS)
+    return EncodedResponse(b"".join(rows), tuple(coordinators.errors))
+
+
+class _EncodedCoordinators(dict[int, bytes]):
+    """The encoded coordinators of this moment, by partition of __consumer_offsets, without keys.
+
+    Attributes:
+        errors: The error codes of the coordinators looked up so far, in this order.
+    """
+
+    def __init__(self, cluster: "Cluster") -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.errors: dict[ErrorCode, None] = {}
+
+    def __missing__(self, index: int) -> bytes:
+        found = _coordinator("", self._cluster.reported_coordinator(index))
+        if found.error_code:
+            self.errors[ErrorCode(found.error_code)] = None
+        encoded = encode(FindCoordinatorResponse(coordinators=[found]), _FIRST_BATCH_VERSION)
+        self[index] = row = encoded[_NODE_ID_AT : -len(_NO_TAGS)]
+        return row
+
+
 def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
     if key_type == GROUP:
         broker = cluster.reported_coordinator_of(key)
@@ -42,6 +86,10 @@ def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
         # Share groups are disabled, as in releases of Kafka that lack them. Other types of keys do not exist.
         message = "" if key_type == SHARE else f"key type {key_type}: expected 0 (group) or 1 (transaction)"
         return _failed(key, ErrorCode.INVALID_REQUEST, message)
+    return _coordinator(key, broker)
+
+
+def _coordinator(key: str, broker: BrokerNode | None) -> Coordinator:
     if broker is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     host, port = broker.host, broker.port

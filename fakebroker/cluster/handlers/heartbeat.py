@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.frames import share_response
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-ALIVE = HeartbeatResponse(error_code=ErrorCode.NONE)
+ALIVE = share_response(HeartbeatResponse(error_code=ErrorCode.NONE))
 """The response to a heartbeat without error. It is shared, so it must not be modified."""
 
 

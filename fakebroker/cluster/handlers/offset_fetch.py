@@ -1,10 +1,13 @@
 """OffsetFetch: the committed offsets of one group (versions 0-7), or of many with a result for each (KIP-709)."""
 
+import struct
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.call import Call
+from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
+from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -16,12 +19,27 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from fakebroker.protocol.types import unsigned_varint
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+# Parts of requests and responses as bytes, versions 8 and 9. A row without metadata has an empty string there.
+_FIRST_BATCH_VERSION = 8
+_NO_THROTTLE_TIME, _NO_ERROR, _NO_TAGS, _NO_TOPICS = bytes(4), bytes(2), bytes(1), unsigned_varint(1)
+_ROW_START, _ROW, _INT16 = struct.Struct(">iqi"), struct.Struct(">iqiBhB"), struct.Struct(">h")
+# A request with one group, whose id is empty, before and after its topics.
+_ONE_GROUP, _AFTER_TOPICS = unsigned_varint(2) + unsigned_varint(1), _NO_TAGS + bytes(1) + _NO_TAGS
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse:
+_MAX_LISTS = 1_000
+"""Maximum number of lists of topics in the cache."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | EncodedResponse:
+    if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes:
+        encoded = _fetch_groups(call.broker.coordinator, call.items)
+        if encoded is not None:
+            return encoded
     request: OffsetFetchRequest = call.request
     if call.api_version == 0:
         # Version 0 reads from ZooKeeper, which the cluster does not have.
@@ -29,6 +47,87 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse
     if call.api_version < 8:
         return _single(call, _fetch(cluster, call, _as_group(request), now_ms))
     return OffsetFetchResponse(groups=[_fetch(cluster, call, group, now_ms) for group in request.groups])
+
+
+class _RequestedTopics:
+    """The topics that a group is asked for, decoded and encoded once for all groups.
+
+    Args:
+        encoded: The list of topics as in a request, from `raw_items.offset_fetch_groups`.
+
+    Attributes:
+        topics: For each topic its name, its encoded start in a response, and its partitions: each with the encoded row
+            of a partition without an offset.
+        without_offsets: The encoded rest of a group without offsets.
+
+    Raises:
+        ProtocolError: A name is malformed.
+    """
+
+    __slots__ = ("topics", "without_offsets")
+
+    def __init__(self, encoded: bytes) -> None:
+        request = decode(OffsetFetchRequest, _ONE_GROUP + encoded + _AFTER_TOPICS, _FIRST_BATCH_VERSION)
+        self.topics = []
+        rest = encoded[:1]
+        for topic in request.groups[0].topics or ():
+            name = topic.name.encode()
+            start = unsigned_varint(len(name) + 1) + name + unsigned_varint(len(topic.partition_indexes) + 1)
+            rows = [(index, _ROW.pack(index, -1, -1, 1, 0, 0)) for index in topic.partition_indexes]
+            self.topics.append((topic.name, start, rows))
+            rest += start + b"".join(row for _, row in rows) + _NO_TAGS
+        self.without_offsets = rest + _NO_ERROR + _NO_TAGS
+
+
+class _RequestedTopicsCache(dict[bytes, _RequestedTopics]):
+    """The lists of topics of recent requests; its size is limited."""
+
+    def __missing__(self, encoded: bytes) -> _RequestedTopics:
+        if len(self) >= _MAX_LISTS:
+            self.clear()
+        self[encoded] = topics = _RequestedTopics(encoded)
+        return topics
+
+
+_requested_topics = _RequestedTopicsCache()
+
+
+def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -> EncodedResponse | None:
+    """Return the encoded response for many groups; None if the request is malformed."""
+    rows = [_NO_THROTTLE_TIME, unsigned_varint(len(groups) + 1)]
+    errors: dict[ErrorCode, None] = {}
+    try:
+        for group_id, topics in groups:
+            rows.append(group_id)
+            requested = _requested_topics[topics]
+            error, offsets = coordinator.offsets_of(group_id[1:].decode())
+            if error is not ErrorCode.NONE:
+                errors[error] = None
+                rows.append(_NO_TOPICS + _INT16.pack(error) + _NO_TAGS)
+            elif offsets is None:
+                rows.append(requested.without_offsets)
+            else:
+                rows.append(topics[:1])
+                for name, start, partitions in requested.topics:
+                    rows.append(start)
+                    by_partition = offsets.of_topic(name)
+                    for index, row in partitions:
+                        committed = by_partition.get(index)
+                        rows.append(row if committed is None else _row(index, committed))
+                    rows.append(_NO_TAGS)
+                rows.append(_NO_ERROR + _NO_TAGS)
+    except ProtocolError:
+        return None
+    rows.append(_NO_TAGS)
+    return EncodedResponse(b"".join(rows), tuple(errors))
+
+
+def _row(index: int, committed: CommittedOffset) -> bytes:
+    if not committed.metadata:
+        return _ROW.pack(index, committed.offset, committed.leader_epoch, 1, 0, 0)
+    metadata = committed.metadata.encode()
+    start = _ROW_START.pack(index, committed.offset, committed.leader_epoch)
+    return start + unsigned_varint(len(metadata) + 1) + metadata + _NO_ERROR + _NO_TAGS
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

@@ -49,7 +49,7 @@ class DroppedCalls:
         # Copies without messages have no request that identifies their kind.
         is_plain = call.fault is None and call.answered_ms is not None and call.request is not None
         last = call.peer.last_dropped
-        if is_plain and last is not None and last[0] is self and last[1] is call.request:
+        if is_plain and last is not None and last[0] is self and call.is_decoded and last[1] is call.request:
             known = last[2]  # Repeated requests of a connection share the decoded message; see `read_call`.
         else:
             known = self._known(call)
@@ -66,7 +66,7 @@ class DroppedCalls:
             call.node_id,
             call.client_id,
             call.connection_id,
-            call.group_ids,
+            call.group_ids if call.is_decoded else None,
             # A call that was dropped before its response may still get a fault.
             call.fault is not None or (None if call.answered_ms is None else False),
         )

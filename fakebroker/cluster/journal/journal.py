@@ -10,8 +10,11 @@ from typing import Literal
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.journal.dropped_calls import DroppedCalls
-from fakebroker.cluster.journal.message_size import held_bytes
+from fakebroker.cluster.journal.message_size import OBJECT_FACTOR, held_bytes
 from fakebroker.errors import ConfigError, check_integer, one_of
+
+SMALL_RESPONSE_BYTES = 64
+"""The size that each call counts for its response in advance, so that counting a heartbeat costs less."""
 
 JournalMode = Literal["off", "headers", "full"]
 
@@ -29,10 +32,13 @@ class Journal:
         bytes: How many bytes the calls hold.
         dropped: How many calls were dropped because of the limits.
         dropped_calls: A summary of the calls that were dropped.
+        min_response_bytes: `add_response` need not be called for smaller responses, unless a copy of the call is kept:
+            each call counts `SMALL_RESPONSE_BYTES` for its response in advance.
     """
 
     __slots__ = ("_calls", "bytes", "dropped", "dropped_calls", "max_bytes", "max_calls")
     mode: JournalMode = "full"
+    min_response_bytes: int = SMALL_RESPONSE_BYTES
 
     def __init__(self, max_calls: int = 10_000, max_bytes: int = 64 * 1024 * 1024) -> None:
         self.max_calls = max_calls
@@ -44,7 +50,8 @@ class Journal:
 
     def add(self, call: Call) -> None:
         """Add a call, and drop the oldest ones if a limit is exceeded."""
-        size_bytes = held_bytes(call.request, call.size)
+        size_bytes = SMALL_RESPONSE_BYTES * OBJECT_FACTOR
+        size_bytes += held_bytes(call.request if call.is_decoded else None, call.size)
         if size_bytes > self.max_bytes:
             self._append_copy(call)
         else:
@@ -54,13 +61,13 @@ class Journal:
         """Count the response to a call, unless the call was dropped; and drop the oldest calls if a limit is exceeded.
 
         Args:
-            call: The call, with its response, if it has one.
+            call: The call, with its response, if it has one. See `min_response_bytes` for when this may be omitted.
             wire_bytes: The size of the response's frame; 0 without a response.
         """
         dropped = self.dropped
         if not dropped < call.number <= dropped + len(self._calls):
             return
-        size_bytes = held_bytes(call.response, wire_bytes)
+        size_bytes = held_bytes(call.response if call.is_decoded else None, wire_bytes)
         call_bytes = call.held_bytes + size_bytes
         if call.kept is not None:
             self._summarize(call, call.kept)
@@ -144,6 +151,7 @@ class HeadersJournal(Journal):
 
     __slots__ = ("_pending",)
     mode = "headers"
+    min_response_bytes = 0  # The copy is updated after each response.
 
     def __init__(self, max_calls: int = 10_000, max_bytes: int = 64 * 1024 * 1024) -> None:
         super().__init__(max_calls, max_bytes)

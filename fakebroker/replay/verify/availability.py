@@ -17,7 +17,7 @@ from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, VerdictOutcome
-from fakebroker.replay.spark.query_settings import computed_once, local_table, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, local_table, rows_of, suited_to
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
@@ -304,39 +304,36 @@ def check_availability(
         acts.createOrReplaceTempView("acts")
         ends_together = run.is_complete or not run.is_simulated
         silences = computed_once(spark.sql(_SILENCES, {**when, "tail_us": end_us if ends_together else None}), few)
-        pauses: list[Row] = []
-        groups: list[Row] = []
         most = {"most": MOST_LISTED}
+        patience_us = round(1000 * (max(0.0, run.initial_delay_ms - 3000.0) + run.load_ms))
+        of_groups = {"patience_us": patience_us, "awaits_instances": run.awaits_instances}
+        queries: dict[str, tuple[str, dict[str, Any]]] = {
+            "unserved": (UNSERVED_GROUPS, {"short_us": short_us + patience_us, "end_us": end_us, **of_groups, **most}),
+            "brokers": (SILENT_BROKERS, {"short_us": short_us, "end_us": end_us, "pause_us": pause_us, **most}),
+            "undone": (_UNDONE, {"is_complete": run.is_complete, "expected_errors": [*run.expected_errors, -1]}),
+            "lost": (_LOST, {"end_us": end_us}),
+            "observed": (_OBSERVED, {"speed": run.real_time_factor}),
+        }
         try:
             if silences.count():
                 silences.createOrReplaceTempView("silences")
                 spark.sql(_PAUSES, when).createOrReplaceTempView("pauses")
-                pauses = spark.sql(_CLUSTER_FAILURES, {"pause_us": pause_us, **most}).collect()
-                groups = spark.sql(_MEMBER_FAILURES, {"begin_us": begin_us, "pause_us": pause_us, **most}).collect()
-            patience_us = round(1000 * (max(0.0, run.initial_delay_ms - 3000.0) + run.load_ms))
-            of_groups = {"patience_us": patience_us, "awaits_instances": run.awaits_instances}
-            unserved = spark.sql(
-                UNSERVED_GROUPS, {"short_us": short_us + patience_us, "end_us": end_us, **of_groups, **most}
-            ).collect()
-            brokers = spark.sql(
-                SILENT_BROKERS, {"short_us": short_us, "end_us": end_us, "pause_us": pause_us, **most}
-            ).collect()
-            undone = spark.sql(
-                _UNDONE, {"is_complete": run.is_complete, "expected_errors": [*run.expected_errors, -1]}
-            ).collect()
+                queries["pauses"] = _CLUSTER_FAILURES, {"pause_us": pause_us, **most}
+                queries["groups"] = _MEMBER_FAILURES, {"begin_us": begin_us, "pause_us": pause_us, **most}
+            found = rows_of(spark, queries, few)
         finally:
             silences.unpersist()
             acts.unpersist()
-        lost = {row["api"]: row["requests"] for row in spark.sql(_LOST, {"end_us": end_us}).collect()}
-        (observed,) = spark.sql(_OBSERVED, {"speed": run.real_time_factor}).collect()
+    lost = {row["api"]: row["requests"] for row in found["lost"]}
+    (observed,) = found["observed"]
     return [
         _check_observed(observed, run, (end_us - begin_us) / 1e6),
         _check_reachable(run),
-        _check_cluster(pauses, pause_us, begin_us),
-        _check_brokers(brokers, pause_us, begin_us),
-        _check_groups(unserved, begin_us),
-        _check_members(groups, pause_us),
-        _check_scripts(undone),
+        _check_cluster(found.get("pauses", []), pause_us, begin_us),
+        _check_brokers(found["brokers"], pause_us, begin_us),
+        _check_groups(found["unserved"], begin_us),
+        _check_members(found.get("groups", []), pause_us),
+        _check_scripts(found["undone"]),
         _check_lost(lost, observed["sent"] or 0),
     ]
 

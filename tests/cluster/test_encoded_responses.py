@@ -1,0 +1,160 @@
+"""Responses that handlers return as bytes equal the encoded messages, for any request, in any state of the cluster."""
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings, strategies as st
+
+from fakebroker.cluster import call as call_module
+from fakebroker.cluster.call import Call, Peer, UndecodedCall, read_call
+from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.replication.controller import Failover
+from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.codec import encode
+from fakebroker.protocol.frames import request_frame
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from fakebroker.protocol.schema import Message
+from tests.support.cluster.cluster_harness import ClusterHarness
+from tests.support.group_requests import commit_of, offset_to_commit
+from tests.support.soak import examples
+
+GROUPS = ["g0", "g1", "g2", "billing", "", "x" * 126, "x" * 127, "grüße-群組"]
+TOPICS = ["news", "orders", "no-such-topic", "x" * 126, "x" * 127, "grüße"]
+PLAIN_GROUPS = st.sampled_from(GROUPS[:6]) | st.from_regex("[a-z]{1,8}", fullmatch=True)
+
+keys = st.lists(PLAIN_GROUPS, max_size=200) | st.lists(st.sampled_from(GROUPS) | st.text(max_size=3), max_size=5)
+partitions = st.lists(st.integers(0, 3) | st.sampled_from([-1, 2**31 - 1]), max_size=5)
+topics = st.lists(
+    st.builds(OffsetFetchRequestTopics, name=st.sampled_from(TOPICS), partition_indexes=partitions), max_size=3
+)
+fetched_groups = st.lists(
+    st.builds(
+        OffsetFetchRequestGroup,
+        group_id=PLAIN_GROUPS | st.sampled_from(GROUPS),
+        member_id=st.sampled_from([None, None, None, "m"]),
+        member_epoch=st.sampled_from([-1, 3]),
+        topics=topics | topics | topics | st.none(),
+    ),
+    max_size=150,
+)
+
+
+def cluster_with_offsets(seed: int) -> ClusterHarness:
+    """Return a cluster of three brokers with committed offsets, whose coordinators were moved as the seed says."""
+    harness = ClusterHarness({"news": 4, "orders": 4}, brokers=3, config={"offsets.topic.num.partitions": 5})
+    cluster = harness.cluster
+    for number, group_id in enumerate(GROUPS[:4]):
+        for index in range(3):
+            metadata = ["", "m", "é" * 70][index]
+            offset = offset_to_commit(index, [7, -1, 2**40][number % 3], committed_metadata=metadata)
+            coordinator = cluster.coordinator_of(group_id)
+            assert coordinator is not None
+            commit = commit_of(offset, group_id=group_id)
+            harness.ask(commit, 8, broker=coordinator.node_id)
+    for index in range(5):
+        match (seed >> (3 * index)) % 8:
+            case 0:
+                how, to = Failover(stale_ms=1_000), 1
+            case 1:
+                how, to = Failover(load_ms=None), 2
+            case 2:
+                how, to = Failover(load_fails=True), 3
+            case 3:
+                how, to = Failover(zombie=True), 2
+            case _:
+                continue
+        cluster.controller.set_leader(cluster.offsets_partition(index), to, harness.now_ms, how)
+    if seed % 7 == 0:
+        cluster.controller.stop_broker(cluster.brokers[3], harness.now_ms, Failover(), elect=False)
+    cluster.tick(harness.now_ms)
+    return harness
+
+
+def handled(harness: ClusterHarness, frame: bytes, *, undecoded: bool, broker: int = 1) -> Call:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(call_module, "_MIN_UNDECODED_BYTES", 0 if undecoded else len(frame) + 1)
+        call = read_call(Peer(harness.cluster.brokers[broker], "127.0.0.1", 1), frame)
+    harness.cluster.handle(call, harness.now_ms)
+    return call
+
+
+def encoded(call: Call) -> bytes:
+    return call.body if call.body is not None else encode(call.response, call.api_version)
+
+
+def check_equal(harness: ClusterHarness, request: Message, version: int, broker: int) -> Call:
+    """Check that the call has the same response, and the same messages for readers, decoded at once or later."""
+    frame = request_frame(request, version, 1, "client")[4:]
+    expected = handled(harness, frame, undecoded=False, broker=broker)
+    call = handled(harness, frame, undecoded=True, broker=broker)
+    assert encoded(call) == encoded(expected)
+    assert (call.request, call.response) == (expected.request, expected.response)
+    assert call.summarize() == expected.summarize()
+    return call
+
+
+@settings(max_examples=examples(60, soak=3_000))
+@given(keys, st.integers(0, 2**15), st.sampled_from([4, 5, 6]), st.sampled_from([0, 0, 0, 1, 2, -1]))
+@example(["a"] * 2_000, 0, 4, 0)
+def test_find_coordinator(found: list[str], seed: int, version: int, key_type: int) -> None:
+    harness = cluster_with_offsets(seed)
+    call = check_equal(
+        harness, FindCoordinatorRequest(key_type=key_type, coordinator_keys=found), version, 1 + seed % 3
+    )
+    is_usual = key_type >= 0 and all(key.isascii() and len(key) < 127 for key in found)
+    assert isinstance(call, UndecodedCall) is is_usual
+    assert (call.body is not None) is (is_usual and key_type == 0)
+
+
+@settings(max_examples=examples(60, soak=3_000))
+@given(fetched_groups, st.integers(0, 2**15), st.sampled_from([8, 9]), st.booleans())
+def test_offset_fetch(groups: list[OffsetFetchRequestGroup], seed: int, version: int, require_stable: bool) -> None:
+    harness = cluster_with_offsets(seed)
+    request = OffsetFetchRequest(groups=groups, require_stable=require_stable)
+    call = check_equal(harness, request, version, 1 + seed % 3)
+    is_usual = all(
+        group.group_id.isascii()
+        and len(group.group_id) < 127
+        and (version < 9 or group.member_id is None)
+        and group.topics
+        and all(len(topic.name.encode()) < 127 for topic in group.topics)
+        for group in groups
+    )
+    assert (call.body is not None) is is_usual
+
+
+@settings(max_examples=examples(150, soak=20_000))
+@given(st.data())
+def test_damaged_requests_are_rejected_alike(data: st.DataObject) -> None:
+    harness = cluster_with_offsets(1)
+    fetched = OffsetFetchRequest(groups=data.draw(fetched_groups))
+    found = FindCoordinatorRequest(coordinator_keys=data.draw(keys))
+    request, version = data.draw(st.sampled_from([(found, 4), (fetched, 8), (fetched, 9)]))
+    frame = bytearray(request_frame(request, version, 1, "client")[4:])
+    start = len(request_frame(FindCoordinatorRequest(), 4, 1, "client")) - 4 - 3
+    for _ in range(data.draw(st.integers(1, 3))):
+        frame[data.draw(st.integers(start, len(frame) - 1))] = data.draw(st.sampled_from([0, 1, 2, 127, 128, 255]))
+    damaged = bytes(frame[: data.draw(st.integers(start, len(frame)))])
+    outcomes: list[Any] = []
+    for undecoded in (False, True):
+        try:
+            call = handled(harness, damaged, undecoded=undecoded)
+            outcomes.append((encoded(call), call.request))
+        except ProtocolError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_calls_with_faults_have_messages() -> None:
+    harness = cluster_with_offsets(1)
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b"])
+    frame = request_frame(request, 4, 1, "client")[4:]
+    harness.cluster.faults.add(Fault(api="FindCoordinator", error="COORDINATOR_NOT_AVAILABLE"), harness.now_ms)
+    call = handled(harness, frame, undecoded=True)
+    assert call.body is None
+    assert [each.error_code for each in call.response.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
