@@ -180,6 +180,28 @@ def test_after_s_and_for_s_limit_the_time(h: ClusterHarness) -> None:
     assert by_second == [WITHOUT_FAULT, WITH_FAULT, WITH_FAULT, WITHOUT_FAULT]
 
 
+def test_a_fault_is_over_when_it_applies_to_no_further_request(h: ClusterHarness, subtests: pytest.Subtests) -> None:
+    cases: tuple[tuple[dict[str, Any], list[bool]], ...] = (
+        ({}, [False, False, False]),
+        ({"times": 2}, [False, True, True]),
+        ({"nth": 3}, [False, False, True]),
+        ({"every": 2, "times": 1}, [False, True, True]),
+        ({"probability": 0.0001}, [False, False, False]),
+    )
+    for options, over in cases:
+        with subtests.test(options=options):
+            fault = fail(h, "Heartbeat", error="NOT_COORDINATOR", **options)
+            found = []
+            for _ in over:
+                heartbeats(h, 1)
+                found.append(fault.is_over(h.now_ms))
+            h.cluster.faults.remove(fault)
+            assert found == over
+    with subtests.test("after_s, for_s"):
+        fault = fail(h, "Heartbeat", error="NOT_COORDINATOR", after_s=2, for_s=3)
+        assert [fault.is_over(h.now_ms + ms) for ms in (0, 2000, 4999, 5000)] == [False, False, False, True]
+
+
 def test_the_first_matching_fault_applies(h: ClusterHarness) -> None:
     fail(h, "Heartbeat", error="NOT_COORDINATOR", times=1)
     second = fail(h, "Heartbeat", error="COORDINATOR_NOT_AVAILABLE", nth=1)

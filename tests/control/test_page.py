@@ -357,3 +357,10 @@ def test_the_page_can_be_used_with_the_keyboard_alone(browser: Browser, cluster:
         expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
         page.reload()
         expect(page.get_by_role("button", name="Theme: dark")).to_be_visible()
+
+
+def test_a_narrow_window_does_not_break_group_ids_into_pieces(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with rebalance_waiting_for_slow(cluster, GROUP), open_page(browser, url, size=(400, 900)) as page:
+        link = page.get_by_role("link", name=GROUP, exact=True).last
+        expect(link).to_be_visible()
+        assert link.evaluate("link => link.getClientRects().length") == 1

@@ -326,13 +326,28 @@ def test_faults_are_added_listed_and_removed(control: ControlHarness) -> None:
         response = wire.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="x"), HeartbeatResponse)
     assert response.error_code == 16
     rule = {"api": "Heartbeat", "group": "g", "error": "NOT_COORDINATOR"}
-    row = {"id": added["id"], "rule": rule, "hits": 1, "errors": []}
+    row = {"id": added["id"], "rule": rule, "hits": 1, "is_over": False, "errors": []}
     assert control.get("/faults") == {"faults": [row], "action_errors": []}
     other = control.post("/events", {"do": "fail", "api": None, "drop": True})["result"]
     assert control.request("DELETE", f"{BASE}/faults/{added['id']}").status == 204
     assert [row["id"] for row in control.get("/faults")["faults"]] == [other["id"]]
     assert control.request("DELETE", f"{BASE}/faults").status == 204
     assert control.get("/faults") == {"faults": [], "action_errors": []}
+
+
+def test_faults_that_are_over_are_listed_as_such_and_do_not_count(control: ControlHarness) -> None:
+    used_up = control.post("/faults", {"api": "FindCoordinator", "error": "COORDINATOR_NOT_AVAILABLE", "times": 1}, 201)
+    passed = control.post("/faults", {"api": "Heartbeat", "drop": True, "for_s": 10}, 201)
+    lasting = control.post("/faults", {"api": "Heartbeat", "drop": True}, 201)
+    assert control.get()["faults"] == 3
+    assert not any(row["is_over"] for row in control.get("/faults")["faults"])
+    with WireClient(control.cluster.brokers[0]) as wire:
+        wire.ask(find_coordinator("g"), FindCoordinatorResponse)
+    control.post("/clock/advance", {"seconds": 10})
+    over = {row["id"]: row["is_over"] for row in control.get("/faults")["faults"]}
+    assert over == {used_up["id"]: True, passed["id"]: True, lasting["id"]: False}
+    assert control.get()["faults"] == 1
+    assert 'fakebroker_faults{cluster="default"} 1.0' in control.request("GET", "/metrics").body.decode()
 
 
 def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:

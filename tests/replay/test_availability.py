@@ -207,6 +207,17 @@ def test_a_cluster_that_is_unreachable_at_the_end(spark: SparkSession) -> None:
     assert checked(spark, both_leave(31))["reachable"].passed
     check = checked(spark, both_leave(31), is_reachable=False)["reachable"]
     assert (check.passed, check.failures) == (False, 1)
+    assert check.violations[0].what == "no broker could be reached after the last member had left"
+
+
+def test_the_requests_that_a_broker_did_not_answer_are_one_failure(spark: SparkSession) -> None:
+    silent = [
+        lost("OffsetCommit", 31 + n, until_s=42 + n, missing="unanswered", broker=1, member=f"g-{n}") for n in (0, 1)
+    ]
+    check = checked(spark, [beat(30.5, broker=1), *silent, beat(60)])["brokers-answer"]
+    assert [violation.what for violation in check.violations] == [
+        "broker 1 answered no request for 12.0 s, starting at second 31.0: 2 requests of 1 group lost or unanswered"
+    ]
 
 
 SENT = sum(each.count for each in HEALTHY if each.kind == "request")

@@ -45,12 +45,12 @@ def test_the_live_view_fits_into_80_columns() -> None:
     bar, numbers = text.getvalue().splitlines()
     assert bar.startswith(" 120 of 600 s ")
     assert bar.rstrip().endswith(" 480 s left")
-    assert numbers == "1,000,000 of 1,000,000 members joined   10,288 requests/s   1,234,567 errors"
+    assert numbers == "1,000,000 of 1,000,000 members joined   10,288 requests/s   1,234,567 failed"
 
 
 def test_in_memory_progress_is_the_average_of_all_members() -> None:
     tally = Tally(requests=600, joined=5, elapsed_ms=599_000, lived_ms=1_500_000)
-    assert line(tally, pace_at(0, 1), 600, 10) == "150 of 600 s: 5 of 10 members joined, 600 requests/s, 0 errors"
+    assert line(tally, pace_at(0, 1), 600, 10) == "150 of 600 s: 5 of 10 members joined, 600 requests/s, 0 failed"
 
 
 def pace_at(*seconds: float) -> Pace:
@@ -76,7 +76,7 @@ def test_without_a_terminal_lines_are_printed_at_intervals(monkeypatch: pytest.M
     with live_view(Console(file=text, width=80), total, 0.001, 4):
         assert has_lines.wait(20)
     lines = text.getvalue().splitlines()
-    assert set(lines) == {"0 of 0 s: 3 of 4 members joined, 0 requests/s, 1 errors"}
+    assert set(lines) == {"0 of 0 s: 3 of 4 members joined, 0 requests/s, 1 failed"}
 
 
 def test_without_a_terminal_a_short_replay_prints_no_line() -> None:

@@ -73,12 +73,19 @@ def unassigned(node: int) -> list[Event]:
     ]
 
 
+def rejected(leave_s: float) -> list[Event]:
+    """Return the events of a member whose SyncGroups are rejected, and that leaves while its JoinGroup is parked."""
+    joins = [join(6 * n + 0.2, n + 1, members=1, latency_us=5_500_000, member_id=f"{n}") for n in range(5)]
+    syncs = [event("SyncGroup", 6 * n + 5.9, generation=n + 1, error=25, member_id=f"{n}") for n in range(4)]
+    return [found(0, again=False), *joins, *syncs, event("leave", leave_s, **ACT)]
+
+
+ACT: dict[str, Any] = {"kind": "act", "error": None, "latency_us": None, "version": -1, "broker": -1}
 PATIENT = [member(f"g-{number}", session_timeout_ms=60_000, rebalance_timeout_ms=60_000) for number in range(3)]
 UNHURRIED = [member(f"g-{number}", rebalance_timeout_ms=60_000) for number in range(3)]
 UNJOINED = [lost("JoinGroup", 31, lost=False), lost("JoinGroup", 31, lost=False, **OF_1)]
 ANSWERING = fetch(78.5, 20, member=None)
 """A response of the coordinator to a tool, shortly before the end of the events of all cases."""
-ACT: dict[str, Any] = {"kind": "act", "error": None, "latency_us": None, "version": -1, "broker": -1}
 UNSYNCED = lost("SyncGroup", 31.1, lost=False, generation=3, **OF_1)
 
 
@@ -374,6 +381,8 @@ CASES: dict[str, Case] = {
         ["answered"],
     ),
     "all SyncGroups of a group are lost": Case([found(0, again=False), *unassigned(2)], ["answered"]),
+    "all SyncGroups of a group are rejected until its members leave": Case(rejected(29), ["answered"]),
+    "all SyncGroups of a group are rejected for a short time": Case(rejected(9)),
     "all SyncGroups of a group are lost, and its coordinator moves": Case([found(0, 1, again=False), *unassigned(2)]),
     "some SyncGroups of a group are lost": Case(
         [found(0, again=False), *unassigned(2), join(31, 11, members=1), sync(31.1, 11, 0, 1)]
@@ -466,6 +475,8 @@ NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
     "a healthy group": {"one-owner": 2, "covered": 2, "one-leader": 1, "generations-rise": 2, "commits-kept": 0}
     | {"silent-out": 0, "beating-stays": 2, "stale-refused": 0, "fenced-refused": 0, "unknown-refused": 0}
     | {"answered": 64, "coordinator-found": 1, "one-coordinator": 0},
+    "an OffsetFetch times out": {"answered": 88},
+    "an OffsetFetch times out while its broker does not respond": {"answered": 64},
     "the assignment of a member is unknown": {"one-owner": 0, "covered": 1, "one-leader": 0},
     "a cooperative generation withholds a partition": {"covered": 1},
     "a later offset is fetched": {"commits-kept": 1},

@@ -19,6 +19,7 @@ from fakebroker.replay.report.terminal import print_report, sparkline
 from fakebroker.replay.report.wording import by_chance, event, ms, number
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.workload.expectations import Expectation
+from tests.support.control.browser import chromium
 from tests.support.replay.summaries import summary_document
 
 SECTIONS = [
@@ -201,6 +202,19 @@ def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_repor
         assert note in text
 
 
+def test_the_page_opens_with_failed_checks_but_not_with_inconclusive_ones() -> None:
+    summary = summary_document(1)
+    check: dict[str, Any] = {"name": "observed", "check": "C.", "failures": 0, "violations": [], "doubts": []}
+    shown = []
+    for outcome, listed in (("inconclusive", "doubts"), ("failed", "violations")):
+        changed = check | {"outcome": outcome, listed: [{"what": "too slow"}]}
+        summary["verdict"] = summary["verdict"] | {"availability": [changed], "promises": []}
+        html = page(summary_of(summary))
+        assert "too slow" in html
+        shown.append("<h2>Failed checks</h2>" in html)
+    assert shown == [False, True]
+
+
 def test_parked_requests_are_apart_from_the_headline_latency(html: str) -> None:
     """The latency of a JoinGroup says how long a group took to become ready, not how fast brokers answer."""
     summary = summary_document(1)
@@ -267,8 +281,17 @@ def test_charts_of_populations_show_unknown_states() -> None:
 def test_charts_of_distributions_have_all_intervals(html: str) -> None:
     """Between 500 and 2,000 ms is an interval without a rebalance."""
     drawing = next(svg for svg in re.findall(r"<svg.*?</svg>", html, re.DOTALL) if "Distribution of rebalance" in svg)
-    labels = re.findall(r">(\d[\d,]*)</text>", drawing)
-    assert labels[:5] == ["100", "200", "500", "1,000", "2,000"]
+    labels = re.findall(r">(\d[\d,]*(?: s)?)</text>", drawing)
+    assert labels[:5] == ["100", "200", "500", "1 s", "2 s"]
+
+
+@pytest.mark.slow
+def test_events_of_a_violation_fit_into_a_narrow_window(html: str) -> None:
+    with chromium() as browser, browser.new_page(viewport={"width": 400, "height": 900}) as view:
+        view.set_content(html)
+        assert view.locator(".evidence .events").count()
+        overflows = "tables => tables.filter((each) => each.scrollWidth > each.clientWidth).length"
+        assert view.locator(".evidence .wide").evaluate_all(overflows) == 0
 
 
 def test_numbers_of_events_do_not_overlap(subtests: pytest.Subtests) -> None:

@@ -8,15 +8,25 @@ from pyspark.sql import SparkSession
 
 from fakebroker.replay.members.events import Source
 from fakebroker.replay.run_summary import (
+    AvailabilityCheck,
     ErrorCount,
     ExpectationCheck,
     LookupNumbers,
     PopulationNumbers,
     RequestNumbers,
+    Unavailability,
+    VerdictOutcome,
     summary_of,
 )
 from fakebroker.replay.verify.availability import Circumstances
-from fakebroker.replay.verify.verdict import MEMBERS_JOIN, events_done, expectations, judge, with_default_expectation
+from fakebroker.replay.verify.verdict import (
+    MEMBERS_JOIN,
+    events_done,
+    expectations,
+    judge,
+    outcome_of,
+    with_default_expectation,
+)
 from fakebroker.replay.workload.expectations import Api, Expectation
 from tests.support.replay.recorded_events import HEALTHY, MEMBERS, OF_1, PARTITIONS, beat, frame, lost, scripts
 from tests.support.replay.summaries import summary_document
@@ -135,6 +145,31 @@ def test_all_events_are_expected_to_be_done() -> None:
     assert events_done([]) == []
     assert events_done([done, done]) == [ExpectationCheck("events_done == 2", True, 2)]
     assert events_done([done, refused]) == [ExpectationCheck("events_done == 2", False, 1)]
+
+
+def test_reasons_say_how_many_failures_are_not_listed(subtests: pytest.Subtests) -> None:
+    def reason(name: str, failures: int, violations: int, doubts: int = 0) -> str:
+        listed, doubted = (
+            [Unavailability(what=f"{each} {n}") for n in range(count)]
+            for each, count in (("failure", violations), ("doubt", doubts))
+        )
+        outcome: VerdictOutcome = "failed" if violations else "inconclusive"
+        _, reasons = outcome_of([AvailabilityCheck(name, "", outcome, failures, listed, doubted)], [], [])
+        return reasons[0].removeprefix(f"Availability check {name}: ")
+
+    three = "failure 0; failure 1; failure 2"
+    for arguments, expected in (
+        (("groups-served", 1, 1), "failure 0."),
+        (("groups-served", 20, 5), f"{three}; and 17 more."),
+        (("requests-answered", 60, 1), "failure 0."),
+        (("members-answered", 3, 1), "failure 0."),
+        (("members-answered", 60, 5), f"{three}; 60 members in all."),
+        (("scripts-done", 40, 1), "failure 0."),
+        (("scripts-done", 40, 4), f"{three}; and 1 more."),
+        (("groups-served", 0, 0, 5), "doubt 0; doubt 1; doubt 2; and others."),
+    ):
+        with subtests.test(arguments=arguments):
+            assert reason(*arguments) == expected
 
 
 @pytest.mark.slow

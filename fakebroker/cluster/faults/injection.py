@@ -152,8 +152,20 @@ class ActiveFault:
         )
 
     def _is_on(self, now_ms: float) -> bool:
-        since_s = (now_ms - self.added_ms) / 1000 - self.fault.after_s
+        since_s = self._since_s(now_ms)
         return since_s >= 0 and (self.fault.for_s is None or since_s < self.fault.for_s)
+
+    def is_over(self, now_ms: float) -> bool:
+        """Whether the fault applies to no further request: its `times`, `nth` or `for_s` have passed."""
+        fault = self.fault
+        return (
+            (fault.times is not None and self.hits >= fault.times)
+            or (fault.nth is not None and self.seen >= fault.nth)
+            or (fault.for_s is not None and self._since_s(now_ms) >= fault.for_s)
+        )
+
+    def _since_s(self, now_ms: float) -> float:
+        return (now_ms - self.added_ms) / 1000 - self.fault.after_s
 
     def _matches_names(self, call: Call, topic_name: TopicName) -> bool:
         if not set(self._named) <= set(kinds_of(call.api)):
@@ -194,7 +206,7 @@ class FaultInjector:
         send: Called to send each response.
 
     Attributes:
-        active: The active faults, oldest first. The first one that applies to a request is used.
+        active: The faults that were not removed, oldest first. The first one that applies to a request is used.
         actions: The actions that are due.
     """
 
@@ -237,6 +249,10 @@ class FaultInjector:
         """Deactivate a fault. Responses that it delays are still sent."""
         if fault in self.active:
             self.active.remove(fault)
+
+    def count(self, now_ms: float) -> int:
+        """Return the number of faults that may still apply to requests."""
+        return sum(not fault.is_over(now_ms) for fault in self.active)
 
     def reset(self, fresh: "FaultInjector") -> None:
         """Deactivate all faults, drop what they delay, and use the random numbers of a new injector."""

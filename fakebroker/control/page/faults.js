@@ -58,7 +58,7 @@ export function open(root, query, signal) {
     none.hidden = faults.length > 0;
     clear.hidden = faults.length < 2;
     list.hidden = faults.length === 0;
-    const update = (line, { hits }) => setText(find(".hits", line), number(hits));
+    const update = (line, { hits, is_over }) => setText(find(".hits", line), number(hits) + (is_over ? " (over)" : ""));
     updateList(list.body, faults, ({ id }) => id, (fault) => makeRow(fault, load), update);
   }, INTERVAL_MS, signal);
   root.append(h("h2", {}, "Faults ", clear), none, list, new Form(load).element);

@@ -16,11 +16,16 @@ APPEND_FAILURE = f"{CLUSTER}/append_failures/{{id}}"
 
 
 class FaultRow(TypedDict):
-    """An active fault: its settings other than defaults, how often it was applied, and errors of its actions."""
+    """A fault that was not removed.
+
+    It has its settings other than defaults, how often it was applied, whether it applies to no further request because
+    its `times`, `nth` or `for_s` have passed, and errors of its actions.
+    """
 
     id: str
     rule: dict[str, Any]
     hits: int
+    is_over: bool
     errors: list[str]
 
 
@@ -37,7 +42,7 @@ class FaultList(TypedDict):
 @operation("GET", f"{CLUSTER}/faults")
 def list_faults(served: ServedCluster) -> FaultList:
     """List all faults."""
-    rows = [_row(fault_id, active) for fault_id, active in served.faults().items()]
+    rows = [_row(served, fault_id, active) for fault_id, active in served.faults().items()]
     return {"faults": rows, "action_errors": list(served.cluster.action_errors)}
 
 
@@ -46,7 +51,7 @@ def add_fault(served: ServedCluster, body: Fault) -> FaultRow:
     """Add a fault; a fault that can never take effect is rejected."""
     served.cluster.add_fault(body)
     fault_id, active = list(served.faults().items())[-1]
-    return _row(fault_id, active)
+    return _row(served, fault_id, active)
 
 
 @operation("DELETE", f"{CLUSTER}/faults", status=204)
@@ -58,7 +63,7 @@ def clear_faults(served: ServedCluster) -> None:
 @operation("GET", FAULT)
 def get_fault(served: ServedCluster, id: str) -> FaultRow:  # noqa: A002  # the name in the path
     """Get a fault."""
-    return _row(id, _active_fault(served, id))
+    return _row(served, id, _active_fault(served, id))
 
 
 @operation("DELETE", FAULT, status=204)
@@ -74,8 +79,14 @@ def _active_fault(served: ServedCluster, fault_id: str) -> ActiveFault:
     return faults[fault_id]
 
 
-def _row(fault_id: str, active: ActiveFault) -> FaultRow:
-    return {"id": fault_id, "rule": plain_fault(active.fault), "hits": active.hits, "errors": active.errors}
+def _row(served: ServedCluster, fault_id: str, active: ActiveFault) -> FaultRow:
+    return {
+        "id": fault_id,
+        "rule": plain_fault(active.fault),
+        "hits": active.hits,
+        "is_over": active.is_over(served.cluster.clock.now_ms()),
+        "errors": active.errors,
+    }
 
 
 # Appends that fail

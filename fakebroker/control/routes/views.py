@@ -72,7 +72,7 @@ def overview(served: ServedCluster) -> Steps[Overview]:
         "connections": len(served.cluster.connections),
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,
-        "faults": len(core.faults.active),
+        "faults": core.faults.count(served.cluster.clock.now_ms()),
         "rebalances": served.meter.rebalances,
     }
 

@@ -30,13 +30,17 @@ _COUNTERS = {
     "errors": ("Error codes in responses, by API, broker and error.", "api", "broker", "error"),
     "requests_missed": ("Requests that the journal dropped before they were counted.",),
     "rebalances": ("Started rebalances.",),
-    "fault_hits": ("Requests to which an active fault was applied, by the fault's id.", "fault", "api"),
+    "fault_hits": (
+        "Requests to which a fault was applied, by the id of the fault, until it is removed.",
+        "fault",
+        "api",
+    ),
     "journal_dropped": ("Requests that the journal has dropped.",),
 }
 _GAUGES = {
     "groups": ("Groups by state.", "state"),
     "members": ("Members of groups.",),
-    "faults": ("Active faults.",),
+    "faults": ("Faults that may still apply to requests.",),
     "connections": ("Connections by broker.", "broker"),
     "broker_up": ("Whether a broker is up.", "broker"),
     "journal_requests": ("Requests in the journal.",),
@@ -136,7 +140,7 @@ def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float,
         yield "groups", counts.by_state[state], state
     yield "members", counts.members
     yield "rebalances", meter.rebalances
-    yield "faults", len(core.faults.active)
+    yield "faults", core.faults.count(served.cluster.clock.now_ms())
     for fault_id, active in served.faults().items():
         yield "fault_hits", active.hits, fault_id, active.fault.api or ""
     connections = Counter(connection.broker.node_id for connection in served.cluster.connections)

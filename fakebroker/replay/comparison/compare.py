@@ -426,7 +426,7 @@ def _problems_of_run(name: str, run: Summary) -> Iterator[str]:
     if run.verdict.outcome == "inconclusive":
         yield f"The verdict on {name} is inconclusive: its figures may miss what did not happen."
     elif run.verdict.outcome == "failed":
-        yield f"The verdict on {name} is failed: requests without a response are not in its latencies."
+        yield f"The verdict on {name} is failed: its latencies are only those of the requests that were answered."
 
 
 def differing_settings(before: Summary, after: Summary) -> list[str]:

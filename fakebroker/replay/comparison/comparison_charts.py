@@ -23,6 +23,7 @@ from fakebroker.replay.comparison.compared_figures import (
     unexpected,
 )
 from fakebroker.replay.report import charts
+from fakebroker.replay.report.wording import bound
 from fakebroker.replay.run_summary import Summary
 
 NAMES = ("before", "after")
@@ -161,7 +162,7 @@ def _distributions(runs: Sequence[Run]) -> Iterator[Chart]:
         counts = [[each.get(edge, 0) for edge in edges_ms] for each in durations]
         with _drawing("durations", "Rebalances by duration") as drawing:
             axes = drawing.figure.subplots()
-            charts.paired_bars(axes, list(map(_duration, edges_ms)), dict(zip(NAMES, counts, strict=True)), _COLORS)
+            charts.paired_bars(axes, list(map(bound, edges_ms)), dict(zip(NAMES, counts, strict=True)), _COLORS)
             axes.set_xlabel("duration: from this number to the next, in ms or s")
             charts.legend_above(axes)
         yield Chart("Rebalances by duration", drawing.svg)
@@ -177,10 +178,6 @@ def _distributions(runs: Sequence[Run]) -> Iterator[Chart]:
             charts.paired_bars(axes, names, dict(zip(NAMES, counts, strict=True)), _COLORS, is_horizontal=True)
             charts.legend_above(axes)
         yield Chart("Responses by error", drawing.svg)
-
-
-def _duration(edge_ms: float) -> str:
-    return f"{edge_ms:g}" if edge_ms < 1000 else f"{edge_ms / 1000:g} s"
 
 
 def bins_ms(edges_ms: Iterable[float]) -> list[float]:

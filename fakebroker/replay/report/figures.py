@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.report import charts
+from fakebroker.replay.report.wording import bound
 from fakebroker.replay.run_summary import (
     BrokerNumbers,
     GroupsOverTime,
@@ -123,8 +124,8 @@ def rebalances(summary: Summary) -> Markup:
         left, right = drawn.figure.subplots(1, 2)
         counts = {row.from_ms: row.count for row in found}
         edges = _edges(min(counts), max(counts)) if counts else []
-        charts.bars(left, [f"{edge:,g}" for edge in edges], [counts.get(edge, 0) for edge in edges], "rebalances")
-        left.set_xlabel("lower bound of the duration, ms")
+        charts.bars(left, list(map(bound, edges)), [counts.get(edge, 0) for edge in edges], "rebalances")
+        left.set_xlabel("duration: from this number to the next, in ms or s")
         series = {"p50": over_time.p50_ms, "max": over_time.max_ms}
         charts.lines(right, _times_s(summary), series, _DURATIONS, "duration, ms", log=True)
         charts.startup_area(right, summary.numbers.measure_from_s)

@@ -11,6 +11,11 @@ def ms(value: float | None) -> str:
     return f"{value:,.{max(0, 3 - len(str(int(value)).lstrip('0')))}f}" if value < 1000 else f"{value:,.0f}"
 
 
+def bound(edge_ms: float) -> str:
+    """Format the lower bound of a bar of durations, in milliseconds or seconds: 500, 2 s."""
+    return f"{edge_ms:g}" if edge_ms < 1000 else f"{edge_ms / 1000:g} s"
+
+
 def number(value: float | None) -> str:
     """Format a number with thousands separators and six significant digits: 1,234.57."""
     if value is None:

@@ -91,7 +91,7 @@ def render(tally: Tally, pace: Pace, duration_s: float, members: int) -> Group:
     numbers = Text(
         f"{tally.joined:,} of {members:,} members joined   {pace.of(tally):,.0f} requests/s   ", overflow="ellipsis"
     )
-    numbers.append(f"{tally.errors:,} errors", style="red" if tally.errors else "")
+    numbers.append(f"{tally.errors:,} failed", style="red" if tally.errors else "")
     return Group(bar, numbers)
 
 
@@ -100,7 +100,7 @@ def line(tally: Tally, pace: Pace, duration_s: float, members: int) -> str:
     elapsed_s = _elapsed_s(tally, duration_s, members)
     return (
         f"{elapsed_s:.0f} of {duration_s:.0f} s: {tally.joined:,} of {members:,} members joined, "
-        f"{pace.of(tally):,.0f} requests/s, {tally.errors:,} errors"
+        f"{pace.of(tally):,.0f} requests/s, {tally.errors:,} failed"
     )
 
 

@@ -24,7 +24,7 @@ class Tally:
     Attributes:
         requests: Requests so far.
         joined: Members that have joined their group and not left it.
-        errors: Responses with an error other than `ORDINARY_ERRORS`, and requests without a response.
+        errors: Failed requests: responses with an error other than `ORDINARY_ERRORS`, and requests without a response.
         elapsed_ms: Time since the start of the replay by the members' clock; the maximum of several tasks.
         lived_ms: In memory, where members are simulated in turn, the sum of the members' simulated times; else 0.
     """

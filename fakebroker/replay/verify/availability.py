@@ -424,13 +424,13 @@ def _check_rows(
 
 
 def _check_reachable(run: Circumstances) -> AvailabilityCheck:
-    sentence = "The cluster and each of its brokers are reachable at the end of the replay."
+    sentence = "Each broker is reachable at the end of the replay, unless an event of the workload prevents this."
     planned = {each.broker for each in planned_outages(run.timeline) if each.until_s is None}
     planned |= {event["node_id"] for event in run.timeline if event["do"] == "remove_broker" and event["done"]}
     gone = [f"broker {node_id}" for node_id in run.unreachable if node_id not in planned]
-    what = [f"{name} could not be reached after the last member had left" for name in gone or ["no broker"]]
-    if run.is_reachable and not gone:
-        what = []
+    what = [f"{name} could not be reached after the last member had left" for name in gone]
+    if not run.is_reachable:
+        what = ["no broker could be reached after the last member had left"]
     return _check("reachable", sentence, len(what), [Unavailability(what=each) for each in what])
 
 
@@ -487,7 +487,7 @@ def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:
     what = f"{count:,} of {sent:,} requests were lost or unanswered ({count / max(sent, 1):.1%}): {apis}"
     return _check(
         "requests-answered",
-        f"At most {LOST_SHARE:.0%} of the requests sent are lost or unanswered.",
+        f"Outside of planned outages, at most {LOST_SHARE:.0%} of the requests sent are lost or unanswered.",
         count if is_too_many else 0,
         [Unavailability(what=what)] if is_too_many else [],
     )

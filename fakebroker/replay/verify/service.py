@@ -52,8 +52,8 @@ _CHAINS = """
             each -> each.until_us))) from_us
         from clipped c cross join (select collect_list(struct(from_us, until_us, broker)) listed from excuses)
     ), marks as (
-        select *, int(from_us > {chain_us} + max(to_us) over (partition by key, since_us order by from_us, to_us
-            rows between unbounded preceding and 1 preceding)) is_new
+        select *, coalesce(int(from_us > {chain_us} + max(to_us) over (partition by key, since_us
+            order by from_us, to_us rows between unbounded preceding and 1 preceding)), 0) is_new
         from planned where from_us <= to_us
     ), chains as (
         select *, sum(is_new) over (partition by key, since_us order by from_us, to_us

@@ -101,10 +101,20 @@ def outcome_of(
 
 
 def _unavailable(check: AvailabilityCheck) -> str:
+    """Return a check as a sentence. It lists up to `MOST_LISTED` failures, or doubts, and counts all failures."""
     listed = check.violations or check.doubts
     what = "; ".join(each.what for each in listed[:_MOST_NAMED])
-    more = max(check.failures, len(listed)) - len(listed[:_MOST_NAMED])
-    return f"Availability check {check.name}: {what}{f'; and {more:,} more' if more > 0 else ''}."
+    if len(listed) <= _MOST_NAMED:
+        more = ""  # `failures` may be the number of members or requests, several of which are one violation
+    elif not check.violations:
+        more = "; and others"
+    elif check.name == "members-answered":
+        more = f"; {_counted(check.failures, 'member')} in all"
+    elif check.name == "scripts-done":
+        more = f"; and {len(listed) - _MOST_NAMED} more"
+    else:
+        more = f"; and {check.failures - _MOST_NAMED:,} more"
+    return f"Availability check {check.name}: {what}{more}."
 
 
 def _counted(count: int, noun: str) -> str:
