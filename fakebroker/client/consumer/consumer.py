@@ -204,7 +204,7 @@ class Consumer:
             BrokerRefused: A broker rejected a topic or partition. If there are no records within the timeout, also
                 once for each topic or partition that does not exist.
             BrokerUnreachable: No connection could be made since the consumer was opened, and there are no records
-                within the timeout. Later outages are logged only: they may be failovers.
+                within the timeout. Missing responses and later outages are logged only: they may be failovers.
             UnsupportedVersion: A broker is too old for a request.
         """
         check_number("timeout", timeout, least=0)
@@ -451,7 +451,7 @@ class Consumer:
                 response = await connection.request(outbound.request)
             if response is None:
                 broker = "the cluster" if connection is None else connection.broker
-                failure = BrokerUnreachable(broker, f"no response in {timeout_s * 1000:g} ms")
+                failure = WaitTimeout(f"{broker}: no response in {timeout_s * 1000:g} ms")
         except (BrokerUnreachable, ConnectionLost) as error:
             failure = error
         except UnsupportedVersion as error:

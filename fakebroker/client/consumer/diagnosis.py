@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from fakebroker.client.consumer.cluster_metadata import ClusterMetadata
-from fakebroker.client.errors import BrokerRefused
+from fakebroker.client.errors import BrokerRefused, BrokerUnreachable
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
@@ -54,12 +54,12 @@ class Diagnosis:
     ) -> FakebrokerError | None:
         """Return the error that a poll without records raises; None if it returns no records.
 
-        An unreachable cluster is reported until the first connection was made; later outages may be failovers, which
-        consumers wait for. A topic or partition that has been missing for `CREATION_MS` is reported
+        An unreachable cluster is reported until the first connection was made; missing responses and later outages may
+        be failovers, which consumers wait for. A topic or partition that has been missing for `CREATION_MS` is reported
         once, until it exists.
         """
         if not self.has_connected:
-            return self.unreachable
+            return self.unreachable if isinstance(self.unreachable, BrokerUnreachable) else None
         missing = _missing(metadata, topics, partitions, now_ms - CREATION_MS)
         self._reported &= missing.keys()
         unreported = next((what for what in missing if what not in self._reported), None)
