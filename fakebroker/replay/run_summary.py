@@ -45,7 +45,8 @@ class ClusterSummary(Section, frozen=True):
         embedded: Whether the replay started its own fake cluster.
         partitions: Number of partitions of each topic.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
-        reachable: Whether a broker could be reached after the last member had stopped.
+        reachable: Whether a broker could be reached after the last member had stopped; null if the replay was killed
+            before that.
         unreachable: Node ids of brokers that could be reached before the replay and not after it. Over TCP only.
     """
 
@@ -53,7 +54,7 @@ class ClusterSummary(Section, frozen=True):
     embedded: bool
     partitions: dict[str, int]
     offsets_partitions: int
-    reachable: bool
+    reachable: bool | None
     unreachable: list[int] = []
 
 

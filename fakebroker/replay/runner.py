@@ -254,7 +254,7 @@ def _head(spark: SparkSession, run: Run, tasks: int, members: int) -> Head:
             embedded=run.cluster is not None or run.transport == "memory",
             partitions=dict(run.partitions),
             offsets_partitions=run.workload.offsets_partitions,
-            reachable=True,
+            reachable=None,
         ),
         spark=SparkSummary(version=spark.version, master=str(spark.sparkContext.master), tasks=tasks),
         timeline=[],

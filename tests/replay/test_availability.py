@@ -205,6 +205,7 @@ def test_failures_are_described_with_their_time_and_the_members(spark: SparkSess
 
 def test_a_cluster_that_is_unreachable_at_the_end(spark: SparkSession) -> None:
     assert checked(spark, both_leave(31))["reachable"].passed
+    assert checked(spark, both_leave(31), is_reachable=None)["reachable"].outcome == "inconclusive"  # it was killed
     check = checked(spark, both_leave(31), is_reachable=False)["reachable"]
     assert (check.passed, check.failures) == (False, 1)
     assert check.violations[0].what == "no broker could be reached after the last member had left"
@@ -280,7 +281,8 @@ def test_lost_requests_are_described_with_their_apis(spark: SparkSession) -> Non
     check = checked(spark, LOST)["requests-answered"]
     assert check.failures == 5
     assert [violation.what for violation in check.violations] == [
-        f"5 of {SENT + 5} requests were lost or unanswered ({5 / (SENT + 5):.1%}): 5 Heartbeat"
+        f"5 of {SENT + 5} requests ({5 / (SENT + 5):.1%}) were lost, unanswered, or pending for more than 5 s at the "
+        "end: 5 Heartbeat"
     ]
 
 

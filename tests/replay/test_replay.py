@@ -319,7 +319,7 @@ def test_a_report_is_recomputed(
     for text, error in (
         ("[1]", "expected the settings of a run as a JSON object: "),
         ("{}", "9 errors\n  workload is missing: expected a table\n"),
-        (json.dumps(head), "cluster.reachable is missing: expected true or false\n"),
+        (json.dumps(head), "cluster.reachable is missing: expected true or false or none\n"),
     ):
         path.write_text(text)
         assert report(tmp_path, "local") == BAD_INPUT

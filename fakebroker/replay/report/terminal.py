@@ -43,7 +43,7 @@ def print_report(console: Console, summary: Summary) -> None:
         notes.append(f"The workload was scaled to {number(summary.head.scale)} (--scale).")
     if not summary.head.complete:
         notes.append("The replay was interrupted: the numbers cover the time until then.")
-    if not summary.head.cluster.reachable:
+    if summary.head.cluster.reachable is False:
         notes.append("The cluster was unreachable at the end.")
     console.print("\n" + "\n".join(notes), highlight=False)
 

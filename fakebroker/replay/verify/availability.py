@@ -35,7 +35,7 @@ MEMBER_SILENCE_US = REQUEST_TIMEOUT_US
 """Maximum time that a member may be without a response, in microseconds, even if its session timeout is longer."""
 
 LOST_SHARE = 0.05
-"""Maximum share of the requests sent that may be lost or unanswered."""
+"""Maximum share of the requests sent that may be lost, unanswered, or pending for more than `BOUND_US` at the end."""
 
 SETTLING_US = BOUND_US
 """How long requests may be lost after an event of the workload, or after the end of its outage, in microseconds."""
@@ -244,7 +244,8 @@ class Circumstances:
     """What `check_availability` needs to know about a replay in addition to its events.
 
     Attributes:
-        is_reachable: Whether the cluster was reachable after the last member had left.
+        is_reachable: Whether the cluster was reachable after the last member had left; None if the replay was killed
+            before that.
         unreachable: Node ids of brokers that could be reached before the replay, but not after it.
         is_complete: Whether the replay ran to its end.
         timeline: The events of the workload, as in `timeline.EventOutcome`.
@@ -257,7 +258,7 @@ class Circumstances:
         expected_errors: Codes of errors that the workload expects.
     """
 
-    is_reachable: bool = True
+    is_reachable: bool | None = True
     unreachable: Sequence[int] = ()
     is_complete: bool = True
     timeline: Sequence[Mapping[str, Any]] = ()
@@ -429,9 +430,11 @@ def _check_reachable(run: Circumstances) -> AvailabilityCheck:
     planned |= {event["node_id"] for event in run.timeline if event["do"] == "remove_broker" and event["done"]}
     gone = [f"broker {node_id}" for node_id in run.unreachable if node_id not in planned]
     what = [f"{name} could not be reached after the last member had left" for name in gone]
-    if not run.is_reachable:
+    if run.is_reachable is False:
         what = ["no broker could be reached after the last member had left"]
-    return _check("reachable", sentence, len(what), [Unavailability(what=each) for each in what])
+    doubts = ["the replay was killed before the brokers were tried"] if run.is_reachable is None else []
+    failed, unknown = ([Unavailability(what=each) for each in some] for some in (what, doubts))
+    return _check("reachable", sentence, len(what), failed, unknown)
 
 
 def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> AvailabilityCheck:
@@ -484,10 +487,12 @@ def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:
     count = sum(lost.values())
     is_too_many = count > LOST_SHARE * sent
     apis = ", ".join(f"{n:,} {api}" for api, n in lost.items())
-    what = f"{count:,} of {sent:,} requests were lost or unanswered ({count / max(sent, 1):.1%}): {apis}"
+    share = f"{count:,} of {sent:,} requests ({count / max(sent, 1):.1%})"
+    what = f"{share} were lost, unanswered, or pending for more than {BOUND_US / 1e6:g} s at the end: {apis}"
     return _check(
         "requests-answered",
-        f"Outside of planned outages, at most {LOST_SHARE:.0%} of the requests sent are lost or unanswered.",
+        f"Outside of planned outages, at most {LOST_SHARE:.0%} of the requests sent are lost, unanswered, or pending "
+        f"for more than {BOUND_US / 1e6:g} s at the end.",
         count if is_too_many else 0,
         [Unavailability(what=what)] if is_too_many else [],
     )
