@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak rewrite mutate bench bench-replay serve clean
+.PHONY: help demo test check lint soak rewrite mutate bench bench-replay class-archive serve clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -46,6 +46,9 @@ bench: $(STAMP) ## compare heartbeats with librdkafka's mock cluster, and measur
 bench-replay: $(STAMP) ## compare replays with real clients under the same load, and measure the cost of starting a replay
 	$(BIN)/python -m tests.bench.replay
 	$(BIN)/python -m tests.bench.startup
+
+class-archive: $(STAMP) ## write an archive of Spark's classes, with which replays start faster
+	$(BIN)/python -m fakebroker.replay.spark.class_archive
 
 serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
 	$(BIN)/fakebroker serve
