@@ -202,6 +202,14 @@ def test_an_interrupted_run_without_requests_on_an_unreachable_cluster_has_repor
         assert note in text
 
 
+def test_a_run_without_responses_has_a_page() -> None:
+    """The first requests of a run that is interrupted early may have no response."""
+    summary = summary_document(1)
+    for row in summary["over_time"]["apis"]:
+        row |= {name: [None] * len(row[name]) for name in ("p50_ms", "p99_ms")}
+    assert ET.fromstring(page(summary_of(summary)).removeprefix("<!DOCTYPE html>\n")).tag == "html"
+
+
 def test_the_page_opens_with_failed_checks_but_not_with_inconclusive_ones() -> None:
     summary = summary_document(1)
     check: dict[str, Any] = {"name": "observed", "check": "C.", "failures": 0, "violations": [], "doubts": []}

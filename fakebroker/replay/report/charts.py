@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 
 import matplotlib as mpl
@@ -330,7 +331,8 @@ def _format_axes(axes: Axes, times_s: Sequence[float], label: str, counts: bool 
     axes.set_ylabel(label)
     axes.set_xlim(0, max(times_s[-1] + times_s[0], 0.001))
     if axes.get_yscale() == "linear":
-        axes.set_ylim(0, max(axes.dataLim.ymax, 0) * 1.05 or 1)
+        highest = axes.dataLim.ymax  # not a number, or -inf, without values
+        axes.set_ylim(0, highest * 1.05 if isfinite(highest) and highest > 0 else 1)
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=counts, min_n_ticks=1))
     axes.yaxis.set_major_formatter(FuncFormatter(_number))
     axes.yaxis.set_minor_formatter(NullFormatter())
