@@ -8,7 +8,7 @@ from tests.support.cluster.group_histories import GroupHistory
 from tests.support.soak import examples, soak
 
 STEPS = 40
-FAST, SLOW = 16, 100
+FAST, SLOW = 16, 50
 SILENT_STEPS = 25
 _INTERRUPTIONS = ("load", "late_request", "preferred_election")
 """Deadlines after which groups change without a request of a member; later deadlines are pending only after them."""

@@ -128,7 +128,7 @@ def test_offset_fetch(groups: list[OffsetFetchRequestGroup], seed: int, version:
     assert (call.body is not None) is is_usual
 
 
-@settings(max_examples=examples(150, soak=20_000))
+@settings(max_examples=examples(80, soak=20_000))
 @given(st.data())
 def test_damaged_requests_are_rejected_alike(data: st.DataObject) -> None:
     harness = cluster_with_offsets(1)

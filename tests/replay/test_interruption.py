@@ -40,7 +40,8 @@ def test_work_that_was_interrupted_before_it_started_ends_at_once() -> None:
 
 def processes_under(pid: int) -> dict[int, str]:
     """Return all descendants of a process: process ids and commands."""
-    listed = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
+    command = ["ps", "-axww", "-o", "pid=,ppid=,command="]  # -ww: whole lines, also if COLUMNS is set
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listed.splitlines()]
     found = {pid: ""}
     for _ in rows:
