@@ -12,9 +12,9 @@ from fakebroker.replay.comparison.compared_figures import answered, latency_quan
 from fakebroker.replay.comparison.samples import Samples, counted_by
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.report.numbers import error_name
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.script.script import Script
+from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import frame, member, scripts
 

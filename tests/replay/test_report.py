@@ -16,8 +16,8 @@ from fakebroker.replay.report import charts, figures
 from fakebroker.replay.report.charts import event_labels, lines
 from fakebroker.replay.report.html import UNFOLDED, page
 from fakebroker.replay.report.terminal import print_report, sparkline
-from fakebroker.replay.report.wording import by_chance, event, ms, number
 from fakebroker.replay.run_summary import summary_of
+from fakebroker.replay.wording import by_chance, event, ms, number
 from fakebroker.replay.workload.expectations import Expectation
 from tests.support.control.browser import chromium
 from tests.support.replay.summaries import summary_document

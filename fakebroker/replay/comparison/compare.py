@@ -28,6 +28,7 @@ from fakebroker.replay.comparison.noise import (
 )
 from fakebroker.replay.comparison.samples import Selection, counted_by
 from fakebroker.replay.run_summary import Summary
+from fakebroker.replay.wording import counted
 
 _RESOLUTION = 0.01
 """The noise is at least this share of a value: smaller differences of rates or latencies have no use."""
@@ -492,19 +493,14 @@ def _checks(run: Summary) -> Iterator[tuple[tuple[str, str], _Check]]:
     """Yield each check of the verdict by kind and name."""
     verdict = run.verdict
     for promise in verdict.promises:
-        counts = (_counted(promise.broken, "violation"), _counted(promise.cases, "case"))
-        detail = " in ".join(filter(None, counts))
+        counts = ((promise.broken, "violation"), (promise.cases, "case"))
+        detail = " in ".join(counted(count, noun) for count, noun in counts if count)
         is_bad = promise.outcome == "broken" or (promise.required and promise.outcome == "not exercised")
         yield ("promise", promise.name), _Check(promise.promise, promise.outcome, is_bad, detail)
     for check in verdict.availability:
-        detail = _counted(check.failures, "failure")
+        detail = counted(check.failures, "failure") if check.failures else ""
         yield ("availability", check.name), _Check(check.check, check.outcome, not check.passed, detail)
     for each in verdict.expectations:
         detail = "no value" if each.actual is None else f"{each.actual:g}"
         outcome = "met" if each.met else "missed"
         yield ("expectation", each.expectation), _Check(each.expectation, outcome, not each.met, detail)
-
-
-def _counted(count: int, noun: str) -> str:
-    """Return a count with its noun; nothing for 0."""
-    return "" if not count else f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -23,8 +23,8 @@ from fakebroker.replay.comparison.compared_figures import (
     unexpected,
 )
 from fakebroker.replay.report import charts
-from fakebroker.replay.report.wording import bound
 from fakebroker.replay.run_summary import Summary
+from fakebroker.replay.wording import bound
 
 NAMES = ("before", "after")
 _COLORS = {"before": 0, "after": 1}

@@ -12,8 +12,8 @@ from fakebroker.replay.comparison.compared_figures import Run
 from fakebroker.replay.comparison.comparison_charts import comparison_charts, event_times_s, startup_s
 from fakebroker.replay.report.html import render
 from fakebroker.replay.report.terminal import table
-from fakebroker.replay.report.wording import event, number
 from fakebroker.replay.run_summary import Summary
+from fakebroker.replay.wording import event, number
 
 _MOST_CHANGE = 10.0
 """Relative differences from this size are shown as absolute ones."""

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from fakebroker.replay.report.numbers import error_name
-from fakebroker.replay.report.wording import listed, seconds
 from fakebroker.replay.run_summary import Unavailability, Violation
+from fakebroker.replay.wording import error_name, listed, seconds
 
 COLUMNS = ("sent s", "answered s", "API", "member", "generation", "broker", "response", "details")
 """The columns of a table of events. Times are in seconds since the start of the replay."""

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.report import charts
-from fakebroker.replay.report.wording import bound
 from fakebroker.replay.run_summary import (
     BrokerNumbers,
     GroupsOverTime,
@@ -21,6 +20,7 @@ from fakebroker.replay.run_summary import (
     Summary,
     named,
 )
+from fakebroker.replay.wording import bound
 
 LoadRow = BrokerNumbers | OffsetsPartition
 Drawer = Callable[[Axes, Sequence[float], Mapping[str, charts.Series], Mapping[str, int], str], None]

@@ -9,8 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from fakebroker.replay import wording
 from fakebroker.replay.members.request_outcomes import MEANINGS
-from fakebroker.replay.report import evidence, figures, wording
+from fakebroker.replay.report import evidence, figures
 from fakebroker.replay.run_summary import Summary
 from fakebroker.replay.simulation.scheduler import LATENCY_MS
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import ORDINARY_ERRORS
 from fakebroker.replay.report.chance import skew_by_chance
 from fakebroker.replay.report.series import Row, Slices, latencies_over_time, states_over_time
@@ -32,9 +31,9 @@ from fakebroker.replay.run_summary import (
     SendingDelay,
     SlowGroup,
 )
+from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
 
-_ERRORS = {int(error): error.name for error in ErrorCode}
 _LOOKUPS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
 _NO_REQUESTS: Row = {
     "api": None,
@@ -116,11 +115,6 @@ def skew(loads: Iterable[float], count: int) -> float | None:
     """
     listed = list(loads)
     return round(max(listed) * count / sum(listed), 3) if sum(listed) else None
-
-
-def error_name(code: int) -> str:
-    """Return Kafka's name of an error, or its code if Kafka has no name for it."""
-    return _ERRORS.get(code, str(code))
 
 
 def _subtotals(rows: Sequence[Row], apis: Sequence[RequestNumbers], span_s: float) -> list[RequestNumbers]:

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
-from fakebroker.replay.report.wording import broker, by_chance, event as event_text, ms, number, share, times
 from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, named
+from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, share, times
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SPARKLINE_WIDTH = 48
@@ -215,10 +215,10 @@ def _verdict(summary: Summary) -> Table:
             case = unavailable(violation, began_us)
             grid.add_row("", escape("; ".join((case.what, *(f"{name} {fact}" for name, fact in case.facts.items())))))
     for promised in verdict.promises:
-        cases = "1 case" if promised.cases == 1 else f"{promised.cases:,} cases"
+        cases = counted(promised.cases, "case")
         grid.add_row(_outcome(promised), f"[dim]{cases}:[/dim] {escape(promised.promise)}")
         if promised.broken:
-            grid.add_row("", _counted_violations(promised.broken))
+            grid.add_row("", counted(promised.broken, "violation"))
     for expected in verdict.expectations:
         actual = "no value" if expected.actual is None else f"actual: {number(expected.actual)}"
         grid.add_row(_mark(expected.met, "met", "MISSED"), f"{escape(expected.expectation)} [dim]({actual})[/dim]")
@@ -267,10 +267,6 @@ def _files(summary: Summary) -> Table:
     for name, description in summary.files.items():
         grid.add_row(name, f"[dim]{description}[/dim]")
     return grid
-
-
-def _counted_violations(count: int) -> str:
-    return "1 violation" if count == 1 else f"{count:,} violations"
 
 
 def _outcome(check: PromiseCheck) -> str:

@@ -21,6 +21,7 @@ from fakebroker.replay.spark.query_settings import computed_once, local_table, r
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
+from fakebroker.replay.wording import counted, error_name
 
 SILENCE_US = 10_000_000
 """How long a cluster may leave all requests unanswered while members are waiting, in microseconds."""
@@ -61,11 +62,6 @@ def _stopped_by() -> Iterator[str]:
 
 def _codes(errors: Sequence[ErrorCode]) -> str:
     return ", ".join(str(int(error)) for error in errors)
-
-
-def _error_name(code: int) -> str:
-    """Return Kafka's name of an error; its code if Kafka has no name for it."""
-    return ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
 
 
 _STOPS = " or ".join(f"({each})" for each in _stopped_by())
@@ -346,7 +342,7 @@ def _check_observed(row: Row, run: Circumstances, length_s: float) -> Availabili
     if not run.is_complete:
         doubts.append(f"the replay was interrupted after {length_s:.1f} s")
     if row["late"]:
-        late = _counted(row["late"], "action")
+        late = counted(row["late"], "action")
         doubts.append(
             f"{late} of members were done up to {row['latest_s']} s late: the machine of the replay is too slow"
         )
@@ -358,9 +354,9 @@ def _check_brokers(brokers: Sequence[Row], pause_us: int, begin_us: int) -> Avai
     sentence = f"Each broker to which requests are sent answers at least one of them every {pause_us / 1e6:g} s."
 
     def described(row: Row) -> Unavailability:
-        counted = _counted(row["requests"], "request")
-        what = f"broker {row['key']} answered no request {_for_time(row, begin_us)}: {counted}"
-        groups = f" of {_counted(row['groups'], 'group')}" if row["groups"] else ""
+        requests = counted(row["requests"], "request")
+        what = f"broker {row['key']} answered no request {_for_time(row, begin_us)}: {requests}"
+        groups = f" of {counted(row['groups'], 'group')}" if row["groups"] else ""
         return Unavailability(at_us=row["at_us"], until_us=row["until_us"], what=f"{what}{groups} lost or unanswered")
 
     return _check_rows("brokers-answer", sentence, brokers, described)
@@ -376,7 +372,7 @@ def _check_groups(groups: Sequence[Row], begin_us: int) -> AvailabilityCheck:
         broker = "" if row["broker"] is None else f" from broker {row['broker']}"
         what = (
             f"{row['key']} had no service{broker} {_for_time(row, begin_us)}: "
-            f"{_counted(len(row['members']), 'member')} waiting for {', '.join(row['apis'])}"
+            f"{counted(len(row['members']), 'member')} waiting for {', '.join(row['apis'])}"
         )
         members = row["members"][:_MOST_NAMES]
         return Unavailability(
@@ -397,12 +393,12 @@ def _check_scripts(rows: Sequence[Row]) -> AvailabilityCheck:
     failed, doubts = [], []
     for row in rows:
         names = row["members"]
-        counted = f"{_counted(row['failures'], 'member')} could not do their script"
+        undone = f"{counted(row['failures'], 'member')} could not do their script"
         if row["why"] == "undone":
-            what = f"{counted}: the replay ended before their last action"
+            what = f"{undone}: the replay ended before their last action"
             doubts.append(Unavailability(members=names, what=f"{what}: {_listed(names, row['failures'])}"))
         else:
-            what = f"{counted}: stopped by {_error_name(row['error'])}"
+            what = f"{undone}: stopped by {error_name(row['error'])}"
             failed.append(Unavailability(members=names, what=f"{what}: {_listed(names, row['failures'])}"))
     sentence = "All members do their scripts: they perform all actions, and no fatal error stops them."
     count = sum(row["failures"] for row in rows if row["why"] == "stopped")
@@ -443,8 +439,8 @@ def _check_cluster(pauses: Sequence[Row], pause_us: int, begin_us: int) -> Avail
             at_us=row["at_us"],
             until_us=row["until_us"],
             what=f"no request was answered for {row['length_s']} s, starting at second "
-            f"{(row['at_us'] - begin_us) / 1e6:.1f}, with {_counted(row['members'], 'member')} of "
-            f"{_counted(row['groups'], 'group')} waiting",
+            f"{(row['at_us'] - begin_us) / 1e6:.1f}, with {counted(row['members'], 'member')} of "
+            f"{counted(row['groups'], 'group')} waiting",
         )
         for row in pauses
     ]
@@ -459,7 +455,7 @@ def _check_members(groups: Sequence[Row], pause_us: int) -> AvailabilityCheck:
             members=row["members"][:_MOST_NAMES],
             at_us=row["at_us"],
             until_us=row["until_us"],
-            what=f"{_counted(len(row['members']), 'member')} of {row['group']} got no response for up to "
+            what=f"{counted(len(row['members']), 'member')} of {row['group']} got no response for up to "
             f"{row['length_s']} s, starting at second {row['from_s']:.1f}"
             + ("" if row["is_failure"] else ", until their replay ended")
             + ("" if row["broker"] is None else f"; last response from broker {row['broker']}"),
@@ -477,10 +473,6 @@ def _check(
 ) -> AvailabilityCheck:
     outcome: VerdictOutcome = "failed" if failed else "inconclusive" if doubts else "passed"
     return AvailabilityCheck(name, sentence, outcome, failures, failed, list(doubts))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _check_lost(lost: Mapping[str, int], sent: int) -> AvailabilityCheck:

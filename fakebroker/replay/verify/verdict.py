@@ -19,6 +19,7 @@ from fakebroker.replay.run_summary import (
 )
 from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
 from fakebroker.replay.verify.promises import check_promises
+from fakebroker.replay.wording import counted
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
     COUNTS_OF_REQUESTS,
@@ -81,7 +82,7 @@ def outcome_of(
     """
     failed = [_unavailable(each) for each in available if each.outcome == "failed"]
     failed += [
-        f"Promise {each.name} is broken: {_counted(each.broken, 'violation')}." for each in promised if each.broken
+        f"Promise {each.name} is broken: {counted(each.broken, 'violation')}." for each in promised if each.broken
     ]
     untested = [
         f"Promise {each.name} is required, but was not exercised: there were no {each.case}."
@@ -109,16 +110,12 @@ def _unavailable(check: AvailabilityCheck) -> str:
     elif not check.violations:
         more = "; and others"
     elif check.name == "members-answered":
-        more = f"; {_counted(check.failures, 'member')} in all"
+        more = f"; {counted(check.failures, 'member')} in all"
     elif check.name == "scripts-done":
         more = f"; and {len(listed) - _MOST_NAMED} more"
     else:
         more = f"; and {check.failures - _MOST_NAMED:,} more"
     return f"Availability check {check.name}: {what}{more}."
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _actual(actual: Number | None) -> str:

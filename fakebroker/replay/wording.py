@@ -1,7 +1,11 @@
-"""Formats of numbers and events in reports."""
+"""Formats of numbers, names and events in reports and verdicts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from fakebroker.errors import ErrorCode
+
+_ERRORS = {int(error): error.name for error in ErrorCode}
 
 
 def ms(value: float | None) -> str:
@@ -23,6 +27,16 @@ def number(value: float | None) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return f"{value:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Format a count with its noun: 1 case, 1,234 cases."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def error_name(code: int) -> str:
+    """Return Kafka's name of an error, or its code if Kafka has no name for it."""
+    return _ERRORS.get(code, str(code))
 
 
 def share(value: float | None) -> str:
