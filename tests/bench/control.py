@@ -26,11 +26,13 @@ from rich.table import Table
 
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from tests.bench.bench import CONNECTIONS, OURS, pin
 from tests.bench.load import Load
+from tests.bench.native import pin
+from tests.bench.servers import OURS
 from tests.support.wire_client import WireClient
 
 CALLS_PER_S = 20
+CONNECTIONS = 100
 GROUPS = 10_000
 MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
 """Members of each group; they send nothing, and have long sessions."""

@@ -22,8 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.bench import OURS, pin
 from tests.bench.load import Load, LoadMember
+from tests.bench.native import pin
+from tests.bench.servers import OURS
 
 GROUPS = 100_000
 AT_ONCE = 20_000
