@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import ClassVar
 
-from crc32c import crc32c
-
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
 from fakebroker.protocol.types import unsigned_varint
 

@@ -5,7 +5,7 @@
 Brokers and control API run on the first core, all load on the second one. The speed of a shared machine varies by
 more than the difference to be measured. So rounds are short and contain every setting, the result is the median of
 the rounds, and rounds in which other virtual machines took CPU time (steal time) are discarded. `control_pauses`
-measures the latency of single heartbeats during long operations. `make bench` runs both.
+measures the latency of single heartbeats during long operations. `make bench-control` runs both.
 """
 
 import argparse

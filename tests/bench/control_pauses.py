@@ -4,7 +4,7 @@
 
 The server runs on the first core. One client sends heartbeats and another calls the API, both on the second core. A
 shared machine sometimes pauses for longer than the latencies to be measured. Therefore heartbeats are also measured
-without calls, and the result is the median of the rounds' maximum latencies. `make bench` runs this as well.
+without calls, and the result is the median of the rounds' maximum latencies. `make bench-control` runs this as well.
 """
 
 import argparse
