@@ -1,5 +1,7 @@
 """AddPartitionsToTxn and AddOffsetsToTxn, and the verification of partitions (KIP-890)."""
 
+from typing import Any
+
 import pytest
 
 from fakebroker.coordinator.transaction.config import TransactionConfig
@@ -40,7 +42,7 @@ def test_no_partitions_begin_a_transaction() -> None:
     assert (lab.value.state.value, lab.value.partitions) == ("Ongoing", ())
 
 
-FAULTS = (
+FAULTS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("empty id", {"name": ""}, "INVALID_REQUEST"),
     ("unknown id", {"name": "other"}, "INVALID_PRODUCER_ID_MAPPING"),
     ("other producer id", {"producer_id": 1}, "INVALID_PRODUCER_ID_MAPPING"),
@@ -53,9 +55,9 @@ def test_faulty_requests(subtests: pytest.Subtests) -> None:
     for name, request, error in FAULTS:
         with subtests.test(name):
             lab = in_state("Ongoing")
-            sent = {"name": ID, "producer_id": FIRST_PRODUCER_ID, "epoch": E, **request}
-            assert lab.add(P0, **sent).name == error  # type: ignore[arg-type]  # of different types
-            verified = lab.coordinator.verify_partitions(*sent.values(), [P0])  # type: ignore[arg-type]  # as above
+            sent: dict[str, Any] = {"name": ID, "producer_id": FIRST_PRODUCER_ID, "epoch": E, **request}
+            assert lab.add(P0, **sent).name == error
+            verified = lab.coordinator.verify_partitions(sent["name"], sent["producer_id"], sent["epoch"], [P0])
             assert (verified[0].name, verified[1]) == (error, [])
 
 

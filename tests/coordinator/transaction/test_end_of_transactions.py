@@ -1,6 +1,7 @@
 """EndTxn: the answer in every state, with and without KIP-890; markers; what is stored."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,9 @@ def test_faulty_requests(subtests: pytest.Subtests) -> None:
         ):
             with subtests.test(name, raises_epoch=raises_epoch):
                 lab = in_state("Ongoing")
-                assert lab.end(**{"epoch": E, "raises_epoch": raises_epoch, **request}).error.name == error
+                assert (
+                    lab.end(**{"epoch": E, "raises_epoch": raises_epoch, **dict[str, Any](request)}).error.name == error
+                )
 
 
 def test_requests_while_a_transition_is_pending(subtests: pytest.Subtests) -> None:

@@ -1,5 +1,9 @@
 """InitProducerId with a transactional id: epochs, fencing, producer ids, timeouts and expiry (KIP-98, KIP-360)."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
 from fakebroker.coordinator.transaction.api import ProducerResult
@@ -61,15 +65,16 @@ def test_an_exhausted_epoch_gives_another_producer_id(subtests: pytest.Subtests)
 def test_faulty_requests(subtests: pytest.Subtests) -> None:
     lab = TransactionLab()
     lab.init()
-    for name, request, error in (
+    cases: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("empty id", {"name": ""}, "INVALID_REQUEST"),
         ("timeout 0", {"timeout_ms": 0}, "INVALID_TRANSACTION_TIMEOUT"),
         ("negative timeout", {"timeout_ms": -1}, "INVALID_TRANSACTION_TIMEOUT"),
         ("timeout above the maximum", {"timeout_ms": 900_001}, "INVALID_TRANSACTION_TIMEOUT"),
         ("other producer id", {"producer_id": 1, "epoch": 0}, "PRODUCER_FENCED"),
-    ):
+    )
+    for name, request, error in cases:
         with subtests.test(name):
-            assert lab.init(**request).error.name == error  # type: ignore[arg-type]  # of different types
+            assert lab.init(**request).error.name == error
     assert lab.init(timeout_ms=900_000) == good(1)
 
 
@@ -81,11 +86,12 @@ def test_an_unknown_id_takes_any_producer_id() -> None:
 def test_requests_to_other_coordinators(subtests: pytest.Subtests) -> None:
     lab = TransactionLab()
     partition = lab.coordinator.partition_for(ID)
-    for name, change, error in (
-        ("not led", lambda: lab.coordinator.resign(partition, 0), ErrorCode.NOT_COORDINATOR),
-        ("loading", lambda: lab.coordinator.start_loading(partition), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
-        ("not loaded", lambda: lab.coordinator.fail_loading(partition), ErrorCode.NOT_COORDINATOR),
-    ):
+    changes: tuple[tuple[str, Callable[[], None], ErrorCode], ...] = (
+        ("not led", partial(lab.coordinator.resign, partition, 0), ErrorCode.NOT_COORDINATOR),
+        ("loading", partial(lab.coordinator.start_loading, partition), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        ("not loaded", partial(lab.coordinator.fail_loading, partition), ErrorCode.NOT_COORDINATOR),
+    )
+    for name, change, error in changes:
         with subtests.test(name):
             change()
             assert (lab.init().error, lab.add(P0), lab.end().error) == (error, error, error)
