@@ -25,12 +25,14 @@ from fakebroker.coordinator.group.classic.states import (
 from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Change, Timer
+from fakebroker.coordinator.group.history import Change, RecordedMoment, RunningTimer
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
+from fakebroker.coordinator.group.snapshot_dict import NO_KEYS, SnapshotDict
 from fakebroker.errors import ErrorCode
 
 NONE = ErrorCode.NONE
+_DEADLINE = attrgetter("deadline_ms")
 
 
 @dataclass(slots=True, eq=False)
@@ -85,11 +87,11 @@ class Group:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: SnapshotDict[Member] = field(default_factory=SnapshotDict)
     static_members: dict[str, str] = field(default_factory=dict)
     pending_members: dict[str, float] = field(default_factory=dict)
-    parked_joins: dict[str, object] = field(default_factory=dict)
-    parked_syncs: dict[str, object] = field(default_factory=dict)
+    parked_joins: SnapshotDict[object] = field(default_factory=SnapshotDict)
+    parked_syncs: SnapshotDict[object] = field(default_factory=SnapshotDict)
     awaiting_sync: dict[str, None] = field(default_factory=dict)
     protocol_counts: dict[str, int] = field(default_factory=dict)
     subscribed_topics: frozenset[str] | None = None
@@ -160,44 +162,45 @@ class Group:
 
     def _add_moment(self, state_from: GroupState, now_ms: float) -> None:
         change = self.change
-        # A member that was added and removed within one moment is left out (a static replacement that is reverted).
-        joined = tuple(member_id for member_id in change.joined if member_id not in change.left)
-        left = tuple(member_id for member_id in change.left if member_id not in change.joined)
-        members = tuple(self.members)
+        joined, rejoined, left = change.joined, change.rejoined, change.left
+        if joined and left:
+            # A member that was added and removed within one moment is left out (a static replacement that is reverted).
+            joined, left = _without(joined, left), _without(left, joined)
+        if joined and rejoined:
+            rejoined = _without(rejoined, joined)
+        members = self.members.snapshot()
         if self.state is DEAD:
-            members, left = (), members
-        change.moments.append(
-            {
-                "at_ms": now_ms,
-                "cause": change.cause,
-                "state_from": state_from.value,
-                "state_to": self.state.value,
-                "generation_id": self.generation_id,
-                "leader_id": self.leader_id,
-                "members": members,
-                "joined": joined,
-                "rejoined": tuple(member_id for member_id in change.rejoined if member_id not in joined),
-                "left": left,
-                "parked_joins": tuple(self.parked_joins),
-                "parked_syncs": tuple(self.parked_syncs),
-            }
+            members, left = NO_KEYS, list(self.members)
+        moment = RecordedMoment(
+            now_ms,
+            change.cause,
+            state_from.value,
+            self.state.value,
+            self.generation_id,
+            self.leader_id,
+            members,
+            tuple(joined),
+            tuple(rejoined),
+            tuple(left),
+            self.parked_joins.snapshot(),
+            self.parked_syncs.snapshot(),
         )
+        change.moments.append(moment)
         change.clear_members()
 
-    def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
-        """Return the running timers, the next to expire first; `with_members` adds sessions and pending ids."""
+    def timers(self, now_ms: float, *, with_members: bool) -> list[RunningTimer]:
+        """Return the running timers; `with_members` adds the session and the pending id that expire next."""
         if self.state is DEAD:
-            return ()
+            return []
         deadlines = [("join", self.join_deadline_ms), ("sync", self.sync_deadline_ms)]
         deadlines.append((self.extension.timer_name, self.extension.deadline_ms))
         if with_members and self.members:
-            member = min(self.members.values(), key=attrgetter("deadline_ms"))
+            member = min(self.members.values(), key=_DEADLINE)
             deadlines.append((f"session of {member.member_id}", member.deadline_ms))
         if with_members and self.pending_members:
             member_id = min(self.pending_members, key=self.pending_members.__getitem__)
             deadlines.append((f"pending {member_id}", self.pending_members[member_id]))
-        running = [Timer(what, deadline_ms - now_ms) for what, deadline_ms in deadlines if deadline_ms < inf]
-        return tuple(sorted(running, key=attrgetter("left_ms")))
+        return [(what, deadline_ms - now_ms) for what, deadline_ms in deadlines if deadline_ms < inf]
 
     # Checks
 
@@ -303,7 +306,7 @@ class Group:
         old_member_id = self.static_members[instance_id]
         self.answer_join(old_member_id, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
         self.answer_sync(old_member_id, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        member = self.members.pop(old_member_id)
+        member: Member = self.members.pop(old_member_id)
         member.member_id = new_member_id
         member.is_new = False
         self.members[new_member_id] = member
@@ -445,3 +448,8 @@ class Group:
             min((member.session_ends_ms for member in self.members.values()), default=inf),
             self.extension.deadline_ms,
         )
+
+
+def _without(ids: Sequence[str], others: Sequence[str]) -> list[str]:
+    excluded = frozenset(others)
+    return [member_id for member_id in ids if member_id not in excluded]
