@@ -15,7 +15,6 @@ from fakebroker.coordinator.group.history import (
     History,
     Moment,
     RecordedMoment,
-    RunningTimer,
     Timer,
 )
 from fakebroker.errors import ErrorCode
@@ -311,16 +310,16 @@ class RecordedGroup:
 
     def record(self, now_ms: float) -> None:
         """Record one moment in which all members have a parked join."""
-        ids = self._members, len(self._members)
+        ids, size = (self._members, len(self._members)), 2 * len(self._members)
         self.change.moments.append(
-            RecordedMoment(now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, ((), 0))
+            RecordedMoment(now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, ((), 0), size)
         )
         self._history.record(self, now_ms, 1)
 
     def end_moment(self, now_ms: float) -> None:
         raise AssertionError
 
-    def timers(self, now_ms: float, *, with_members: bool) -> tuple[RunningTimer, ...]:
+    def timers(self, now_ms: float, *, with_members: bool) -> tuple[tuple[str, float], ...]:
         return ()
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from operator import itemgetter
 from typing import Protocol
 
@@ -92,8 +93,7 @@ class Moment:
         return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs)
 
 
-RunningTimer = tuple[str, float]
-"""The attributes of a `Timer`."""
+_LEFT = itemgetter(1)
 
 
 @dataclass(slots=True)
@@ -102,7 +102,9 @@ class RecordedMoment:
 
     Attributes:
         members, parked_joins, parked_syncs: Snapshots of the ids.
-        coordinator_id, timers: Set by the history. The timers are in any order.
+        size: See `Moment.size`.
+        coordinator_id: Set by the history.
+        timers: Set by the history. Names, and milliseconds until they expire; infinite if they are not running.
     """
 
     at_ms: float
@@ -117,17 +119,13 @@ class RecordedMoment:
     left: tuple[str, ...]
     parked_joins: KeySnapshot
     parked_syncs: KeySnapshot
+    size: int
     coordinator_id: int = -1
-    timers: Sequence[RunningTimer] = ()
+    timers: Sequence[tuple[str, float]] = ()
 
     @property
     def is_transition(self) -> bool:
         return self.state_from != self.state_to
-
-    @property
-    def size(self) -> int:
-        """See `Moment.size`."""
-        return self.members[1] + len(self.rejoined) + self.parked_joins[1] + self.parked_syncs[1]
 
     def moment(self) -> Moment:
         """Return the moment."""
@@ -145,7 +143,7 @@ class RecordedMoment:
             left=self.left,
             parked_joins=_copied(self.parked_joins),
             parked_syncs=_copied(self.parked_syncs),
-            timers=tuple(Timer(*timer) for timer in sorted(self.timers, key=itemgetter(1))),
+            timers=tuple(Timer(what, left_ms) for what, left_ms in sorted(self.timers, key=_LEFT) if left_ms < inf),
         )
 
 
@@ -201,11 +199,6 @@ class Change:
     left: list[str] = field(default_factory=list)
     moments: list[RecordedMoment] = field(default_factory=list)
 
-    @property
-    def has_members(self) -> bool:
-        """Whether members were added, parked or removed since the last moment."""
-        return bool(self.joined or self.rejoined or self.left)
-
     def clear_members(self) -> None:
         self.joined.clear()
         self.rejoined.clear()
@@ -226,8 +219,8 @@ class ChangedGroup(Protocol):
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to `change` for members that were added, parked or removed."""
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Sequence[RunningTimer]:
-        """Return the running timers; `with_members` adds sessions and pending ids."""
+    def timers(self, now_ms: float, *, with_members: bool) -> Sequence[tuple[str, float]]:
+        """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
 
 
 def discard_change(group: ChangedGroup, now_ms: float) -> None:
@@ -292,7 +285,7 @@ class History:
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
         change = group.change
-        if change.has_members:
+        if change.joined or change.rejoined or change.left:
             group.end_moment(now_ms)
         if change.moments:
             self._keep(group, now_ms, coordinator_id)

@@ -25,14 +25,14 @@ from fakebroker.coordinator.group.classic.states import (
 from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Change, RecordedMoment, RunningTimer
+from fakebroker.coordinator.group.history import Change, RecordedMoment
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
 from fakebroker.coordinator.group.snapshot_dict import NO_KEYS, SnapshotDict
 from fakebroker.errors import ErrorCode
 
 NONE = ErrorCode.NONE
-_DEADLINE = attrgetter("deadline_ms")
+_DEADLINE, _REBALANCE_TIMEOUT = attrgetter("deadline_ms"), attrgetter("rebalance_timeout_ms")
 
 
 @dataclass(slots=True, eq=False)
@@ -168,7 +168,11 @@ class Group:
             joined, left = _without(joined, left), _without(left, joined)
         if joined and rejoined:
             rejoined = _without(rejoined, joined)
-        members = self.members.snapshot()
+        members, parked_joins, parked_syncs = (
+            self.members.snapshot(),
+            self.parked_joins.snapshot(),
+            self.parked_syncs.snapshot(),
+        )
         if self.state is DEAD:
             members, left = NO_KEYS, list(self.members)
         moment = RecordedMoment(
@@ -182,25 +186,29 @@ class Group:
             tuple(joined),
             tuple(rejoined),
             tuple(left),
-            self.parked_joins.snapshot(),
-            self.parked_syncs.snapshot(),
+            parked_joins,
+            parked_syncs,
+            members[1] + len(rejoined) + parked_joins[1] + parked_syncs[1],
         )
         change.moments.append(moment)
         change.clear_members()
 
-    def timers(self, now_ms: float, *, with_members: bool) -> list[RunningTimer]:
-        """Return the running timers; `with_members` adds the session and the pending id that expire next."""
+    def timers(self, now_ms: float, *, with_members: bool) -> list[tuple[str, float]]:
+        """Return the timers; `with_members` adds the session and the pending id that expire next."""
         if self.state is DEAD:
             return []
-        deadlines = [("join", self.join_deadline_ms), ("sync", self.sync_deadline_ms)]
-        deadlines.append((self.extension.timer_name, self.extension.deadline_ms))
+        timers = [
+            ("join", self.join_deadline_ms - now_ms),
+            ("sync", self.sync_deadline_ms - now_ms),
+            (self.extension.timer_name, self.extension.deadline_ms - now_ms),
+        ]
         if with_members and self.members:
             member = min(self.members.values(), key=_DEADLINE)
-            deadlines.append((f"session of {member.member_id}", member.deadline_ms))
+            timers.append((f"session of {member.member_id}", member.deadline_ms - now_ms))
         if with_members and self.pending_members:
             member_id = min(self.pending_members, key=self.pending_members.__getitem__)
-            deadlines.append((f"pending {member_id}", self.pending_members[member_id]))
-        return [(what, deadline_ms - now_ms) for what, deadline_ms in deadlines if deadline_ms < inf]
+            timers.append((f"pending {member_id}", self.pending_members[member_id] - now_ms))
+        return timers
 
     # Checks
 
@@ -249,9 +257,11 @@ class Group:
         """Whether a member with these protocols can join: at least one of them must be supported by all members."""
         if self.state is EMPTY and not self.members:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and any(
-            self.protocol_counts.get(name, 0) == len(self.members) for name, _ in protocols
-        )
+        if protocol_type == self.protocol_type:
+            for name, _ in protocols:
+                if self.protocol_counts.get(name, 0) == len(self.members):
+                    return True
+        return False
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member is subscribed to a topic. If unknown: True in a consumer group, False in other groups."""
@@ -275,9 +285,10 @@ class Group:
 
     def update(self, member: Member, request: JoinGroup | Member) -> None:
         """Set protocols and timeouts of a member from its new JoinGroup, or from an old copy of the member."""
-        self._count_protocols(member, -1)
-        member.protocols = request.protocols
-        self._count_protocols(member, 1)
+        if request.protocols != member.protocols:
+            self._count_protocols(member, -1)
+            member.protocols = request.protocols
+            self._count_protocols(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
 
@@ -347,12 +358,14 @@ class Group:
         """Return the topics of all members; `None` if they cannot be parsed or the group is not a consumer group."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
-        topics: list[str] = []
-        for member in self.joined_members():
-            parsed = parse_subscribed_topics(member.metadata)
+        name = self.protocol_name or ""
+        topics: set[str] = set()
+        # Most members of a group have the same metadata.
+        for metadata in {member.metadata_for(name) for member in self.members.values()}:
+            parsed = parse_subscribed_topics(metadata)
             if parsed is None:
                 return None
-            topics += parsed
+            topics.update(parsed)
         return frozenset(topics)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
@@ -417,12 +430,13 @@ class Group:
 
     def rebalance_timeout_ms(self) -> int:
         """Return the largest rebalance timeout of the members; at least 1 ms, so that no timer expires as it starts."""
-        return max([1, *(member.rebalance_timeout_ms for member in self.members.values())])
+        return max([1, *map(_REBALANCE_TIMEOUT, self.members.values())])
 
     def arm_session(self, member: Member, timeout_ms: float, now_ms: float) -> None:
         """Start or restart the session of a member."""
-        member.deadline_ms = now_ms + timeout_ms
-        self.deadline_ms = min(self.deadline_ms, member.session_ends_ms)
+        member.deadline_ms = deadline_ms = now_ms + timeout_ms
+        if deadline_ms < self.deadline_ms and member.keeper is None:
+            self.deadline_ms = deadline_ms
 
     def arm_pending(self, member_id: str, timeout_ms: float, now_ms: float) -> None:
         """Add a pending id, and start its timer."""
