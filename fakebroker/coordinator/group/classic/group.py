@@ -430,7 +430,8 @@ class Group:
 
     def rebalance_timeout_ms(self) -> int:
         """Return the largest rebalance timeout of the members; at least 1 ms, so that no timer expires as it starts."""
-        return max([1, *map(_REBALANCE_TIMEOUT, self.members.values())])
+        timeout_ms: int = max([1, *map(_REBALANCE_TIMEOUT, self.members.values())])
+        return timeout_ms
 
     def arm_session(self, member: Member, timeout_ms: float, now_ms: float) -> None:
         """Start or restart the session of a member."""
