@@ -179,6 +179,10 @@ class TransactionCoordinator:
         """Whether a partition is led here."""
         return partition in self._partitions.led
 
+    def led_indexes(self) -> Collection[int]:
+        """Return the indexes of the partitions that are led here."""
+        return self._partitions.led
+
     def transaction(self, transactional_id: str) -> Transaction | None:
         """Return an id, or None if it does not exist here."""
         return self._transactions.get(transactional_id)
