@@ -118,10 +118,17 @@ class VirtualCluster:
         for broker in self.cluster.brokers.values():
             environment.open_listener(broker)
 
-    def postpone_appends(self) -> None:
-        """Postpone the appends to all partitions of __consumer_offsets until their logs are read."""
+    def postpone_appends(self, *, is_truncated: bool) -> None:
+        """Postpone the appends to all partitions of __consumer_offsets until their logs are read.
+
+        Args:
+            is_truncated: Whether a failover may drop the end of a log.
+        """
         cluster = self.cluster
-        postponed = [PostponedAppends(partition.log) for partition in cluster.topics.offsets_topic.partitions]
+        postponed = [
+            PostponedAppends(partition.log, is_truncated=is_truncated)
+            for partition in cluster.topics.offsets_topic.partitions
+        ]
 
         def append(partition: Partition, records: Sequence[Record]) -> None:
             appends = postponed[partition.index]
