@@ -9,7 +9,7 @@ restored. State and events are exactly those of simulating each request.
 A heartbeat and a commit are simulated if one is due while the other is in flight.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from math import floor, inf
 
 from fakebroker.client.member import requests
@@ -156,17 +156,18 @@ class IdleMembers:
 
     def wake(self, group_id: str, position: Position) -> None:
         """Wake the idle members of a group; their state is as if each request before the position was simulated."""
-        self._wake_members(self._by_group.get(group_id, ()), position)
 
-    def wake_all(self, position: Position) -> None:
-        """Wake the idle members of all groups."""
-        self._wake_members(self._drivers, position)
-
-    def _wake_members(self, drivers: Iterable[MemberDriver], position: Position) -> None:
-        for driver in drivers:
+        for driver in self._by_group.get(group_id, ()):
             if driver.number in self.numbers:
                 self._wake(driver, position)
                 self._plan(driver)
+
+    def wake_all(self, position: Position) -> list[MemberDriver]:
+        """Wake the idle members of all groups; return them, because their next deadlines are not scheduled yet."""
+        woken = [self._drivers[number] for number in sorted(self.numbers)]
+        for driver in woken:
+            self._wake(driver, position)
+        return woken
 
     def settle_commits(self, group_id: str, position: Position) -> None:
         """Handle the commits of a group that arrived before a position, because its offsets are read then."""

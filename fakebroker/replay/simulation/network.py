@@ -342,9 +342,12 @@ class Network:
             self._scheduler.schedule_shared(due_ms, TIMER, -1, self._tick, due_ms)
 
     def _tick(self, due_ms: float) -> None:
-        if due_ms != self._timer_ms:
-            return
-        self._timer_ms = float("inf")
+        if due_ms == self._timer_ms:
+            self._timer_ms = float("inf")
+            self.tick()
+
+    def tick(self) -> None:
+        """Process the brokers' timers that are due."""
         controller_ms = self._cluster.controller.next_deadline()
         if controller_ms is not None and controller_ms <= self._scheduler.clock.moment_ms:
             self._observer.before_election()

@@ -219,14 +219,16 @@ class Simulation:
 
     def _perform(self, number: int) -> None:
         """Perform an event of the timeline."""
-        self._idle.wake_all(self.scheduler.position)
         event = without_time(self._settings.events[number])
+        affects_idle = self.virtual_cluster.affects_idle(event, self._partition)
+        woken = self._idle.wake_all(self.scheduler.position) if affects_idle else []
         if self.virtual_cluster.affects(event, self._partition):
             outcome = self.outcomes[number] = self.virtual_cluster.perform(event)
             if event["do"] == "fail" and outcome is None:
                 self._faults[number] = self._cluster.faults.active[-1]
-        self._cluster.tick(self.clock.moment_ms)  # as the server's reactor does after each command
-        self.network.send_responses(self.clock.moment_ms)
+        self.network.tick()  # as the server's reactor does after each command
+        for driver in woken:
+            self.schedule_tick(driver)
 
     def _disconnect_clients(self, broker: BrokerNode) -> None:
         self.network.disconnect_clients(broker)
@@ -242,7 +244,8 @@ class Simulation:
             self._idle.settle_commits(group, self.scheduler.position)
 
     def before_election(self) -> None:
-        self._idle.wake_all(self.scheduler.position)
+        for driver in self._idle.wake_all(self.scheduler.position):
+            self._plan(driver)
 
     # Members
 

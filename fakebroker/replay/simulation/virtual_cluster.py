@@ -145,6 +145,14 @@ class VirtualCluster:
             return partition_for(group_id, count) == partition
         return bool(event["do"] != "move_offsets_partition" or event["partition"] == partition)
 
+    def affects_idle(self, event: Mapping[str, Any], partition: int) -> bool:
+        """Return whether an event may affect members whose groups are in an offsets partition and are stable."""
+        if event["do"] not in ("start_broker", "stop_broker"):
+            return self.affects(event, partition)
+        broker = self.cluster.brokers.get(event["node_id"])
+        replicas = self.cluster.offsets_partition(partition).replicas
+        return broker is None or broker.node_id in replicas or broker.coordinator.leads(partition)
+
     def perform(self, event: Mapping[str, Any]) -> Outcome:
         """Run an event.
 
