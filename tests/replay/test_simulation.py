@@ -399,6 +399,10 @@ def test_fast_forwarded_commits_give_the_same_events_and_state(subtests: pytest.
         ("leaders are elected automatically", {"cluster": Cluster(brokers=2, config=_AUTOMATIC_ELECTION)}),
         ("a commit throttles the next heartbeats", {"events": [throttled]}),
         ("appends fail", {"events": [{"at_s": 10, "do": "fail_append", "group_id": AT_BROKER_1[0], "times": 3}]}),
+        (
+            "another broker stops",
+            {"cluster": Cluster(brokers=6), "events": [{**event, "node_id": 5} for event in _RESTART]},
+        ),
         ("the topic is deleted", {"events": [{"at_s": 10, "do": "delete_topic", "name": "orders"}]}),
         ("the end of the log is lost", {"events": [{**_RESTART[0], "lose_tail": 3}]}),
         ("offsets expire", {"cluster": Cluster(brokers=2, as_version="2.0", config=expiring), "duration_s": 90.0}),
