@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak rewrite mutate bench bench-replay class-archive serve clean
+.PHONY: help demo test check lint soak rewrite mutate bench bench-control bench-replay serve clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -38,17 +38,16 @@ soak: $(STAMP) ## run all cases of tests that otherwise run a sample (about an h
 mutate: $(STAMP) ## check that tests notice the mutations of tests/mutation (about an hour); continues if interrupted
 	$(BIN)/python -m tests.mutation.mutate run
 
-bench: $(STAMP) ## compare heartbeats with librdkafka's mock cluster, and measure the cost of the HTTP API
+bench: $(STAMP) ## measure against librdkafka's mock cluster and an echo in C; fails if ratios fall in two runs in a row
 	$(BIN)/python -m tests.bench.bench
+
+bench-control: $(STAMP) ## measure the cost of the HTTP API
 	$(BIN)/python -m tests.bench.control
 	$(BIN)/python -m tests.bench.control_pauses
 
 bench-replay: $(STAMP) ## compare replays with real clients under the same load, and measure the cost of starting a replay
 	$(BIN)/python -m tests.bench.replay
 	$(BIN)/python -m tests.bench.startup
-
-class-archive: $(STAMP) ## write an archive of Spark's classes, with which replays start faster
-	$(BIN)/python -m fakebroker.replay.spark.class_archive
 
 serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
 	$(BIN)/fakebroker serve
@@ -61,4 +60,5 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fakebroker needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	-$(BIN)/python -m fakebroker.replay.spark.class_archive
 	@touch $@

@@ -1,4 +1,7 @@
-"""`fakebroker serve`: run a cluster as a process of its own."""
+"""`fakebroker serve`: run a cluster as a process of its own.
+
+The modules of clusters are imported by the functions, because the other commands and `--help` do not need them.
+"""
 
 import gc
 import logging
@@ -12,18 +15,15 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
 
-from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
-from fakebroker.cluster.emulation import Broker
-from fakebroker.cluster.events import event_of, perform
 from fakebroker.control.dependencies import check_installed
 from fakebroker.errors import ConfigError, FakebrokerError, check_number
 from fakebroker.host_port import expected_host_port, parse_host_port
 from fakebroker.open_files import allow_all
-from fakebroker.server.clock import Scaled
-from fakebroker.server.fake_cluster import FakeCluster
 
 if TYPE_CHECKING:
     from fakebroker.control.server import ControlServer
+    from fakebroker.server.clock import Scaled
+    from fakebroker.server.fake_cluster import FakeCluster
 
 T = TypeVar("T")
 
@@ -154,6 +154,10 @@ def serve(
     Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With --control,
     prints control=URL on the next line. Prints neither if a port is in use.
     """
+    from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
+    from fakebroker.cluster.emulation import Broker
+    from fakebroker.server.fake_cluster import FakeCluster
+
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     cluster = FakeCluster(
@@ -187,7 +191,7 @@ def serve(
 
 
 def _controlled(
-    cluster: FakeCluster, address: tuple[str, int] | None, token: str | None
+    cluster: "FakeCluster", address: tuple[str, int] | None, token: str | None
 ) -> "AbstractContextManager[ControlServer | None]":
     """Return a context manager that serves HTTP control of a cluster; None without an address.
 
@@ -201,7 +205,9 @@ def _controlled(
     return ControlServer(cluster, *address, token)
 
 
-def _clock(clock: Literal["real", "manual"], speed: float) -> Literal["real", "manual"] | Scaled:
+def _clock(clock: Literal["real", "manual"], speed: float) -> "Literal['real', 'manual'] | Scaled":
+    from fakebroker.server.clock import Scaled
+
     check_number("--speed", speed, above=0)
     if clock == "manual" and speed != 1:
         raise ConfigError.of("--speed", speed, "1 with --clock manual")
@@ -222,7 +228,7 @@ def _address(text: str) -> tuple[str, int]:
     return address
 
 
-def _follow_stdin(cluster: FakeCluster | None, stop_process: bool) -> None:
+def _follow_stdin(cluster: "FakeCluster | None", stop_process: bool) -> None:
     """Read stdin until it ends.
 
     Args:
@@ -236,8 +242,10 @@ def _follow_stdin(cluster: FakeCluster | None, stop_process: bool) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _perform(cluster: FakeCluster, event: str) -> None:
+def _perform(cluster: "FakeCluster", event: str) -> None:
     """Run a command; errors are logged, and later commands still run."""
+    from fakebroker.cluster.events import event_of, perform
+
     log = logging.getLogger("fakebroker")
     try:
         perform(cluster, event_of(event))

@@ -12,14 +12,13 @@ from fakebroker.client.versions import NegotiatedVersions, convert_request
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fakebroker.protocol.registry import APIS
+from fakebroker.protocol.registry import API_BY_KEY
 from fakebroker.protocol.schema import Message, Versions
 
 _CORRELATION_ID = struct.Struct(">i")
 _CORRELATION_ID_OFFSET = 8
 """In a request's frame: after its size, API key and version."""
 
-_RESPONSES: dict[type[Message], type[Message]] = {api.request: api.response for api in APIS}
 _SMALL_RESPONSE_BYTES = 24
 _MAX_SMALL_RESPONSES = 1_000
 _small_responses: dict[tuple[type[Message], int, bytes], Message] = {}
@@ -159,7 +158,7 @@ class BrokerConnection:
             frame = cache.frame(request, version, number, client_id)
         else:
             frame = request_frame(convert_request(request, version), version, number, client_id)
-        self._pending.append((number, _RESPONSES[type(request)], version, user))
+        self._pending.append((number, API_BY_KEY[request.API_KEY].response, version, user))
         return frame
 
     def receive(self, data: bytes) -> None:

@@ -26,7 +26,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.produce import ProduceRequest
-from fakebroker.protocol.registry import APIS, api_of
+from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
 
 T = TypeVar("T")
@@ -101,10 +101,6 @@ class NegotiatedVersions:
         self.theirs = theirs
         self._broker = broker
         self._versions: dict[type[Message], int] = {}
-        for api in APIS:
-            ours, reported = versions_of(api.request), theirs.get(api.key)
-            if reported is not None and reported.first <= ours.last and ours.first <= reported.last:
-                self._versions[api.request] = min(ours.last, reported.last)
 
     def version_for(self, request: type[Message]) -> int:
         """Return the version of a request class, for requests whose fields do not need a certain version.
@@ -113,7 +109,9 @@ class NegotiatedVersions:
             UnsupportedVersion: There is no common version.
         """
         version = self._versions.get(request)
-        return self._highest_of(request, versions_of(request)) if version is None else version
+        if version is None:
+            version = self._versions[request] = self._highest_of(request, versions_of(request))
+        return version
 
     def version_of(self, request: Message) -> int:
         """Return the version of one request, whose fields may need a certain version.

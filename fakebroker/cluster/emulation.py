@@ -137,10 +137,7 @@ def _release(as_version: str) -> Release:
 
 def _range(api: Api, named: Release | None) -> Versions | None:
     """Return the versions of an API in a release that are implemented here, or None if there are none."""
-    if named is None:
-        return api.advertised_versions
-    in_release = RELEASES[named].get(api.name)
-    return None if in_release is None else _intersection(in_release, api.request.VERSIONS)
+    return api.advertised_versions if named is None else RELEASES[named].get(api.name)
 
 
 def _intersection(one: Versions, other: Versions) -> Versions | None:

@@ -1,37 +1,48 @@
 """The supported APIs, in the order of their keys, with the versions that brokers serve and advertise.
 
-The messages of an API are in the module of `fakebroker.protocol.messages` named after it.
+The messages of an API are in the module of `fakebroker.protocol.messages` named after it. It is imported when one of
+them is used, because importing all takes longer than starting a cluster.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 
 from fakebroker.protocol.schema import Message, Versions
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Api:
     """An API of Kafka's protocol.
 
     Attributes:
+        key: Its number in the headers of requests.
         name: Kafka's name, such as "JoinGroup".
-        request: The class of requests. Its `VERSIONS` can be decoded and include those of proposals.
-        response: The class of responses.
         versions: The versions that brokers serve, unless they emulate a release.
         advertised_versions: The versions that brokers return in ApiVersions, unless they emulate a release.
     """
 
+    key: int
     name: str
-    request: type[Message]
-    response: type[Message]
     versions: Versions
     advertised_versions: Versions
 
-    @property
-    def key(self) -> int:
-        return self.request.API_KEY
+    @cached_property
+    def request(self) -> type[Message]:
+        """The class of requests. Its `VERSIONS` can be decoded and include those of proposals."""
+        return self._message("Request")
+
+    @cached_property
+    def response(self) -> type[Message]:
+        """The class of responses."""
+        return self._message("Response")
+
+    def _message(self, kind: str) -> type[Message]:
+        messages = import_module(f"fakebroker.protocol.messages.{self.module_name}")
+        found: type[Message] = getattr(messages, self.name + kind)
+        return found
 
     @property
     def module_name(self) -> str:
@@ -44,66 +55,64 @@ def module_name(api_name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", api_name).lower()
 
 
-def _api(name: str, served: str, advertised: str | None = None) -> Api:
-    messages = import_module(f"fakebroker.protocol.messages.{module_name(name)}")
-    request, response = getattr(messages, f"{name}Request"), getattr(messages, f"{name}Response")
-    return Api(name, request, response, Versions.parse(served), Versions.parse(advertised or served))
+def _api(key: int, name: str, served: str, advertised: str | None = None) -> Api:
+    return Api(key, name, Versions.parse(served), Versions.parse(advertised or served))
 
 
 APIS = (
     # Kafka advertises Produce 0-2 but rejects them: librdkafka does not compress if they are missing (KAFKA-18659).
-    _api("Produce", "3-13", advertised="0-13"),
-    _api("Fetch", "4-18"),
-    _api("ListOffsets", "1-11"),
-    _api("Metadata", "0-13"),
-    _api("OffsetCommit", "0-10"),
-    _api("OffsetFetch", "0-10"),
-    _api("FindCoordinator", "0-6"),
-    _api("JoinGroup", "0-9"),
-    _api("Heartbeat", "0-4"),
-    _api("LeaveGroup", "0-5"),
-    _api("SyncGroup", "0-5"),
-    _api("DescribeGroups", "0-6"),
-    _api("ListGroups", "0-5"),
-    _api("SaslHandshake", "0-1"),
-    _api("ApiVersions", "0-4"),
-    _api("CreateTopics", "0-7"),
-    _api("DeleteTopics", "0-6"),
-    _api("DeleteRecords", "0-2"),
-    _api("InitProducerId", "0-5"),
-    _api("OffsetForLeaderEpoch", "2-4"),
-    _api("DescribeAcls", "0-3"),
-    _api("CreateAcls", "0-3"),
-    _api("DeleteAcls", "0-3"),
-    _api("DescribeConfigs", "1-4"),
-    _api("AlterConfigs", "0-2"),
-    _api("AlterReplicaLogDirs", "1-2"),
-    _api("DescribeLogDirs", "1-4"),
-    _api("SaslAuthenticate", "0-2"),
-    _api("CreatePartitions", "0-3"),
-    _api("CreateDelegationToken", "0-3"),
-    _api("RenewDelegationToken", "0-2"),
-    _api("ExpireDelegationToken", "0-2"),
-    _api("DescribeDelegationToken", "0-3"),
-    _api("DeleteGroups", "0-2"),
-    _api("ElectLeaders", "0-2"),
-    _api("IncrementalAlterConfigs", "0-1"),
-    _api("AlterPartitionReassignments", "0-1"),
-    _api("ListPartitionReassignments", "0"),
-    _api("OffsetDelete", "0"),
-    _api("DescribeClientQuotas", "0-1"),
-    _api("AlterClientQuotas", "0-1"),
-    _api("DescribeUserScramCredentials", "0"),
-    _api("AlterUserScramCredentials", "0"),
-    _api("DescribeQuorum", "0-2"),
-    _api("UpdateFeatures", "0-2"),
-    _api("DescribeCluster", "0-2"),
-    _api("DescribeProducers", "0"),
-    _api("UnregisterBroker", "0"),
-    _api("GetTelemetrySubscriptions", "0"),
-    _api("PushTelemetry", "0"),
-    _api("ListConfigResources", "0-1"),
-    _api("DescribeTopicPartitions", "0"),
+    _api(0, "Produce", "3-13", advertised="0-13"),
+    _api(1, "Fetch", "4-18"),
+    _api(2, "ListOffsets", "1-11"),
+    _api(3, "Metadata", "0-13"),
+    _api(8, "OffsetCommit", "0-10"),
+    _api(9, "OffsetFetch", "0-10"),
+    _api(10, "FindCoordinator", "0-6"),
+    _api(11, "JoinGroup", "0-9"),
+    _api(12, "Heartbeat", "0-4"),
+    _api(13, "LeaveGroup", "0-5"),
+    _api(14, "SyncGroup", "0-5"),
+    _api(15, "DescribeGroups", "0-6"),
+    _api(16, "ListGroups", "0-5"),
+    _api(17, "SaslHandshake", "0-1"),
+    _api(18, "ApiVersions", "0-4"),
+    _api(19, "CreateTopics", "0-7"),
+    _api(20, "DeleteTopics", "0-6"),
+    _api(21, "DeleteRecords", "0-2"),
+    _api(22, "InitProducerId", "0-5"),
+    _api(23, "OffsetForLeaderEpoch", "2-4"),
+    _api(29, "DescribeAcls", "0-3"),
+    _api(30, "CreateAcls", "0-3"),
+    _api(31, "DeleteAcls", "0-3"),
+    _api(32, "DescribeConfigs", "1-4"),
+    _api(33, "AlterConfigs", "0-2"),
+    _api(34, "AlterReplicaLogDirs", "1-2"),
+    _api(35, "DescribeLogDirs", "1-4"),
+    _api(36, "SaslAuthenticate", "0-2"),
+    _api(37, "CreatePartitions", "0-3"),
+    _api(38, "CreateDelegationToken", "0-3"),
+    _api(39, "RenewDelegationToken", "0-2"),
+    _api(40, "ExpireDelegationToken", "0-2"),
+    _api(41, "DescribeDelegationToken", "0-3"),
+    _api(42, "DeleteGroups", "0-2"),
+    _api(43, "ElectLeaders", "0-2"),
+    _api(44, "IncrementalAlterConfigs", "0-1"),
+    _api(45, "AlterPartitionReassignments", "0-1"),
+    _api(46, "ListPartitionReassignments", "0"),
+    _api(47, "OffsetDelete", "0"),
+    _api(48, "DescribeClientQuotas", "0-1"),
+    _api(49, "AlterClientQuotas", "0-1"),
+    _api(50, "DescribeUserScramCredentials", "0"),
+    _api(51, "AlterUserScramCredentials", "0"),
+    _api(55, "DescribeQuorum", "0-2"),
+    _api(57, "UpdateFeatures", "0-2"),
+    _api(60, "DescribeCluster", "0-2"),
+    _api(61, "DescribeProducers", "0"),
+    _api(64, "UnregisterBroker", "0"),
+    _api(71, "GetTelemetrySubscriptions", "0"),
+    _api(72, "PushTelemetry", "0"),
+    _api(74, "ListConfigResources", "0-1"),
+    _api(75, "DescribeTopicPartitions", "0"),
 )
 
 PROPOSALS: Mapping[str, Mapping[str, Versions]] = {
@@ -113,9 +122,8 @@ PROPOSALS: Mapping[str, Mapping[str, Versions]] = {
 
 API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}
-_API_BY_REQUEST = {api.request: api for api in APIS}
 
 
 def api_of(request: Message | type[Message]) -> Api:
     """Return the API of a request or request class."""
-    return _API_BY_REQUEST[request if isinstance(request, type) else type(request)]
+    return API_BY_KEY[request.API_KEY]

@@ -11,6 +11,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from fakebroker.protocol.types import UUID, Primitive
@@ -49,13 +50,28 @@ NO_VERSIONS = Versions(0, -1)
 
 
 class Struct:
-    """Base class of messages and of the structs nested in them."""
+    """Base class of messages and of the structs nested in them.
+
+    Defines comparison and representation once: generating them for each class would double the time of its declaration.
+    """
 
     __slots__ = ()
     FIELDS: ClassVar["tuple[Field, ...]"] = ()
+    VALUES: ClassVar["attrgetter[tuple[Any, ...]]"]
+    """Returns the values of all fields of a struct, and `unknown_tags`."""
     if typing.TYPE_CHECKING:
         # Tagged fields that are not declared, as (tag, bytes). They are decoded and encoded unchanged.
         unknown_tags: tuple[tuple[int, bytes], ...]
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        values = self.VALUES
+        return values(self) == values(other)
+
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in self.FIELDS)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
 
 
 class Message(Struct):
@@ -141,14 +157,16 @@ def _declare(cls: type[T], members: dict[str, Any]) -> type[T]:
     annotations = inspect.get_annotations(cls)
     cls.__annotations__ = annotations | {"unknown_tags": tuple[tuple[int, bytes], ...]}
     # Adds a field to the dataclass, which type checkers see in `Struct`.
-    setattr(cls, "unknown_tags", dataclasses.field(default=(), metadata={"hidden": True}, repr=False))  # noqa: B010
-    made = dataclass(slots=True, kw_only=True)(cls)
+    setattr(cls, "unknown_tags", dataclasses.field(default=(), metadata={"hidden": True}))  # noqa: B010
+    cls.__doc__ = cls.__doc__ or cls.__name__  # else `dataclass` formats the signature
+    made = dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
     fields = tuple(
         _field(item, annotations[item.name])
         for item in dataclasses.fields(made)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
         if "hidden" not in item.metadata
     )
-    for name, value in (members | {"FIELDS": fields}).items():
+    values = attrgetter(*(item.name for item in fields), "unknown_tags")
+    for name, value in (members | {"FIELDS": fields, "VALUES": values}).items():
         setattr(made, name, value)
     return made
 

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +37,13 @@ def rebuild(directory: Path, master: str) -> int:
             raise ConfigError.of("directory", str(directory), f"the directory of a run, which contains {name}")
     head = head_of(_json(directory / HEAD), where=str(directory / HEAD))
     log = directory / "spark.log"
-    with (
-        ThreadPoolExecutor(1, "report") as thread,  # Ctrl-C during a call to Spark corrupts the connection to it
-        status_line(console, "Computing the summary"),
-        spark_session(master, log, recorded_events(directory)) as spark,
-        spark_errors(log),
-    ):
-        summary = thread.submit(lambda: write_results(directory, summarize(spark, directory, head))).result()
+    # Ctrl-C during a call to Spark would corrupt the connection to it, so another thread calls it.
+    with ThreadPoolExecutor(1, "report") as thread, status_line(console, "Computing the summary"):
+        thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
+        with spark_session(master, log, recorded_events(directory)) as spark, spark_errors(log):
+            computed = thread.submit(summarize, spark, directory, head).result()
+            written = thread.submit(write_results, directory, computed)  # while Spark stops
+        summary = written.result()
     print_report(console, summary)
     return STATUS_OF[summary.verdict.outcome]
 

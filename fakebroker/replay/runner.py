@@ -33,7 +33,7 @@ from fakebroker.replay.spark.interruption import Interruption
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, receiving
 from fakebroker.replay.spark.query_settings import are_few, computed_once
-from fakebroker.replay.spark.session import address_for, spark_errors, spark_session
+from fakebroker.replay.spark.session import address_for, spark_errors, spark_session, start_workers
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
 from fakebroker.replay.target_cluster import (
@@ -127,6 +127,8 @@ def play(options: ReplayOptions) -> int:
                 raise
             console.print("Interrupted: finishing the report. Press Ctrl-C again to quit without it.")
             summary = playing.result()
+        written = thread.submit(write_results, out, summary)  # while Spark stops
+    summary = written.result()
     print_report(console, summary)
     if run.interruption.why:
         raise FakebrokerError(f"{run.interruption.why}; the report covers the time until then")
@@ -195,7 +197,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
 
 
 def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
-    """Run the members on a Spark session, and write the files of the run. Called in the thread "replay".
+    """Run the members on a Spark session, and compute the summary. Called in the thread "replay".
 
     Args:
         spark: The session.
@@ -203,7 +205,7 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
         console: Console for live numbers.
 
     Returns:
-        The summary, as written to `summary.json`.
+        The summary, for `write_results`.
 
     Raises:
         FakebrokerError: A Spark job failed.
@@ -213,10 +215,12 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
     scripts = member_scripts(spark, run.workload, run.seed, tasks)
     if run.transport == "memory":
         tasks = simulating_tasks(cores, run.workload, run.tasks)
-    with spark_errors(run.out / "spark.log"):
+    with spark_errors(run.out / "spark.log"), ThreadPoolExecutor(1, "workers") as meanwhile:
+        workers = meanwhile.submit(start_workers, spark)
         if are_few(run.workload.member_count):
             scripts = computed_once(scripts, few=True)
         members = _write_scripts(scripts, run.out / MEMBERS)
+        workers.result()
     head = _head(spark, run, tasks, members)
     write_head(run.out, head)  # `fakebroker report` requires it, also after a crash
     timeline = _run_members(spark, run, scripts, head, console)
@@ -227,7 +231,7 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
         head = replace(head, complete=not run.interruption.requested, cluster=found, timeline=timeline)
         write_head(run.out, head)
         with spark_errors(run.out / "spark.log"):
-            return write_results(run.out, summarize(spark, run.out, head))
+            return summarize(spark, run.out, head)
 
 
 def _write_scripts(scripts: DataFrame, path: Path) -> int:

@@ -1,12 +1,17 @@
-"""Waiting in the running event loop, which is that of trio or asyncio."""
+"""Waiting in the running event loop, which is that of trio or asyncio.
 
-import asyncio
+asyncio is imported by the functions, because a cluster without tasks of asyncio does not need it.
+"""
+
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -21,11 +26,13 @@ class LoopEvent:
 
     def __init__(self) -> None:
         self._set: Callable[[], object]
-        self._event: trio.Event | asyncio.Event
+        self._event: "trio.Event | asyncio.Event"  # noqa: UP037  asyncio may not be imported
         if is_trio_task():
             self._event = trio.Event()
             self._set = partial(trio.lowlevel.current_trio_token().run_sync_soon, self._event.set)
         else:
+            import asyncio
+
             self._event = asyncio.Event()
             self._set = partial(asyncio.get_running_loop().call_soon_threadsafe, self._event.set)
 
@@ -40,6 +47,8 @@ class LoopEvent:
             with trio.move_on_after(float("inf") if timeout_s is None else timeout_s):
                 await self._event.wait()
         else:
+            import asyncio
+
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._event.wait()
@@ -50,6 +59,8 @@ async def checkpoint() -> None:
     if is_trio_task():
         await trio.lowlevel.checkpoint()
     else:
+        import asyncio
+
         await asyncio.sleep(0)
 
 
@@ -59,6 +70,8 @@ async def run_in_thread(function: Callable[[], T]) -> T:
         with trio.CancelScope(shield=True):
             return await trio.to_thread.run_sync(function)
         raise AssertionError("a shielded scope is not canceled")
+    import asyncio
+
     running = asyncio.get_running_loop().run_in_executor(None, function)
     try:
         return await asyncio.shield(running)

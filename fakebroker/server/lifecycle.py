@@ -1,6 +1,5 @@
 """Start and stop of a cluster: its listeners, and the thread or trio nursery in which its reactor runs."""
 
-import asyncio
 import errno
 import logging
 import socket
@@ -157,6 +156,8 @@ class ClusterServer:
     ) -> None:
         self.check_started()
         if self._stack is None:
+            import asyncio  # not at the top: see event_loops.py
+
             await asyncio.get_running_loop().run_in_executor(None, self.__exit__, kind, error, trace)
             return
         self._scope.cancel()
@@ -168,6 +169,8 @@ class ClusterServer:
                 raise
 
     async def _enter_from_asyncio(self) -> Self:
+        import asyncio
+
         starting = asyncio.get_running_loop().run_in_executor(None, self.__enter__)
         try:
             return await asyncio.shield(starting)

@@ -18,7 +18,7 @@ def test_apis_are_in_the_order_of_their_keys() -> None:
 def test_request_and_response_of_an_api_have_the_same_key_versions_and_name(subtests: pytest.Subtests) -> None:
     for api in APIS:
         with subtests.test(api=api.name):
-            assert api.key == api.response.API_KEY
+            assert api.key == api.request.API_KEY == api.response.API_KEY
             assert api.request.VERSIONS == api.response.VERSIONS
             assert api.request.FLEXIBLE == api.response.FLEXIBLE
             assert (api.request.__name__, api.response.__name__) == (f"{api.name}Request", f"{api.name}Response")

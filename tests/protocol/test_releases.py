@@ -69,6 +69,12 @@ def test_the_table_has_all_apis_in_the_order_of_their_keys() -> None:
     assert all(known.keys() <= API_BY_NAME.keys() for known in RELEASES.values())
 
 
+def test_all_versions_of_all_releases_can_be_decoded() -> None:
+    for name, known in RELEASES.items():
+        for api, versions in known.items():
+            assert set(versions) <= set(API_BY_NAME[api].request.VERSIONS), (name, api)
+
+
 def test_last_versions_of_brokers_that_emulate_no_release_are_those_of_the_newest() -> None:
     # Version 6 of InitProducerId is not stable in Kafka 4.2 (KIP-939).
     assert {api.name: api.advertised_versions.last for api in APIS} == {

@@ -44,6 +44,19 @@ def test_java_home_is_used_if_it_is_new_enough(
             assert java_home(no_java) == no_java / version
 
 
+def test_the_version_is_read_from_the_file_release(
+    monkeypatch: pytest.MonkeyPatch, no_java: Path, subtests: pytest.Subtests
+) -> None:
+    for version, is_used in (("17.0.15", True), ("21", True), ("1.8.0_452", False), ("11.0.2", False)):
+        with subtests.test(version):
+            program = no_java / f"java-{version}" / "bin" / "java"
+            program.parent.mkdir(parents=True)
+            program.touch(0o755)  # it is not run
+            (program.parent.parent / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+            monkeypatch.setenv("JAVA_HOME", str(program.parent.parent))
+            assert (java_home(no_java) == program.parent.parent) == is_used
+
+
 def test_a_java_that_is_too_old_is_skipped(monkeypatch: pytest.MonkeyPatch, no_java: Path) -> None:
     fake_java(no_java / "old", "1.8")
     fake_java(no_java / "new", "17")
@@ -93,6 +106,9 @@ def test_java_is_started_with_the_settings_of_the_session() -> None:
 def test_an_archive_of_classes_is_used_if_it_exists(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    assert class_archive(Path("/java")).parent == tmp_path / "venv" / "share" / "fakebroker"
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     archive = class_archive(Path("/java"))
     assert archive.parent == tmp_path / "fakebroker"

@@ -24,6 +24,7 @@ from fakebroker.replay.commands import replay, report
 from fakebroker.replay.embedded_cluster import EmbeddedCluster, embedded_cluster
 from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOptions
 from fakebroker.replay.report.terminal import print_report
+from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import Head, Summary, document_of, summary_of
 from fakebroker.replay.runner import Run, final_state, plan_for, play_on
 from fakebroker.replay.target_cluster import check_answers, offsets_partitions, ready_topics
@@ -74,7 +75,10 @@ def small_run(bootstrap: str, out: Path, cluster: EmbeddedCluster | None = None,
 def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Path) -> None:
     with embedded_cluster(SMALL.cluster, 11, tmp_path) as cluster:
         trio.run(ready_topics, cluster.bootstrap, SMALL.topics)
-        played = play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster), Console(file=io.StringIO()))
+        played = write_results(
+            tmp_path,
+            play_on(spark, small_run(cluster.bootstrap, tmp_path, cluster), Console(file=io.StringIO())),
+        )
         assert trio.run(offsets_partitions, cluster.bootstrap) == 50
     summary = document_of(played)
     assert summary["verdict"]["outcome"] == "failed"

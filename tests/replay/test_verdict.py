@@ -1,5 +1,6 @@
 """The verdict: expectations, and their combination with availability checks and promises."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,10 +16,12 @@ from fakebroker.replay.run_summary import (
     PopulationNumbers,
     RequestNumbers,
     Unavailability,
+    Verdict,
     VerdictOutcome,
     summary_of,
 )
-from fakebroker.replay.verify.availability import Circumstances
+from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
+from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.verify.verdict import (
     MEMBERS_JOIN,
     events_done,
@@ -172,6 +175,20 @@ def test_reasons_say_how_many_failures_are_not_listed(subtests: pytest.Subtests)
             assert reason(*arguments) == expected
 
 
+def judged(
+    spark: SparkSession,
+    more: list[Any],
+    expected: list[Expectation],
+    wanted: list[str],
+    run: Circumstances = UNDISTURBED,
+    required: Sequence[str] = (),
+) -> Verdict:
+    """Return the verdict on a healthy group of two members with more events."""
+    events, two = frame(spark, [*HEALTHY, START_OF_1, *more]), scripts(spark, MEMBERS[:2])
+    promised = check_promises(spark, events, two, PARTITIONS, wanted, required)
+    return judge(check_availability(spark, events, two, run), promised, expected, NUMBERS, run)
+
+
 @pytest.mark.slow
 def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(spark: SparkSession) -> None:
     met = Expectation(metric="rebalances", comparison="==", value=3)
@@ -179,27 +196,16 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
     unanswered = [lost("Heartbeat", 31, generation=2, lost=False), beat(62)]
 
     def passed(more: list[Any], expected: Expectation, *timeline: dict[str, Any]) -> bool:
-        events = frame(spark, [*HEALTHY, START_OF_1, *more])
-        verdict = judge(
-            spark,
-            events,
-            scripts(spark, MEMBERS[:2]),
-            PARTITIONS,
-            [expected],
-            NUMBERS,
-            ["answered"],
-            Circumstances(timeline=timeline),
-        )
+        verdict = judged(spark, more, [expected], ["answered"], Circumstances(timeline=timeline))
         assert [check.name for check in verdict.promises] == ["answered"]
         assert (verdict.outcome == "passed") == (verdict.reasons == [])
         return verdict.outcome == "passed"
 
     assert (passed([], met), passed([], missed), passed(unanswered, met)) == (True, False, False)
     assert not passed([], met, {"do": "reset", "done": False})
-    events, two = frame(spark, [*HEALTHY, START_OF_1]), scripts(spark, MEMBERS[:2])
-    wanted, required = ["answered", "stale-refused"], ["stale-refused"]
-    assert judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted).outcome == "passed"
-    verdict = judge(spark, events, two, PARTITIONS, [met], NUMBERS, wanted, required=required)
+    wanted = ["answered", "stale-refused"]
+    assert judged(spark, [], [met], wanted).outcome == "passed"
+    verdict = judged(spark, [], [met], wanted, required=["stale-refused"])
     reason = "Promise stale-refused is required, but was not exercised: there were no members that sent requests of an"
     assert (verdict.outcome, verdict.reasons) == ("failed", [f"{reason} old generation."])
 
@@ -207,10 +213,7 @@ def test_the_verdict_passes_if_all_promises_are_kept_and_all_expectations_met(sp
 @pytest.mark.slow
 def test_the_verdict_fails_if_the_cluster_was_not_available(spark: SparkSession) -> None:
     def passed(more: list[Any], **how: Any) -> bool:
-        events = frame(spark, [*HEALTHY, START_OF_1, *more])
-        verdict = judge(
-            spark, events, scripts(spark, MEMBERS[:2]), PARTITIONS, [], NUMBERS, ["one-owner"], Circumstances(**how)
-        )
+        verdict = judged(spark, more, [], ["one-owner"], Circumstances(**how))
         assert all(check.outcome == "kept" for check in verdict.promises)
         assert (verdict.outcome == "passed") == all(check.passed for check in verdict.availability)
         assert (verdict.outcome == "passed") == (verdict.reasons == [])

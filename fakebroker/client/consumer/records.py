@@ -4,9 +4,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
 from fakebroker.errors import ProtocolError
+from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import LegacyRecord, magic_of, split_messages, unwrap
 from fakebroker.protocol.records import (

@@ -8,10 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
+from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.releases import Release
 
 if TYPE_CHECKING:

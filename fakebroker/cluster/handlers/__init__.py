@@ -14,7 +14,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers import join_group, sync_group
 from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.batch_join.batch import BatchResult
-from fakebroker.protocol.registry import APIS
+from fakebroker.protocol.registry import module_name
 from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Cluster", Call, float], Message | None]
 
-BY_NAME: dict[str, Handler] = {api.name: import_module(f"{__name__}.{api.module_name}").handle for api in APIS}
+
+class _Handlers(dict[str, Handler]):
+    """The handlers by the names of their APIs. A module is imported when its handler is first used."""
+
+    def __missing__(self, api_name: str) -> Handler:
+        handler: Handler = import_module(f"{__name__}.{module_name(api_name)}").handle
+        self[api_name] = handler
+        return handler
+
+
+BY_NAME = _Handlers()
 """The handler of each API in the registry."""
 
 

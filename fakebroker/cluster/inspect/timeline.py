@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import zip_longest
 
-from fakebroker.cluster.inspect.timeline_svg import draw
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import DEAD, NOTHING_DROPPED, DroppedMoments, Moment
 from fakebroker.errors import cut_line
@@ -85,6 +84,8 @@ class Timeline:
             width: The width in pixels; by default as much as the moments need.
             max_rows: The largest number of members to draw; by default all.
         """
+        from fakebroker.cluster.inspect.timeline_svg import draw  # not at the top, because pictures are rare
+
         moments = without_zombies(self.moments)
         names = names_in(moments)
         causes = [with_names(each.cause, names) for each in moments]

@@ -37,7 +37,7 @@ _STYLE = (
     "text{font:11px ui-sans-serif,system-ui,'DejaVu Sans',sans-serif}"
     "@media(prefers-color-scheme:dark){.t{fill:#adbac7}.l{stroke:#768390}}"
 )
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def draw(

@@ -10,11 +10,18 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members import events
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES, VIOLATIONS
+from fakebroker.replay.run_directory import EVENTS, MEMBERS, SAMPLES, VIOLATIONS, recorded_events
 from fakebroker.replay.run_summary import Head, Summary
 from fakebroker.replay.script import script
-from fakebroker.replay.spark.query_settings import are_few, computed_once
-from fakebroker.replay.verify.availability import Circumstances
+from fakebroker.replay.spark.query_settings import (
+    are_few,
+    computed_once,
+    query_threads,
+    settings_for_count,
+    temporary_settings,
+)
+from fakebroker.replay.verify.availability import Circumstances, check_availability
+from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
 
@@ -29,29 +36,38 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
     """
     recorded = spark.read.schema(events.DDL).parquet(str(directory / EVENTS))
     members = spark.read.schema(script.DDL).parquet(str(directory / MEMBERS))
-    if are_few(recorded.count()):  # many rows are read again for each query, to save memory
-        recorded, members = (computed_once(frame.coalesce(1), few=True) for frame in (recorded, members))
-    numbers = compute_numbers(
-        spark,
-        recorded,
-        members,
-        head.cluster.offsets_partitions,
-        head.workload.get("measure_from_s"),
-        samples=directory / SAMPLES,
-    )
-    expected = with_default_expectation(msgspec.convert(head.workload["expect"], tuple[Expectation, ...]))
-    verdict = judge(
-        spark,
-        recorded,
-        members,
-        head.cluster.partitions,
-        expected,
-        numbers,
-        head.workload["promises"]["check"],
-        _circumstances(head, expected),
-        required=head.workload["promises"].get("require", ()),
-        violations=directory / VIOLATIONS,
-    )
+    count = recorded_events(directory)
+    few = are_few(count)
+    if few:  # many rows are read again for each query, to save memory
+        recorded, members = (computed_once(frame.coalesce(1), few) for frame in (recorded, members))
+    workload, promises = head.workload, head.workload["promises"]
+    expected = with_default_expectation(msgspec.convert(workload["expect"], tuple[Expectation, ...]))
+    run = _circumstances(head, expected)
+    # Each part of the queries requires the same settings for a while, and restores those that it has found.
+    with temporary_settings(spark, settings_for_count(spark, count)), query_threads(few) as threads:
+        promised = threads.submit(
+            check_promises,
+            spark,
+            recorded,
+            members,
+            head.cluster.partitions,
+            promises["check"],
+            promises.get("require", ()),
+            directory / VIOLATIONS,
+            round(1000 * run.initial_delay_ms),
+        )
+        computed = threads.submit(
+            compute_numbers,
+            spark,
+            recorded,
+            members,
+            head.cluster.offsets_partitions,
+            workload.get("measure_from_s"),
+            directory / SAMPLES,
+        )
+        available = threads.submit(check_availability, spark, recorded, members, run)
+        numbers = computed.result()
+        verdict = judge(available.result(), promised.result(), expected, numbers, run)
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
 

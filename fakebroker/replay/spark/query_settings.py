@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 T = TypeVar("T")
 
-_MOST_AT_ONCE = 4
+_MOST_AT_ONCE = 6
 """Maximum number of queries on few rows that are planned at the same time."""
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -31,6 +31,8 @@ SETTINGS_FOR_FEW_ROWS = MappingProxyType(
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
+        # A broadcast is a Spark job of its own.
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
     }
 )
 """Settings of a session, or of a part of its queries, on at most `_FEW_ROWS` rows."""
@@ -40,6 +42,7 @@ _SETTINGS_FOR_MANY_ROWS = MappingProxyType(
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.sql.adaptive.enabled": "true",
+        "spark.sql.autoBroadcastJoinThreshold": "10MB",
     }
 )
 """Spark's defaults, for sessions that were started for few rows and have many."""
@@ -101,15 +104,18 @@ def local_table(spark: SparkSession, rows: Sequence[tuple[object, ...]], schema:
     return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=schema))
 
 
-def in_parallel(calls: Sequence[Callable[[], T]], few: bool) -> list[T]:
-    """Return the results of calls that run queries.
+def query_threads(few: bool) -> ThreadPoolExecutor:
+    """Return threads for calls that run queries.
 
-    With few rows, several run at a time: most of their time is planning, which uses one core per query. With many rows
-    they run one after the other, because each uses all cores and much memory.
+    With few rows, several run at a time: most of their time is planning, which uses one core per query, and the rest is
+    waiting for Spark's tasks. With many rows they run one after the other, because each uses all cores and much memory.
     """
-    if not few:
-        return [call() for call in calls]
-    with ThreadPoolExecutor(min(_MOST_AT_ONCE, os.cpu_count() or 1), "queries") as threads:
+    return ThreadPoolExecutor(min(_MOST_AT_ONCE, 1 + (os.cpu_count() or 1)) if few else 1, "queries")
+
+
+def in_parallel(calls: Sequence[Callable[[], T]], few: bool) -> list[T]:
+    """Return the results of calls that run queries; see `query_threads`."""
+    with query_threads(few) as threads:
         return list(threads.map(lambda call: call(), calls))
 
 

@@ -140,6 +140,14 @@ def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[Spark
                 session.stop()
 
 
+def start_workers(spark: SparkSession) -> None:
+    """Start Spark's Python workers in a local session, which import the modules of the members meanwhile."""
+    tasks = spark.sparkContext.defaultParallelism
+    if is_local(str(spark.sparkContext.master)):
+        same = spark.range(0, tasks, 1, tasks).mapInArrow(lambda batches: batches, "id long")
+        same.write.format("noop").mode("overwrite").save()
+
+
 @contextmanager
 def spark_errors(log: Path) -> Iterator[None]:
     """Convert Spark's errors within the context to one line that names the log.

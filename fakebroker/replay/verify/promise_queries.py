@@ -202,9 +202,9 @@ _COMMITS_CASES = f"{_FETCHED} select `group`, count(*) cases from decided group 
 _SILENT = """
     select `group`, generation, array(member) members, since_us at_us, until_us,
         concat(what, ', with a session timeout of ', round(session_us / 1e6, 1), ' s') what
-    from silences where is_broken"""
+    from silent_members where is_broken"""
 
-_SILENT_CASES = "select `group`, 1 cases from silences"
+_SILENT_CASES = "select `group`, 1 cases from silent_members"
 
 # A successful heartbeat restarts the session in a group that is not rebalancing. So neither the session nor the
 # rebalance timeout can have expired for a member that has its assignment and has not sent JoinGroup or LeaveGroup

@@ -214,7 +214,7 @@ COVERAGE = f"""
 # end of a session ends the generation. A coordinator that moves or restarts starts all sessions again. The end is seen
 # if a later request of the member is rejected, or if other members are in a later generation. Members that have left
 # or were removed before have no session.
-SILENCES = f"""
+SILENT_MEMBERS = f"""
     with ends as (
         select distinct `group`, owner, member, last_alive_us, next_us, session_us from session_requests
         where (next_us is null or next_us > last_alive_us + session_us + {BOUND_US})
@@ -266,7 +266,7 @@ _VIEWS = {
     "assignments": ASSIGNMENTS,
     "session_requests": SESSION_REQUESTS,
     "coverage": COVERAGE,
-    "silences": SILENCES,
+    "silent_members": SILENT_MEMBERS,
 }
 
 

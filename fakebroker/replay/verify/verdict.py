@@ -1,10 +1,7 @@
 """The verdict on a replay: availability of the cluster, promises of group coordinators, and expectations."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.run_summary import (
     ALL,
@@ -17,8 +14,7 @@ from fakebroker.replay.run_summary import (
     Verdict,
     VerdictOutcome,
 )
-from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances, check_availability
-from fakebroker.replay.verify.promises import check_promises
+from fakebroker.replay.verify.availability import UNDISTURBED, Circumstances
 from fakebroker.replay.wording import counted
 from fakebroker.replay.workload.expectations import (
     COMPARISONS,
@@ -36,30 +32,25 @@ MEMBERS_JOIN = Expectation(metric="members_joined", comparison=">", value=0)
 
 
 def judge(
-    spark: SparkSession,
-    events: DataFrame,
-    members: DataFrame,
-    partitions: Mapping[str, int],
+    available: Sequence[AvailabilityCheck],
+    promised: Sequence[PromiseCheck],
     expected: Sequence[Expectation],
     numbers: Numbers,
-    wanted: Sequence[str] | None = None,
     run: Circumstances = UNDISTURBED,
-    *,
-    required: Sequence[str] = (),
-    violations: Path | None = None,
 ) -> Verdict:
     """Return the verdict for `summary.json`.
 
-    The arguments are those of `check_availability`, `check_promises` and `expectations`; `violations` is the file for
-    all violations.
+    Args:
+        available: The results of `check_availability`.
+        promised: The results of `check_promises`.
+        expected: The expectations.
+        numbers: The numbers of the run.
+        run: The circumstances of the replay.
     """
-    available = check_availability(spark, events, members, run)
-    delay_us = round(1000 * run.initial_delay_ms)
-    promised = check_promises(spark, events, members, partitions, wanted, required, violations, delay_us)
     compared = [*expectations(expected, numbers), *events_done(run.timeline)]
     is_answered = numbers.total.max_ms is not None
     outcome, reasons = outcome_of(available, promised, compared, is_complete=run.is_complete, is_answered=is_answered)
-    return Verdict(outcome, reasons, available, promised, compared)
+    return Verdict(outcome, reasons, list(available), list(promised), compared)
 
 
 def outcome_of(
