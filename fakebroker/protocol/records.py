@@ -34,7 +34,7 @@ _SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is co
 _MAGIC = 2
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _COMPRESSIONS = tuple(Compression)  # By number: calling an enumeration takes longer.
-_NULL = 1  # -1, the length of null as a zigzag varint
+_NULL_LENGTH = 1  # -1, the length of null as a zigzag varint
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -316,10 +316,10 @@ def _largest_timestamp_delta(data: bytes, position: int, count: int) -> int | No
             delta, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
             offset, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
             key_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
-            if key_bytes != _NULL:
+            if key_bytes != _NULL_LENGTH:
                 position += key_bytes >> 1
             value_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
-            if value_bytes != _NULL:
+            if value_bytes != _NULL_LENGTH:
                 position += value_bytes >> 1
             has_headers = data[position] != 0
             position += 1
