@@ -5,7 +5,7 @@ Does not depend on requests or logs. Exceptions have the `error_code` of the res
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
@@ -26,6 +26,7 @@ Header = tuple[str, bytes | None]
 _UNCHECKED_PART = struct.Struct(">qiibI")
 _CHECKED_PART = struct.Struct(">hiqqqhii")
 _HEADER = struct.Struct(_UNCHECKED_PART.format + _CHECKED_PART.format[1:])
+_OFFSETS = struct.Struct(">q15xi34x")  # The base offset and the last offset delta of a complete header.
 _INT16, _INT32, _INT64, _UINT32 = (struct.Struct(">" + code) for code in "hiqI")
 _LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
 _MAX_TIMESTAMP_AT = 35
@@ -86,37 +87,62 @@ class Record:
     headers: tuple[Header, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+class _HeaderField:
+    """A field in the header of a batch, decoded when it is read."""
+
+    __slots__ = ("_position", "_unpack_from")
+
+    def __init__(self, code: str, position: int) -> None:
+        self._unpack_from = struct.Struct(f">{code}").unpack_from
+        self._position = position
+
+    def __get__(self, batch: "RecordBatch", owner: type) -> int:
+        value: int = self._unpack_from(batch.data, self._position)[0]
+        return value
+
+
 class RecordBatch:
-    """A record batch: the fields of its header in wire order; `data` has all of its bytes, including the header."""
+    """A complete record batch, which is not validated and not modified.
 
-    base_offset: int
-    batch_length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp_ms: int
-    max_timestamp_ms: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-    data: bytes = field(kw_only=True)
+    A log can have a million small batches. So a batch has only the attributes by which logs look for it, and decodes
+    the other fields of its header when they are read.
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> "RecordBatch":
-        """Decode the header of one complete batch, without validation."""
-        return cls(*_HEADER.unpack_from(data), data=data)
+    Args:
+        data: All bytes of the batch, including the header.
+
+    Raises:
+        struct.error: There are fewer bytes than in a header.
+    """
+
+    __slots__ = ("base_offset", "data", "last_offset")
+
+    batch_length = _HeaderField("i", _LENGTH_AT)
+    partition_leader_epoch = _HeaderField("i", _LEADER_EPOCH_AT)
+    magic = _HeaderField("b", _MAGIC_AT)
+    crc = _HeaderField("I", _CRC_AT)
+    attributes = _HeaderField("h", _ATTRIBUTES_AT)
+    last_offset_delta = _HeaderField("i", 23)
+    base_timestamp_ms = _HeaderField("q", 27)
+    max_timestamp_ms = _HeaderField("q", _MAX_TIMESTAMP_AT)
+    producer_id = _HeaderField("q", 43)
+    producer_epoch = _HeaderField("h", 51)
+    base_sequence = _HeaderField("i", 53)
+    record_count = _HeaderField("i", 57)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.base_offset, last_offset_delta = _OFFSETS.unpack_from(data)
+        self.last_offset = self.base_offset + last_offset_delta
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RecordBatch) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
 
     @property
     def size_bytes(self) -> int:
         return len(self.data)
-
-    @property
-    def last_offset(self) -> int:
-        return self.base_offset + self.last_offset_delta
 
     @property
     def compression(self) -> Compression:
@@ -202,7 +228,7 @@ def split_batches(data: bytes) -> list[RecordBatch]:
     """
     batches, position = [], 0
     while size_bytes := _complete_batch_bytes(data, position):
-        batches.append(RecordBatch.from_bytes(data[position : position + size_bytes]))
+        batches.append(RecordBatch(data[position : position + size_bytes]))
         position += size_bytes
     return batches
 
@@ -551,7 +577,7 @@ def with_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_times
     _INT16.pack_into(data, _ATTRIBUTES_AT, attributes)
     _INT64.pack_into(data, _MAX_TIMESTAMP_AT, max_timestamp_ms)
     _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
-    return RecordBatch.from_bytes(bytes(data))
+    return RecordBatch(bytes(data))
 
 
 def recompressed(batch: RecordBatch, compression: Compression) -> RecordBatch:
@@ -568,4 +594,4 @@ def recompressed(batch: RecordBatch, compression: Compression) -> RecordBatch:
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
     )
-    return RecordBatch.from_bytes(data)
+    return RecordBatch(data)

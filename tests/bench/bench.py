@@ -1,173 +1,142 @@
-"""Compares fakebroker with librdkafka's mock cluster: both in the same run, alternating; prints medians.
+"""Measures fakebroker, a C echo of the same frames and librdkafka's mock cluster in the same run, alternating.
 
-    make bench        or    python -m tests.bench.bench [--rounds N] [--seconds S]
+    make bench        or    python -m tests.bench.bench [--rounds N] [--seconds S] [--workload NAME ...] [--record]
 
-Prints a table and writes bench-results/bench.json. The server runs on one core and the load on another.
-Absolute numbers depend on the machine; compare the ratios.
+Servers run on one core and the load on another. Prints tables and writes bench-results/bench.json. Absolute numbers
+depend on the machine and on what else it does; compare ratios. The exit status is 1 if a ratio is more than 15 %
+below the one in recorded.json, in this run and in the run before. `--record` replaces recorded.json by the results of
+this run; then `make rewrite` writes them into scenarios/performance.md.
 """
 
 import argparse
+import datetime
 import json
 import os
-import statistics
-import subprocess
+import platform
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fakebroker import FakeCluster
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
-from tests.bench.load import joined_members
-from tests.support.wire_client import WireClient, find_coordinator
+from tests.bench.figures import Figure, shown
+from tests.bench.guard import falls
+from tests.bench.loads import Result, medians, ratios, running_loads
+from tests.bench.workloads import WORKLOADS
 
-CONNECTIONS = 100
-MEMBERS = 5_000
-TARGET_RATIO = 0.7
-OUT = Path("bench-results/bench.json")
+OUT = Path("bench-results")
+RESULTS = OUT / "bench.json"
+RECORDED = Path(__file__).parent / "recorded.json"
 
-OURS = [sys.executable, "-m", "fakebroker", "serve", "--brokers", "1", "--port", "0"]
-OURS += ["--config", "group.initial.rebalance.delay.ms=0"]
-MOCK = """
-import sys
-from confluent_kafka.admin import AdminClient
-admin = AdminClient({"test.mock.num.brokers": 1, "log_level": 0})
-print(f"mock=127.0.0.1:{admin.list_topics(timeout=10).brokers[1].port}", flush=True)
-sys.stdin.read()
-"""
-SERVERS = {"fakebroker": OURS, "librdkafka mock": [sys.executable, "-c", MOCK]}
-
-CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+Run = dict[str, Any]
+"""The results of a run, as in bench.json: `machine`, `date`, `loads` by server and workload, `figures`, `ratios`."""
 
 
-def pin(core: int) -> None:
-    """Pin this process to a core, if the machine has more than one."""
-    if len(CORES) > 1:
-        os.sched_setaffinity(0, {CORES[core]})
-
-
-def load(port: int, seconds: float) -> dict[str, float]:
-    """Run the heartbeat load on the second core."""
-    command = [sys.executable, "-m", "tests.bench.load", str(port), str(CONNECTIONS), str(seconds)]
-    out = subprocess.run(command, check=True, capture_output=True, text=True, preexec_fn=lambda: pin(1)).stdout
-    result: dict[str, float] = json.loads(out)
-    assert result["errors"] == 0, f"{result['errors']:.0f} heartbeats failed"
-    return result
-
-
-@contextmanager
-def running(name: str) -> Iterator[tuple[int, int]]:
-    """Run a server as a process on the first core; yields its process id and its port."""
-    process = subprocess.Popen(
-        SERVERS[name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        preexec_fn=lambda: pin(0),
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        yield process.pid, int(process.stdout.readline().strip().rpartition(":")[2])
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def heartbeats(name: str, seconds: float) -> dict[str, float]:
-    with running(name) as (_, port):
-        return load(port, seconds)
-
-
-def fake_cluster_start_s() -> float:
-    started = time.perf_counter()
-    with FakeCluster() as cluster:
-        with WireClient(cluster.brokers[0]) as wire:
-            wire.ask(find_coordinator("g"), FindCoordinatorResponse)
-        return time.perf_counter() - started
-
-
-def mock_start_s() -> float:
-    from confluent_kafka.admin import AdminClient
-
-    started = time.perf_counter()
-    admin = AdminClient({"test.mock.num.brokers": 3, "log_level": 0})
-    admin.list_topics(timeout=10)
-    return time.perf_counter() - started
-
-
-def rss_kib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise AssertionError(f"no VmRSS of process {pid}")
-
-
-def memory() -> dict[str, float]:
-    """Return the memory of fakebroker with many members, which take too long to join the mock cluster."""
-    with running("fakebroker") as (pid, port):
-        idle = rss_kib(pid)
-        members = joined_members(port, MEMBERS)
-        full = rss_kib(pid)
-        for member in members:
-            member.socket.close()
-    return {"idle_mib": idle / 1024, "full_mib": full / 1024, "kib_per_member": (full - idle) / MEMBERS}
-
-
-def against_the_mock(rounds: int, seconds: float, console: Console) -> dict[str, dict[str, float]]:
-    """Return the medians of the rounds, by server."""
-    beats: dict[str, list[dict[str, float]]] = {name: [] for name in SERVERS}
-    starts: dict[str, list[float]] = {name: [] for name in SERVERS}
-    with console.status("measuring") as status:
-        for number in range(rounds):
-            for name in SERVERS:
-                status.update(f"round {number + 1} of {rounds}: heartbeats at {name}")
-                beats[name].append(heartbeats(name, seconds))
-            for _ in range(5):
-                starts["fakebroker"].append(fake_cluster_start_s())
-                starts["librdkafka mock"].append(mock_start_s())
+def machine() -> dict[str, object]:
+    """Return what results depend on."""
+    models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     return {
-        name: {
-            "heartbeats_per_s": statistics.median(one["requests_per_s"] for one in beats[name]),
-            "heartbeat_p50_us": statistics.median(one["p50_us"] for one in beats[name]),
-            "heartbeat_p99_us": statistics.median(one["p99_us"] for one in beats[name]),
-            "start_ms": statistics.median(starts[name]) * 1000,
-        }
-        for name in SERVERS
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
     }
 
 
-def show(results: dict[str, dict[str, float]], console: Console) -> None:
-    ours, mock = results["fakebroker"], results["librdkafka mock"]
-    table = Table(title=f"{CONNECTIONS} connections, one heartbeat in flight each")
-    for column in ("measured", *results, "ratio"):
-        table.add_column(column, justify="left" if column == "measured" else "right")
-    for metric in ours:
-        table.add_row(metric, f"{ours[metric]:,.1f}", f"{mock[metric]:,.1f}", f"{ours[metric] / mock[metric]:.2f}")
-    console.print(table)
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def measure(rounds: int, seconds: float, names: Sequence[str], console: Console) -> Run:
+    """Run all loads, and return the results."""
+    workloads = [workload for workload in WORKLOADS if not names or workload.name in names]
+    with console.status("preparing") as status, running_loads(OUT / "loads", workloads) as loads:
+        found = [loads.round(seconds, status.update) for _ in range(rounds)]
+    figures = ratios(found)
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": machine(),
+        "loads": medians(found),
+        "figures": [asdict(figure) for figure in figures],
+        "ratios": {figure.name: figure.measured for figure in figures if figure.name},
+    }
+
+
+def show(run: Run, console: Console) -> None:
+    console.print(_loads_table(run["loads"]))
+    console.print(_figures_table([Figure(**figure) for figure in run["figures"]]))
+
+
+def _loads_table(results: Mapping[str, Mapping[str, Result]]) -> Table:
+    table = Table(title="units of work per second, and microseconds of the server's CPU time for one")
+    table.add_column("load")
+    for server in results:
+        table.add_column(server, justify="right")
+    for workload in WORKLOADS:
+        cells = [one.get(workload.name) for one in results.values()]
+        if any(cells):
+            told = ("" if one is None else f"{shown(one['per_s'])}/s  {shown(one['cpu_us'])} us" for one in cells)
+            table.add_row(f"{workload.what} ({workload.unit})", *told)
+    return table
+
+
+def _figures_table(figures: Sequence[Figure]) -> Table:
+    table = Table(caption=f"load of the machine in the last minute: {os.getloadavg()[0]:.1f}")
+    for column in ("measured", "value", "unit", "aim", ""):
+        table.add_column(column, justify="right" if column in ("value", "aim") else "left")
+    for one in figures:
+        table.add_row(one.what, one.value, one.unit, one.shown_aim, one.verdict)
+    return table
+
+
+def check(run: Run, before: Run, recorded: Run, console: Console) -> bool:
+    """Print ratios that have fallen; return whether one has in two runs in a row."""
+    found = falls(run["ratios"], before.get("ratios", {}), recorded.get("ratios", {}))
+    regressions = [fall for fall in found if fall.is_regression]
+    for title, lines in (("FAILED", regressions), ("WARNING", [fall for fall in found if fall not in regressions])):
+        for line in lines:
+            console.print(f"[bold red]{title}[/] {line}")
+    if found and run["machine"] != recorded["machine"]:
+        console.print(f"The ratios were recorded on {recorded['date']} on another machine: {recorded['machine']}")
+    return bool(regressions)
+
+
+def _read(path: Path) -> Run:
+    run: Run = json.loads(path.read_text()) if path.exists() else {}
+    return run
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure fakebroker against librdkafka's mock cluster.")
+    parser = argparse.ArgumentParser(description="Measure fakebroker, an echo in C and librdkafka's mock cluster.")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=float, default=0.7, help="of each load in a round")
+    parser.add_argument(
+        "--workload", action="append", choices=[workload.name for workload in WORKLOADS], help="only these; repeatable"
+    )
+    parser.add_argument("--record", action="store_true", help="replace the recorded results")
     arguments = parser.parse_args()
     console = Console()
-    results = against_the_mock(arguments.rounds, arguments.seconds, console)
-    show(results, console)
-    used = memory()
-    console.print(
-        f"memory: {used['idle_mib']:.0f} MiB idle, {used['full_mib']:.0f} MiB with {MEMBERS} connected members, "
-        f"{used['kib_per_member']:.1f} KiB each"
-    )
-    ratio = results["fakebroker"]["heartbeats_per_s"] / results["librdkafka mock"]["heartbeats_per_s"]
-    verdict = "reached" if ratio >= TARGET_RATIO else "MISSED"
-    console.print(f"heartbeat ratio {ratio:.2f}, target {TARGET_RATIO}: {verdict}")
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(
-        json.dumps({"ratio": ratio, "target": TARGET_RATIO, "results": results, "memory": used}, indent=2) + "\n"
-    )
-    console.print(f"written to {OUT}")
+    try:
+        run = measure(arguments.rounds, arguments.seconds, arguments.workload or [], console)
+    except RuntimeError as error:
+        raise SystemExit(str(error)) from error
+    show(run, console)
+    before = _read(RESULTS)
+    if arguments.record:
+        RECORDED.write_text(json.dumps(run, indent=1) + "\n")
+        console.print(f"written to {RECORDED}; `make rewrite` updates scenarios/performance.md")
+        has_failed = False
+    else:
+        has_failed = check(run, before, _read(RECORDED), console)
+    RESULTS.write_text(json.dumps(run | {"ratios": before.get("ratios", {}) | run["ratios"]}, indent=1) + "\n")
+    console.print(f"written to {RESULTS}")
+    sys.exit(has_failed)
 
 
 if __name__ == "__main__":

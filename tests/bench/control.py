@@ -5,7 +5,7 @@
 Brokers and control API run on the first core, all load on the second one. The speed of a shared machine varies by
 more than the difference to be measured. So rounds are short and contain every setting, the result is the median of
 the rounds, and rounds in which other virtual machines took CPU time (steal time) are discarded. `control_pauses`
-measures the latency of single heartbeats during long operations. `make bench` runs both.
+measures the latency of single heartbeats during long operations. `make bench-control` runs both.
 """
 
 import argparse
@@ -26,11 +26,13 @@ from rich.table import Table
 
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from tests.bench.bench import CONNECTIONS, OURS, pin
 from tests.bench.load import Load
+from tests.bench.native import pin
+from tests.bench.servers import OURS
 from tests.support.wire_client import WireClient
 
 CALLS_PER_S = 20
+CONNECTIONS = 100
 GROUPS = 10_000
 MEMBERS = [{"session_timeout_ms": 1_800_000}] * 2
 """Members of each group; they send nothing, and have long sessions."""

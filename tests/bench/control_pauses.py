@@ -4,7 +4,7 @@
 
 The server runs on the first core. One client sends heartbeats and another calls the API, both on the second core. A
 shared machine sometimes pauses for longer than the latencies to be measured. Therefore heartbeats are also measured
-without calls, and the result is the median of the rounds' maximum latencies. `make bench` runs this as well.
+without calls, and the result is the median of the rounds' maximum latencies. `make bench-control` runs this as well.
 """
 
 import argparse
@@ -22,8 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.bench import OURS, pin
 from tests.bench.load import Load, LoadMember
+from tests.bench.native import pin
+from tests.bench.servers import OURS
 
 GROUPS = 100_000
 AT_ONCE = 20_000

@@ -29,7 +29,7 @@ def test_random_logs(runs: list[list[list[tuple[bytes | None, bytes | None]]]]) 
         now_ms = number * DELETE_RETENTION_MS
         for batch in run:
             records = [Record(end + index, 0, key, value) for index, (key, value) in enumerate(batch)]
-            batches.append(RecordBatch.from_bytes(encode_batch(records, base_offset=end)))
+            batches.append(RecordBatch(encode_batch(records, base_offset=end)))
             entries += [(record.offset, record.key, record.value) for record in records]
             end += len(batch)
         batches = cleaner.clean(batches, now_ms, 0, DELETE_RETENTION_MS)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.documents import brokers, commands, member_states, python_api, runs, scale_out, workloads
+from tests.documents import brokers, commands, member_states, performance, python_api, runs, scale_out, workloads
 from tests.documents.markdown import fill
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,11 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "events": runs.events,
         "violations": runs.violations,
         "samples": runs.samples,
+    },
+    "scenarios/performance.md": {
+        "machine": performance.machine,
+        "loads": performance.loads,
+        "ratios": performance.ratios,
     },
     "fakebroker/client/README.md": {"states": member_states.diagram},
 }

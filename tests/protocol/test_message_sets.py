@@ -63,7 +63,7 @@ def expected(content: list[Content], magic: int) -> list[Content]:
 
 def stored(data: bytes) -> RecordBatch:
     """Return the record batch that a broker stores for a message set."""
-    batch = RecordBatch.from_bytes(to_record_batch(split_messages(data)))
+    batch = RecordBatch(to_record_batch(split_messages(data)))
     validate_batch(batch)
     return batch
 
@@ -104,7 +104,7 @@ def test_other_clients_decode_message_sets_converted_from_record_batches(
     records = [Record(base_offset + index, *each, headers=(("lost", b""),)) for index, each in enumerate(content)]
     for magic, codec in product((0, 1), CODECS):
         note(f"magic {magic}, {codec.name}")
-        batch = RecordBatch.from_bytes(encode_batch(records, base_offset=base_offset, compression=codec))
+        batch = RecordBatch(encode_batch(records, base_offset=base_offset, compression=codec))
         read = list(read_by(reader, b"".join(iterate_messages([batch], magic, 0))))
 
         assert [each.offset for each in read] == [each.offset for each in records]
@@ -291,12 +291,12 @@ def test_wrappers_with_a_changed_byte_are_converted_or_an_invalid_batch(data: st
         batch = to_record_batch(messages) if messages else None
     except InvalidBatchError:
         return
-    assert batch is None or decode_records(RecordBatch.from_bytes(batch))
+    assert batch is None or decode_records(RecordBatch(batch))
 
 
 def batch(*values: bytes, base_offset: int = 0, **fields: Any) -> RecordBatch:
     records = [Record(base_offset + index, 1000 + index, None, value) for index, value in enumerate(values)]
-    return RecordBatch.from_bytes(encode_batch(records, base_offset=base_offset, **fields))
+    return RecordBatch(encode_batch(records, base_offset=base_offset, **fields))
 
 
 def offsets(batches: list[RecordBatch], first_offset: int = 0) -> list[int]:
@@ -313,7 +313,7 @@ def test_control_batches_are_not_converted() -> None:
 
 def test_gaps_between_offsets_are_preserved() -> None:
     records = [Record(3, 0, None, b"a"), Record(7, 0, None, b"b")]
-    assert offsets([RecordBatch.from_bytes(encode_batch(records, base_offset=2))]) == [3, 7]
+    assert offsets([RecordBatch(encode_batch(records, base_offset=2))]) == [3, 7]
 
 
 def test_converting_zstd_is_an_error() -> None:

@@ -128,7 +128,7 @@ def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
 
 def _epoch_at_start(partition: Partition) -> int:
     first = partition.log.read(partition.log.log_start_offset, 0)
-    return RecordBatch.from_bytes(first).partition_leader_epoch if first else partition.leader_epoch
+    return RecordBatch(first).partition_leader_epoch if first else partition.leader_epoch
 
 
 def _answer_v0(

@@ -249,7 +249,7 @@ def _checked_messages(
         return ErrorCode.MESSAGE_TOO_LARGE
     if not messages:
         return ErrorCode.NONE
-    batch = RecordBatch.from_bytes(to_record_batch(messages))
+    batch = RecordBatch(to_record_batch(messages))
     return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > config.max_message_bytes else batch
 
 

@@ -190,4 +190,4 @@ def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
         is_transactional=batch.is_transactional,
         is_control=batch.is_control,
     )
-    return RecordBatch.from_bytes(data)
+    return RecordBatch(data)

@@ -162,7 +162,7 @@ class PartitionLog:
             The offset of its first record.
         """
         base_offset = self.log_end_offset
-        stored = RecordBatch.from_bytes(with_base_offset(batch, base_offset, leader_epoch))
+        stored = RecordBatch(with_base_offset(batch, base_offset, leader_epoch))
         self.epochs.assign(leader_epoch, base_offset)
         self.producers.remember(stored)
         self._batches.append(stored)

@@ -1,0 +1,34 @@
+"""Compiles the C programs of the benchmark, and pins processes to cores. Linux only."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).parent
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+SERVER_CORE, LOAD_CORE = 0, 1
+
+
+def pin(core: int) -> None:
+    """Pin this process to one of its cores, if it has more than one."""
+    if len(CORES) > 1:
+        os.sched_setaffinity(0, {CORES[core]})
+
+
+def compiled(name: str, directory: Path) -> Path:
+    """Compile `<name>.c` of this directory, and return the path of the program in another directory.
+
+    Raises:
+        RuntimeError: There is no C compiler, or it failed.
+    """
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise RuntimeError("the load generator is a C program: expected a C compiler as cc, gcc, clang or $CC")
+    directory.mkdir(parents=True, exist_ok=True)
+    program = directory / name
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCES / f"{name}.c")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")
+    return program
