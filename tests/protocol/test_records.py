@@ -1,5 +1,6 @@
 """Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, invalid batches."""
 
+import dataclasses
 import struct
 from contextlib import suppress
 from typing import Any
