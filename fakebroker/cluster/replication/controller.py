@@ -67,7 +67,7 @@ class Controller:
 
         With NO_LEADER the partition has no leader until its last leader starts. If the new leader is not a replica, it
         becomes one in place of the first target replica, and a reassignment in progress ends with the target replicas.
-        It also ends if it only waited for this leader. The coordinator of a partition of an internal topic moves with it.
+        It also ends if it only waited for this leader. The coordinator of an internal topic's partition moves with it.
         """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
