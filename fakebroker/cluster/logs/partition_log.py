@@ -155,6 +155,12 @@ class PartitionLog:
     def high_watermark(self) -> int:
         return self.log_end_offset
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset before which all transactions have ended, at most the high watermark (KIP-98)."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else max(self.log_start_offset, unstable)
+
     def append(self, batch: bytes, leader_epoch: int) -> int:
         """Append one batch. It is not validated. Its base offset and leader epoch are overwritten.
 
@@ -291,9 +297,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that contain this offset or later ones, as if a new leader had not replicated them.
 
-        The log end offset becomes the end of the last remaining batch. Producer state does not change. In a
-        compacted log, if more than the compactor's window is dropped, older records that the dropped ones have
-        superseded may be missing.
+        The log end offset becomes the end of the last remaining batch. The sequence numbers of producers do not change;
+        open and aborted transactions are those of the remaining batches. In a compacted log, if more than the
+        compactor's window is dropped, older records that the dropped ones have superseded may be missing.
 
         Raises:
             ValueError: The offset is out of range.
@@ -305,6 +311,7 @@ class PartitionLog:
         has_batches = self._head < len(self._batches)
         self.log_end_offset = self._batches[-1].last_offset + 1 if has_batches else self.log_start_offset
         self.epochs.truncate_from_end(self.log_end_offset)
+        self.producers.truncated(self._live(), self.log_end_offset)
         if self._compactor is not None:
             self._compactor.truncated(self._batches, self.log_end_offset)
         if self._cleaner is not None:
@@ -337,3 +344,4 @@ class PartitionLog:
     def _move_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self.producers.forget_aborted(offset)
