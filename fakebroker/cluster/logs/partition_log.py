@@ -180,13 +180,14 @@ class PartitionLog:
             self.size_bytes -= self._compactor.appended(self._batches, self.size_bytes)
         return base_offset
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, end_offset: int | None = None) -> bytes:
         """Return whole batches. The first one contains the offset, or is the next one if compaction removed the record.
 
         Args:
             offset: Where to start, from the log start offset to the log end offset.
             max_bytes: The largest size to return.
             at_least_one: Whether to return the first batch even if it is larger than `max_bytes` (KIP-74).
+            end_offset: If given, only batches before this offset are returned.
 
         Raises:
             ValueError: The offset is out of range.
@@ -195,12 +196,13 @@ class PartitionLog:
         self._require_in_range(offset)
         if offset == self.log_end_offset:
             return b""
+        end_offset = self.log_end_offset if end_offset is None else end_offset
         chosen: list[bytes] = []
         total_bytes = 0
         for index in range(self._index_of(offset), len(self._batches)):
             batch = self._batches[index]
             total_bytes += batch.size_bytes
-            if total_bytes > max_bytes and (chosen or not at_least_one):
+            if batch.last_offset >= end_offset or (total_bytes > max_bytes and (chosen or not at_least_one)):
                 break
             chosen.append(batch.data)
         return b"".join(chosen)

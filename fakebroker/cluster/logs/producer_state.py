@@ -127,6 +127,11 @@ class Producers:
         """The first offset of the oldest open transaction; None if no transaction is open."""
         return next(iter(self._open.values()), None)
 
+    @property
+    def has_aborted(self) -> bool:
+        """Whether any transaction was aborted."""
+        return bool(self._aborted)
+
     def aborted_in(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that may have records from an offset to before another one.
 
