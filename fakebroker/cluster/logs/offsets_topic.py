@@ -6,6 +6,7 @@ Writes the versions of values that the emulated release writes, and reads all (`
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
@@ -34,6 +35,8 @@ _GROUP_KEY_VERSION = 2
 _KIP_62, _KIP_211, _KIP_345 = Release(0, 10, 1), Release(2, 1), Release(2, 3)
 _OFFSET_VALUE_VERSION = 3  # Since 2.1, which added version 2 and the leader epoch of version 3.
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only version with an expire timestamp. It lacks the leader epoch.
+_PLAIN_OFFSET_VALUE = struct.Struct(">hqihq")  # Version, offset, leader epoch, length of the metadata, timestamp.
+_MAX_CACHED_KEYS = 10_000
 _GROUP_VALUE_VERSION = 3
 _TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected instances.
 _NO_TIMESTAMP = -1
@@ -85,8 +88,12 @@ def record_key(record: Record) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
         return _prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
-    key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
-    return _prefixed(key, _OFFSET_KEY_VERSION)
+    return _offset_key(record.group_id, record.topic, record.partition)
+
+
+@lru_cache(maxsize=_MAX_CACHED_KEYS)
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return _prefixed(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_KEY_VERSION)
 
 
 def record_value(record: Record, release: Release = NEWEST) -> bytes | None:
@@ -145,6 +152,11 @@ def _version_of(data: bytes, what: str) -> int:
 
 
 def _offset_value(committed: CommittedOffset, release: Release) -> bytes:
+    if not committed.metadata and committed.expire_timestamp_ms is None and release >= _KIP_211:
+        # Most values; this takes a fifth of the time.
+        return _PLAIN_OFFSET_VALUE.pack(
+            _OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch, 0, committed.commit_timestamp_ms
+        )
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
