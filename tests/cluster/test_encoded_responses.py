@@ -9,7 +9,7 @@ from fakebroker.cluster import call as call_module
 from fakebroker.cluster.call import Call, Peer, UndecodedCall, read_call
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.journal.journal import Journal
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.frames import request_frame
