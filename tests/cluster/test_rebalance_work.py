@@ -33,13 +33,13 @@ class CountingDict(SnapshotDict[Any]):
             self.visits += 1
             yield key
 
-    def keys(self) -> KeysView[str]:
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
         return KeysView(self)
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
         return ValuesView(self)
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
         return ItemsView(self)
 
 
