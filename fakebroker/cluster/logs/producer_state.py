@@ -248,6 +248,9 @@ class Producers:
         repeated = _repeated(batch, producer)
         if repeated is None:
             _check_next(batch, producer)
+            if producer.transaction_offset is not None and not batch.is_transactional:
+                message = f"producer {batch.producer_id} has an open transaction: expected a transactional batch"
+                raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, message)
         return repeated
 
     def _expire(self, now_ms: float) -> None:
