@@ -143,7 +143,9 @@ class Cluster:
         self.group_moves = CoordinatorMoves(
             self.brokers, self.topics.offsets_partition, lambda broker: broker.coordinator, _load_groups
         )
-        self.transactions = Transactions(self)
+        self.transactions = Transactions(
+            self, lambda partition, size_bytes: fetch.wake(self, partition, size_bytes, self.now_ms)
+        )
         moves: dict[str, CoordinatorMoves[Any]] = {
             OFFSETS_TOPIC: self.group_moves,
             TRANSACTIONS_TOPIC: self.transactions.moves,

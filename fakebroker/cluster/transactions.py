@@ -1,23 +1,23 @@
 """The transaction coordinators of a cluster: their log `__transaction_state`, their moves, and the markers they send.
 
 The markers of a transaction are written to the leader of each partition at once if it can take them, else as soon as it
-can (Kafka's `TransactionMarkerChannelManager`, without requests between brokers). Depends on `Cluster`.
+can (Kafka's `TransactionMarkerChannelManager`, without requests between brokers). Does not depend on requests.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.configs.log_config import log_config
+from fakebroker.cluster.configs.log_config import LogConfig, log_config
+from fakebroker.cluster.configs.resolution import ConfigHolder
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.features import TRANSACTION_VERSION
-from fakebroker.cluster.handlers import fetch
+from fakebroker.cluster.features import TRANSACTION_VERSION, Features
 from fakebroker.cluster.logs.transaction_markers import encode_marker
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
-from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition, Topic
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition, Topic, Topics
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -25,11 +25,23 @@ from fakebroker.coordinator.transaction.records import TopicPartition, Transacti
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
 
-if TYPE_CHECKING:
-    from fakebroker.cluster.cluster import Cluster
-
 _CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)
 """The first releases that check a pending transition first, and that refuse equal epochs of markers (KIP-890)."""
+
+
+class CoordinatedCluster(ConfigHolder, Protocol):
+    """What transaction coordinators need of a cluster."""
+
+    brokers: dict[int, BrokerNode]
+    topics: Topics
+    features: Features
+    now_ms: float
+
+    def leader_of(self, partition: Partition) -> BrokerNode | None: ...
+
+    def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool: ...
+
+    def new_producer_id(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -72,14 +84,16 @@ class Transactions:
 
     Args:
         cluster: The cluster.
+        wake: Called with a partition and a number of bytes after an append, to answer delayed Fetch requests.
 
     Attributes:
         moves: The moves of the coordinators with the leaders of `__transaction_state`.
         waiting: The markers that wait for their partitions, in the order in which they were sent.
     """
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: CoordinatedCluster, wake: Callable[[Partition, int], None]) -> None:
         self._cluster = cluster
+        self._wake = wake
         self.waiting: list[WaitingMarker] = []
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
@@ -151,7 +165,7 @@ class Transactions:
             size_bytes = partition.log.size_bytes
             level = cluster.features.level(TRANSACTION_VERSION)
             append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
-            fetch.wake(cluster, partition, max(1, partition.log.size_bytes - size_bytes), cluster.now_ms)
+            self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
 
@@ -209,7 +223,7 @@ class Transactions:
         )
         partition.log.append(data, partition.leader_epoch)
         # Readers of committed records get all records of the transaction at once.
-        fetch.wake(cluster, partition, partition.log.size_bytes, cluster.now_ms)
+        self._wake(partition, partition.log.size_bytes)
         return ErrorCode.NONE
 
 

@@ -141,11 +141,12 @@ class Producers:
         return [each for each in self._aborted[first:] if each.first_offset < end_offset]
 
     def remember(self, batch: RecordBatch) -> None:
-        """Store a batch that was appended. Batches without a producer id are ignored."""
+        """Store a batch that was appended. Other batches than those of producers, and markers, are ignored."""
         if batch.producer_id < 0:
             return
-        if (marker := marker_in(batch)) is not None:
-            self._end(batch, marker)
+        if batch.is_control:
+            if (marker := marker_in(batch)) is not None:
+                self._end(batch, marker)
             return
         producer = self._of_epoch(batch)
         producer.batches.append(

@@ -6,7 +6,6 @@ Follows Kafka's `EndTransactionMarker` and `ControlRecordType`.
 import struct
 from typing import NamedTuple
 
-from fakebroker.errors import ProtocolError
 from fakebroker.protocol.records import Record, RecordBatch, encode_batch, iterate_records
 
 _KEY = struct.Struct(">hh")
@@ -43,11 +42,7 @@ def encode_marker(producer_id: int, epoch: int, *, is_commit: bool, coordinator_
 
 
 def marker_in(batch: RecordBatch) -> Marker | None:
-    """Return the marker in a batch; None if it has another kind of records.
-
-    Raises:
-        ProtocolError: The control record is malformed.
-    """
+    """Return the marker in a batch; None if it has another kind of records, or a control record that is malformed."""
     if not batch.is_control:
         return None
     record = next(iterate_records(batch))
@@ -55,5 +50,5 @@ def marker_in(batch: RecordBatch) -> Marker | None:
         _, kind = _KEY.unpack_from(record.key or b"")
         _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
     except struct.error:
-        raise ProtocolError(f"{batch.label}: control record, expected the key and value of a marker") from None
+        return None
     return Marker(kind == _COMMIT, coordinator_epoch) if kind in (_ABORT, _COMMIT) else None
