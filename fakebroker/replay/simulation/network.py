@@ -262,6 +262,10 @@ class Network:
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
         self.send_responses(now_ms)
+        if self._cluster.faults.active or self._cluster.sync_delays.next_deadline() is not None:
+            self.schedule_timer(self._cluster.next_deadline())
+        else:  # A request changes only the timers of its coordinator.
+            self.schedule_timer(call.broker.coordinator.next_deadline())
 
     def can_commit_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
         """Return whether an OffsetCommit of the member that acts now can be handled at once.
@@ -302,7 +306,6 @@ class Network:
         answered, self._cluster.answered = self._cluster.answered, []
         for call in answered:
             self._respond(call, now_ms)
-        self.schedule_timer(self._cluster.next_deadline())
 
     def _respond(self, call: Call, now_ms: float) -> None:
         connection = call.peer
@@ -353,6 +356,7 @@ class Network:
             self._observer.before_election()
         self._cluster.tick(self._scheduler.clock.moment_ms)
         self.send_responses(self._scheduler.clock.moment_ms)
+        self.schedule_timer(self._cluster.next_deadline())
 
 
 def received(message: M, version: int) -> M:
