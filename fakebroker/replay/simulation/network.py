@@ -4,15 +4,18 @@ A broker processes one request of a connection at a time. Does not depend on mem
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from fakebroker.client.member.requests import Identity
 from fakebroker.client.transport import Address, ConnectionUser
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, convert_request
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import offset_commit
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
@@ -25,6 +28,7 @@ from fakebroker.replay.simulation.scheduler import (
     TIMER,
     Scheduler,
 )
+from fakebroker.topic_partition import TopicPartition
 
 M = TypeVar("M", bound=Message)
 
@@ -298,6 +302,31 @@ class Network:
         assert response is not None
         self.schedule_timer(call.broker.coordinator.next_deadline())
         return received(response, call.api_version)
+
+    def commit(
+        self, broker: BrokerNode, identity: Identity, offsets: Mapping[TopicPartition, int], now_ms: float
+    ) -> None:
+        """Commit offsets of a member, like an OffsetCommit that will succeed.
+
+        Args:
+            broker: The coordinator.
+            identity: The member.
+            offsets: The offsets by partition.
+            now_ms: When the request arrives at the broker; may be in the past, also while a timer is processed.
+        """
+        requested = [
+            OffsetToCommit(topic=topic, partition=index, offset=offset) for (topic, index), offset in offsets.items()
+        ]
+        errors: list[ErrorCode] = []
+        cluster = self._cluster
+        before_ms, cluster.now_ms = cluster.now_ms, now_ms
+        broker.coordinator.commit_offsets(
+            *(identity.group_id, identity.generation_id, identity.member_id, identity.instance_id),
+            *(requested, now_ms, errors.extend),
+        )
+        cluster.now_ms = before_ms
+        assert not any(errors), f"{identity}: {errors}"
+        self.schedule_timer(broker.coordinator.next_deadline())
 
     # Responses
 
