@@ -378,6 +378,25 @@ def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms
     return Record(base_offset + offset_delta, timestamp_ms, key, value, headers), position
 
 
+def record_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None, bool]]:
+    """Yield the offset and the key of each record of a valid batch, and whether it has a value.
+
+    Faster than `iterate_records`.
+    """
+    if batch.attributes & _COMPRESSION_BITS:
+        for record in iterate_records(batch):
+            yield record.offset, record.key, record.value is not None
+        return
+    data, end = batch.data, _HEADER.size
+    for _ in range(batch.record_count):
+        length, position = _read_varint(data, end, _INT32_MAX)
+        end = position + length
+        _, position = _read_varint(data, position + 1, _INT64_MAX)
+        offset_delta, position = _read_varint(data, position, _INT32_MAX)
+        key, position = _read_bytes(data, position)
+        yield batch.base_offset + offset_delta, key, _read_varint(data, position, _INT32_MAX)[0] >= 0
+
+
 def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header, ...], int]:
     most = (len(data) - position) // 2  # A header has two lengths of at least one byte.
     if not 0 <= count <= most:
@@ -466,7 +485,7 @@ def encode_batch(
 
 
 def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
-    out = bytearray()
+    out: list[bytes] = []
     next_offset = base_offset
     for record in records:
         if not next_offset <= record.offset <= base_offset + _INT32_MAX:
@@ -475,31 +494,29 @@ def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_
         if not -1 <= record.timestamp_ms <= _INT64_MAX:
             raise ProtocolError(f"record {record.offset}: timestamp {record.timestamp_ms}, expected -1 to 2**63 - 1")
         body = _encode_record(record, record.timestamp_ms - base_timestamp_ms, record.offset - base_offset)
-        out += _varint(len(body)) + body
-    return bytes(out)
+        out += (_varint(len(body)), body)
+    return b"".join(out)
 
 
 def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
-    parts = [
-        b"\0",
-        _varint(timestamp_delta),
-        _varint(offset_delta),
-        _encode_bytes(record.key),
-        _encode_bytes(record.value),
-    ]
+    parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
+    for each in (record.key, record.value):
+        parts += (_NULL,) if each is None else (_varint(len(each)), each)
     parts.append(_varint(len(record.headers)))
-    for key, value in record.headers:
-        parts += (_encode_bytes(key.encode()), _encode_bytes(value))
+    for name, value in record.headers:
+        key = name.encode()
+        parts += (_varint(len(key)), key, *((_NULL,) if value is None else (_varint(len(value)), value)))
     return b"".join(parts)
-
-
-def _encode_bytes(value: bytes | None) -> bytes:
-    return b"\1" if value is None else _varint(len(value)) + value
 
 
 def _varint(value: int) -> bytes:
     """Encode an int64 as a zigzag varint."""
-    return unsigned_varint(value << 1 ^ value >> 63)
+    return _SMALL_VARINTS[value] if 0 <= value < 64 else unsigned_varint(value << 1 ^ value >> 63)
+
+
+_SMALL_VARINTS = tuple(bytes((value << 1,)) for value in range(64))
+_NULL = b"\1"
+"""The length of null: -1 as a zigzag varint."""
 
 
 def with_base_offset(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:

@@ -73,6 +73,8 @@ def unsigned_varint(value: int) -> bytes:
     """Encode a non-negative integer as an unsigned varint (KIP-482)."""
     if value < 0x80:
         return _ONE_BYTE[value]
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

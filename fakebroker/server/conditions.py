@@ -10,7 +10,7 @@ from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group, view_moment
 from fakebroker.cluster.journal.journal import Journal
-from fakebroker.coordinator.group.history import History, Moment
+from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import IncompleteHistoryError
 from fakebroker.server.polling import Assignments, have_received
@@ -127,7 +127,7 @@ class GroupCondition(Condition[GroupView]):
     def begin(self) -> None:
         self._subscribe()
         if self._seen_changes is not None:
-            self._on_changes(self._group_id, self._history.since(self._group_id, self._seen_changes))
+            self._find(self._history.since(self._group_id, self._seen_changes))
             if not self._history.is_complete_since(self._group_id, self._seen_changes) and self.evaluate() is None:
                 self.end()
                 raise IncompleteHistoryError(self._incomplete())
@@ -146,16 +146,18 @@ class GroupCondition(Condition[GroupView]):
         self._history = self._cluster.history
         self._history.listeners.append(self._on_changes)
 
-    def _on_changes(self, group_id: str, moments: Sequence[Moment]) -> None:
-        if group_id != self._group_id or self._found is not None:
-            return
-        coordinator = self._cluster.coordinator_of(group_id)
+    def _on_changes(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
+        if group_id == self._group_id and self._found is None:
+            self._find([moment.moment() for moment in moments])
+
+    def _find(self, moments: Sequence[Moment]) -> None:
+        coordinator = self._cluster.coordinator_of(self._group_id)
         for moment in moments:
             # Other coordinators are zombies.
             if (coordinator is None or moment.coordinator_id == coordinator.node_id) and self._holds(
                 moment.state_to, moment.generation_id, len(moment.members)
             ):
-                self._found = view_moment(self._cluster, group_id, moment, self._now_ms())
+                self._found = view_moment(self._cluster, self._group_id, moment, self._now_ms())
                 return
 
     def evaluate(self) -> GroupView | None:

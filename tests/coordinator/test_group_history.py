@@ -14,6 +14,7 @@ from fakebroker.coordinator.group.history import (
     DroppedMoments,
     History,
     Moment,
+    RecordedMoment,
     Timer,
 )
 from fakebroker.errors import ErrorCode
@@ -309,28 +310,16 @@ class RecordedGroup:
 
     def record(self, now_ms: float) -> None:
         """Record one moment in which all members have a parked join."""
+        ids, size = (self._members, len(self._members)), 2 * len(self._members)
         self.change.moments.append(
-            {
-                "at_ms": now_ms,
-                "cause": "test",
-                "state_from": "Stable",
-                "state_to": "PreparingRebalance",
-                "generation_id": 1,
-                "leader_id": None,
-                "members": tuple(self._members),
-                "joined": (),
-                "rejoined": (),
-                "left": (),
-                "parked_joins": tuple(self._members),
-                "parked_syncs": (),
-            }
+            RecordedMoment(now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, ((), 0), size)
         )
         self._history.record(self, now_ms, 1)
 
     def end_moment(self, now_ms: float) -> None:
         raise AssertionError
 
-    def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
+    def timers(self, now_ms: float, *, with_members: bool) -> tuple[tuple[str, float], ...]:
         return ()
 
 

@@ -151,7 +151,7 @@ class _GroupExplanation:
         if group.state is PREPARING_REBALANCE:
             missing = (each for each in group.members if each not in group.parked_joins)
         else:
-            missing = (each for each in (group.leader_id, *group.awaiting_sync) if each in group.members)
+            missing = (each for each in (group.leader_id or "", *group.awaiting_sync) if each in group.members)
         named = set(islice(missing, _MAX_NAMES + 1))
         running = [member for member in group.members.values() if is_session_running(group, member)]
         if running:

@@ -17,6 +17,7 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.rebalance import expire_next_timer
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, GroupState
 from fakebroker.coordinator.group.records import Procedure
+from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from fakebroker.errors import ErrorCode
 
 GroupTimer = Literal["session", "pending_member", "initial_delay", "join", "sync", "expected"]
@@ -154,11 +155,11 @@ class _Copy:
         self.group = group = replace(
             original,
             send=_drop,
-            members={member_id: copy(member) for member_id, member in original.members.items()},
+            members=SnapshotDict((member_id, copy(member)) for member_id, member in original.members.items()),
             static_members=dict(original.static_members),
             pending_members=dict(original.pending_members),
-            parked_joins=dict.fromkeys(original.parked_joins),
-            parked_syncs=dict.fromkeys(original.parked_syncs),
+            parked_joins=SnapshotDict((member_id, None) for member_id in original.parked_joins),
+            parked_syncs=SnapshotDict((member_id, None) for member_id in original.parked_syncs),
             awaiting_sync=dict(original.awaiting_sync),
             protocol_counts=dict(original.protocol_counts),
             controls=None if original.controls is None else copy(original.controls),

@@ -65,14 +65,17 @@ class DroppedCalls:
             call.api_version,
             call.node_id,
             call.client_id,
-            call.connection_id,
+            call.peer.connection_id,
             call.group_ids if call.is_decoded else None,
             # A call that was dropped before its response may still get a fault.
             call.fault is not None or (None if call.answered_ms is None else False),
         )
-        if key not in self._kinds and len(self._kinds) >= MAX_KINDS:
-            key = (call.api.name, None, None, None, None, None, None)
-        return self._kinds.setdefault(key, [0, 0.0])
+        known = self._kinds.get(key)
+        if known is None:
+            if len(self._kinds) >= MAX_KINDS:
+                key = (call.api.name, None, None, None, None, None, None)
+            known = self._kinds.setdefault(key, [0, 0.0])
+        return known
 
     def __iter__(self) -> Iterator[DroppedKind]:
         for key, (count, last_ms) in self._kinds.items():

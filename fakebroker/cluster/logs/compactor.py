@@ -7,7 +7,7 @@ from bisect import bisect_left
 from copy import copy
 from operator import attrgetter
 
-from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records
+from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
 
 DEFAULT_WINDOW_RECORDS = 512
 DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
@@ -121,16 +121,16 @@ class Compactor:
         """Move the oldest batch out of the window, and mark the records that it supersedes."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
-        for record in iterate_records(batch):
-            if record.key is not None:
-                before = self._last_offsets.get(record.key)
+        for offset, key, has_value in record_keys(batch):
+            if key is not None:
+                before = self._last_offsets.get(key)
                 if before is not None:
                     self._superseded.add(before)
-                if record.value is not None:
-                    self._last_offsets[record.key] = record.offset
+                if has_value:
+                    self._last_offsets[key] = offset
                     continue
-                self._last_offsets.pop(record.key, None)
-            self._superseded.add(record.offset)
+                self._last_offsets.pop(key, None)
+            self._superseded.add(offset)
 
     def _sweep(self, batches: list[RecordBatch], records: int) -> int:
         """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
@@ -162,7 +162,7 @@ class Compactor:
         if not dropped:
             return batch
         self._dropping -= dropped
-        return without(batch, dropped)
+        return None if len(dropped) == batch.record_count else without(batch, dropped)
 
 
 def _index_of(batches: list[RecordBatch], offset: int) -> int:

@@ -20,7 +20,7 @@ from fakebroker.cluster.handlers.heartbeat import ALIVE
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, MAX_IDS, History, Moment
+from fakebroker.coordinator.group.history import DEAD, MAX_IDS, History, Moment, RecordedMoment
 from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -89,7 +89,7 @@ class Meter:
         self.changes = 0
         self.removals = 0
         self._has_unsubscribed = False
-        self._moments: deque[tuple[str, Moment]] = deque(maxlen=_MAX_MOMENTS)
+        self._moments: deque[tuple[str, RecordedMoment]] = deque(maxlen=_MAX_MOMENTS)
         self._moments_ids = 0
 
     def on_change(self) -> bool:
@@ -176,7 +176,7 @@ class Meter:
 
     # Rebalances
 
-    def _on_moments(self, group_id: str, moments: Sequence[Moment]) -> None:
+    def _on_moments(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
         for moment in moments:
             if moment.is_transition:
                 self._count_transition(group_id, moment)
@@ -192,10 +192,10 @@ class Meter:
         """Return the moments by group since `self.changes` had this value; at most the last 10,000 are kept."""
         by_group: dict[str, list[Moment]] = {}
         for group_id, moment in list(islice(reversed(self._moments), self.changes - changes))[::-1]:
-            by_group.setdefault(group_id, []).append(moment)
+            by_group.setdefault(group_id, []).append(moment.moment())
         return by_group
 
-    def _count_transition(self, group_id: str, moment: Moment) -> None:
+    def _count_transition(self, group_id: str, moment: RecordedMoment) -> None:
         if moment.state_to == _PREPARING:
             self.rebalances += 1
             self.rebalances_of[group_id] = self.rebalances_of.get(group_id, 0) + 1

@@ -232,20 +232,15 @@ class Coordinator:
         self, group: Group, procedure: Procedure[T], now_ms: float, done: Callable[[T], None] | None = None
     ) -> None:
         """Run a procedure that changes a group; `done` is called with its result, at once or later."""
-        is_complete = False
-
-        def complete(result: T) -> None:
-            nonlocal is_complete
-            is_complete = True
-            self._on_change(group, now_ms)
-            self._schedule(group)
-            if done is not None:
-                done(result)
-
-        self._runtime.run(group.partition, procedure, complete)
-        if not is_complete:
+        if not self._runtime.run(group.partition, procedure, partial(self._complete, group, now_ms, done)):
             group.deadline_ms = group.earliest_deadline()
             self._schedule(group)
+
+    def _complete(self, group: Group, now_ms: float, done: Callable[[T], None] | None, result: T) -> None:
+        self._on_change(group, now_ms)
+        self._schedule(group)
+        if done is not None:
+            done(result)
 
     def apply(self, group: Group, procedure: Callable[[Group, float], Procedure[object]], now_ms: float) -> None:
         """Run a procedure that was not caused by a request. The procedure is skipped if the group is Dead by then."""
@@ -260,7 +255,10 @@ class Coordinator:
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         """Handle a JoinGroup; the answer comes through `answers`, at once or later."""
-        self.submit(group_id, partial(self._join_group, group_id, request, token, now_ms))
+        if self._runtime.is_busy:
+            self.submit(group_id, partial(self._join_group, group_id, request, token, now_ms))
+        else:
+            self._join_group(group_id, request, token, now_ms)
 
     def _join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id)
@@ -300,7 +298,10 @@ class Coordinator:
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         """Handle a SyncGroup; the answer comes through `answers`, at once or later."""
-        self.submit(group_id, partial(self._sync_group, group_id, request, token, now_ms))
+        if self._runtime.is_busy:
+            self.submit(group_id, partial(self._sync_group, group_id, request, token, now_ms))
+        else:
+            self._sync_group(group_id, request, token, now_ms)
 
     def _sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id) if group_id else None
@@ -421,8 +422,7 @@ class Coordinator:
             return
         if group is not None and (member := group.members.get(member_id)):
             group.arm_session(member, member.session_timeout_ms, now_ms)
-            if group.deadline_ms < group.scheduled_ms:
-                self._schedule(group)
+            self._schedule(group)
         if group is None and self.config.is_before_kip_848:
             # Before the offsets are checked and stored: the group stays even if no offset is.
             group = self._create_simple_group(group_id, now_ms)
@@ -625,7 +625,8 @@ class Coordinator:
 
     def _schedule(self, group: Group) -> None:
         """Schedule the group at its next deadline, unless it is scheduled earlier."""
-        self._runtime.schedule(group, group.deadline_ms)
+        if group.deadline_ms < group.scheduled_ms:
+            self._runtime.schedule(group, group.deadline_ms)
 
     def _expire(self, entry: Group | LedPartition, deadline_ms: float, now_ms: float) -> None:
         if isinstance(entry, LedPartition):

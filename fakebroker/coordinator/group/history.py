@@ -1,14 +1,19 @@
 """The history of groups: each change of state or members, with its cause. Bounded in size.
 
 A group collects the changes by a request or timer in its `Change`. When the request or timer is complete, the
-coordinator passes the group to `History.record`. Groups that were deleted or have moved keep their history.
+coordinator passes the group to `History.record`, which keeps a `RecordedMoment` of each. Most are dropped unread, so
+they are converted to `Moment`s when they are read. Groups that were deleted or have moved keep their history.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from math import inf
+from operator import itemgetter
+from typing import Protocol
+
+from fakebroker.coordinator.group.snapshot_dict import KeySnapshot
 
 DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -88,6 +93,65 @@ class Moment:
         return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs)
 
 
+_LEFT = itemgetter(1)
+
+
+@dataclass(slots=True)
+class RecordedMoment:
+    """A moment that was not read yet: its attributes are those of `Moment`, but ids and timers are not copied.
+
+    Attributes:
+        members, parked_joins, parked_syncs: Snapshots of the ids.
+        size: See `Moment.size`.
+        coordinator_id: Set by the history.
+        timers: Set by the history. Names, and milliseconds until they expire; infinite if they are not running.
+    """
+
+    at_ms: float
+    cause: str
+    state_from: str
+    state_to: str
+    generation_id: int
+    leader_id: str | None
+    members: KeySnapshot
+    joined: tuple[str, ...]
+    rejoined: tuple[str, ...]
+    left: tuple[str, ...]
+    parked_joins: KeySnapshot
+    parked_syncs: KeySnapshot
+    size: int
+    coordinator_id: int = -1
+    timers: Sequence[tuple[str, float]] = ()
+
+    @property
+    def is_transition(self) -> bool:
+        return self.state_from != self.state_to
+
+    def moment(self) -> Moment:
+        """Return the moment."""
+        return Moment(
+            at_ms=self.at_ms,
+            coordinator_id=self.coordinator_id,
+            cause=self.cause,
+            state_from=self.state_from,
+            state_to=self.state_to,
+            generation_id=self.generation_id,
+            leader_id=self.leader_id,
+            members=_copied(self.members),
+            joined=self.joined,
+            rejoined=self.rejoined,
+            left=self.left,
+            parked_joins=_copied(self.parked_joins),
+            parked_syncs=_copied(self.parked_syncs),
+            timers=tuple(Timer(what, left_ms) for what, left_ms in sorted(self.timers, key=_LEFT) if left_ms < inf),
+        )
+
+
+def _copied(ids: KeySnapshot) -> tuple[str, ...]:
+    keys, count = ids
+    return tuple(keys[:count])
+
+
 @dataclass(frozen=True, slots=True)
 class DroppedMoments:
     """The moments of a group that are no longer in its history, because the history is limited.
@@ -126,19 +190,14 @@ class Change:
         joined: Ids of members that were added since the last moment.
         rejoined: Ids of members whose JoinGroup was parked since the last moment.
         left: Ids of members that were removed since the last moment.
-        moments: The fields of each complete `Moment`, oldest first, without `coordinator_id` and `timers`.
+        moments: The complete moments, oldest first.
     """
 
     cause: str = ""
     joined: list[str] = field(default_factory=list)
     rejoined: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
-    moments: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def has_members(self) -> bool:
-        """Whether members were added, parked or removed since the last moment."""
-        return bool(self.joined or self.rejoined or self.left)
+    moments: list[RecordedMoment] = field(default_factory=list)
 
     def clear_members(self) -> None:
         self.joined.clear()
@@ -160,8 +219,8 @@ class ChangedGroup(Protocol):
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to `change` for members that were added, parked or removed."""
 
-    def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
-        """Return the running timers, the next to expire first."""
+    def timers(self, now_ms: float, *, with_members: bool) -> Sequence[tuple[str, float]]:
+        """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
 
 
 def discard_change(group: ChangedGroup, now_ms: float) -> None:
@@ -171,14 +230,19 @@ def discard_change(group: ChangedGroup, now_ms: float) -> None:
 
 @dataclass(slots=True)
 class _GroupHistory:
-    """The history of one group: its kept moments, their sizes (numbers of member ids), and what was dropped."""
+    """The history of one group: its kept moments, how many member ids they have, and what was dropped."""
 
-    moments: deque[Moment]
-    sizes: deque[int]
+    moments: deque[Moment | RecordedMoment]
     dropped: int
     dropped_until_ms: float | None
     is_exact: bool
     ids: int = 0
+
+    def read(self) -> tuple[Moment, ...]:
+        """Return the moments, each of which is converted once."""
+        read = tuple(each if isinstance(each, Moment) else each.moment() for each in self.moments)
+        self.moments = deque(read)
+        return read
 
 
 class History:
@@ -211,7 +275,7 @@ class History:
         self.max_moments_of_a_group, self.max_moments = max_moments_of_a_group, max_moments
         self.max_ids_of_a_group, self.max_ids = max_ids_of_a_group, max_ids
         self.max_groups_without_moments = max_groups_without_moments
-        self.listeners: list[Callable[[str, Sequence[Moment]], None]] = []
+        self.listeners: list[Callable[[str, Sequence[RecordedMoment]], None]] = []
         self.dropped = 0
         self._count = self._ids = 0
         self._groups: dict[str, _GroupHistory] = {}  # The group without changes for longest comes first.
@@ -221,32 +285,29 @@ class History:
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
         change = group.change
-        if change.has_members:
+        if change.joined or change.rejoined or change.left:
             group.end_moment(now_ms)
         if change.moments:
             self._keep(group, now_ms, coordinator_id)
         change.clear()
 
     def _keep(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
-        change, group_id = group.change, group.group_id
+        moments, group_id = group.change.moments, group.group_id
         kept = self._groups.pop(group_id, None)
         if kept is None:
             dropped = self._without_moments.pop(group_id, self._unknown)
-            kept = _GroupHistory(deque(), deque(), dropped.count, dropped.until_ms, dropped.is_exact)
+            kept = _GroupHistory(deque(), dropped.count, dropped.until_ms, dropped.is_exact)
         self._groups[group_id] = kept
-        last = change.moments.pop()
-        new = [Moment(**moment, coordinator_id=coordinator_id) for moment in change.moments] if change.moments else []
-        timers = group.timers(now_ms, with_members=last["state_from"] != last["state_to"])
-        new.append(Moment(**last, coordinator_id=coordinator_id, timers=timers))
-        for moment in new:
+        moments[-1].timers = group.timers(now_ms, with_members=moments[-1].is_transition)
+        for moment in moments:
+            moment.coordinator_id = coordinator_id
             size = moment.size
-            kept.moments.append(moment)
-            kept.sizes.append(size)
             kept.ids += size
             self._ids += size
+        kept.moments += moments
+        self._count += len(moments)
         for listener in self.listeners:
-            listener(group_id, new)
-        self._count += len(new)
+            listener(group_id, moments)
         while len(kept.moments) > self.max_moments_of_a_group or (
             kept.ids > self.max_ids_of_a_group and len(kept.moments) > 1
         ):
@@ -257,9 +318,8 @@ class History:
     def _drop_oldest(self, group_id: str) -> None:
         kept = self._groups[group_id]
         moment = kept.moments.popleft()
-        size = kept.sizes.popleft()
-        kept.ids -= size
-        self._ids -= size
+        kept.ids -= moment.size
+        self._ids -= moment.size
         self._count -= 1
         self.dropped += 1
         kept.dropped += 1
@@ -276,7 +336,7 @@ class History:
     def of(self, group_id: str) -> tuple[Moment, ...]:
         """Return the kept moments of a group, oldest first. An unknown group has none."""
         kept = self._groups.get(group_id)
-        return () if kept is None else tuple(kept.moments)
+        return () if kept is None else kept.read()
 
     def dropped_of(self, group_id: str) -> DroppedMoments:
         """Return which moments of a group are no longer kept."""

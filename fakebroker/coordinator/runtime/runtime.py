@@ -157,24 +157,28 @@ class CoordinatorRuntime(Generic[R, E]):
         else:
             operation()
 
-    def run(self, index: int, operation: WriteOperation[R, T], done: Callable[[T], None]) -> None:
-        """Run an operation that appends to a partition; `done` is called with its result, at once or later."""
-        self._resume(index, operation, done, None)
+    def run(self, index: int, operation: WriteOperation[R, T], done: Callable[[T], None]) -> bool:
+        """Run an operation that appends to a partition; `done` is called with its result, at once or later.
+
+        Returns:
+            Whether `done` was called.
+        """
+        return self._resume(index, operation, done, None)
 
     def _resume(
         self, index: int, operation: WriteOperation[R, T], done: Callable[[T], None], error: ErrorCode | None
-    ) -> None:
+    ) -> bool:
         while True:
             try:
                 records = next(operation) if error is None else operation.send(error)
             except StopIteration as end:
                 done(end.value)
-                return
+                return True
             step = _OperationStep(lambda late: self._resume(index, operation, done, late))
             self.append(index, records, step)
             if step.error is None:
                 step.is_late = True
-                return
+                return False
             error = step.error
 
     def append(self, index: int, records: tuple[R, ...], done: Callable[[ErrorCode], None]) -> None:
@@ -242,7 +246,7 @@ class _OperationStep:
 
     __slots__ = ("_resume", "error", "is_late")
 
-    def __init__(self, resume: Callable[[ErrorCode], None]) -> None:
+    def __init__(self, resume: Callable[[ErrorCode], object]) -> None:
         self._resume = resume
         self.error: ErrorCode | None = None
         self.is_late = False

@@ -25,12 +25,14 @@ from fakebroker.coordinator.group.classic.states import (
 from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Change, Timer
+from fakebroker.coordinator.group.history import Change, RecordedMoment
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
+from fakebroker.coordinator.group.snapshot_dict import NO_KEYS, SnapshotDict
 from fakebroker.errors import ErrorCode
 
 NONE = ErrorCode.NONE
+_DEADLINE, _REBALANCE_TIMEOUT = attrgetter("deadline_ms"), attrgetter("rebalance_timeout_ms")
 
 
 @dataclass(slots=True, eq=False)
@@ -85,11 +87,11 @@ class Group:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: SnapshotDict[Member] = field(default_factory=SnapshotDict)
     static_members: dict[str, str] = field(default_factory=dict)
     pending_members: dict[str, float] = field(default_factory=dict)
-    parked_joins: dict[str, object] = field(default_factory=dict)
-    parked_syncs: dict[str, object] = field(default_factory=dict)
+    parked_joins: SnapshotDict[object] = field(default_factory=SnapshotDict)
+    parked_syncs: SnapshotDict[object] = field(default_factory=SnapshotDict)
     awaiting_sync: dict[str, None] = field(default_factory=dict)
     protocol_counts: dict[str, int] = field(default_factory=dict)
     subscribed_topics: frozenset[str] | None = None
@@ -160,44 +162,53 @@ class Group:
 
     def _add_moment(self, state_from: GroupState, now_ms: float) -> None:
         change = self.change
-        # A member that was added and removed within one moment is left out (a static replacement that is reverted).
-        joined = tuple(member_id for member_id in change.joined if member_id not in change.left)
-        left = tuple(member_id for member_id in change.left if member_id not in change.joined)
-        members = tuple(self.members)
-        if self.state is DEAD:
-            members, left = (), members
-        change.moments.append(
-            {
-                "at_ms": now_ms,
-                "cause": change.cause,
-                "state_from": state_from.value,
-                "state_to": self.state.value,
-                "generation_id": self.generation_id,
-                "leader_id": self.leader_id,
-                "members": members,
-                "joined": joined,
-                "rejoined": tuple(member_id for member_id in change.rejoined if member_id not in joined),
-                "left": left,
-                "parked_joins": tuple(self.parked_joins),
-                "parked_syncs": tuple(self.parked_syncs),
-            }
+        joined, rejoined, left = change.joined, change.rejoined, change.left
+        if joined and left:
+            # A member that was added and removed within one moment is left out (a static replacement that is reverted).
+            joined, left = _without(joined, left), _without(left, joined)
+        if joined and rejoined:
+            rejoined = _without(rejoined, joined)
+        members, parked_joins, parked_syncs = (
+            self.members.snapshot(),
+            self.parked_joins.snapshot(),
+            self.parked_syncs.snapshot(),
         )
+        if self.state is DEAD:
+            members, left = NO_KEYS, list(self.members)
+        moment = RecordedMoment(
+            now_ms,
+            change.cause,
+            state_from.value,
+            self.state.value,
+            self.generation_id,
+            self.leader_id,
+            members,
+            tuple(joined),
+            tuple(rejoined),
+            tuple(left),
+            parked_joins,
+            parked_syncs,
+            members[1] + len(rejoined) + parked_joins[1] + parked_syncs[1],
+        )
+        change.moments.append(moment)
         change.clear_members()
 
-    def timers(self, now_ms: float, *, with_members: bool) -> tuple[Timer, ...]:
-        """Return the running timers, the next to expire first; `with_members` adds sessions and pending ids."""
+    def timers(self, now_ms: float, *, with_members: bool) -> list[tuple[str, float]]:
+        """Return the timers; `with_members` adds the session and the pending id that expire next."""
         if self.state is DEAD:
-            return ()
-        deadlines = [("join", self.join_deadline_ms), ("sync", self.sync_deadline_ms)]
-        deadlines.append((self.extension.timer_name, self.extension.deadline_ms))
+            return []
+        timers = [
+            ("join", self.join_deadline_ms - now_ms),
+            ("sync", self.sync_deadline_ms - now_ms),
+            (self.extension.timer_name, self.extension.deadline_ms - now_ms),
+        ]
         if with_members and self.members:
-            member = min(self.members.values(), key=attrgetter("deadline_ms"))
-            deadlines.append((f"session of {member.member_id}", member.deadline_ms))
+            member = min(self.members.values(), key=_DEADLINE)
+            timers.append((f"session of {member.member_id}", member.deadline_ms - now_ms))
         if with_members and self.pending_members:
             member_id = min(self.pending_members, key=self.pending_members.__getitem__)
-            deadlines.append((f"pending {member_id}", self.pending_members[member_id]))
-        running = [Timer(what, deadline_ms - now_ms) for what, deadline_ms in deadlines if deadline_ms < inf]
-        return tuple(sorted(running, key=attrgetter("left_ms")))
+            timers.append((f"pending {member_id}", self.pending_members[member_id] - now_ms))
+        return timers
 
     # Checks
 
@@ -246,9 +257,11 @@ class Group:
         """Whether a member with these protocols can join: at least one of them must be supported by all members."""
         if self.state is EMPTY and not self.members:
             return bool(protocol_type and protocols)
-        return protocol_type == self.protocol_type and any(
-            self.protocol_counts.get(name, 0) == len(self.members) for name, _ in protocols
-        )
+        if protocol_type == self.protocol_type:
+            for name, _ in protocols:
+                if self.protocol_counts.get(name, 0) == len(self.members):
+                    return True
+        return False
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member is subscribed to a topic. If unknown: True in a consumer group, False in other groups."""
@@ -272,9 +285,10 @@ class Group:
 
     def update(self, member: Member, request: JoinGroup | Member) -> None:
         """Set protocols and timeouts of a member from its new JoinGroup, or from an old copy of the member."""
-        self._count_protocols(member, -1)
-        member.protocols = request.protocols
-        self._count_protocols(member, 1)
+        if request.protocols != member.protocols:
+            self._count_protocols(member, -1)
+            member.protocols = request.protocols
+            self._count_protocols(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
 
@@ -303,7 +317,7 @@ class Group:
         old_member_id = self.static_members[instance_id]
         self.answer_join(old_member_id, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
         self.answer_sync(old_member_id, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        member = self.members.pop(old_member_id)
+        member: Member = self.members.pop(old_member_id)
         member.member_id = new_member_id
         member.is_new = False
         self.members[new_member_id] = member
@@ -344,12 +358,14 @@ class Group:
         """Return the topics of all members; `None` if they cannot be parsed or the group is not a consumer group."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
-        topics: list[str] = []
-        for member in self.joined_members():
-            parsed = parse_subscribed_topics(member.metadata)
+        name = self.protocol_name or ""
+        topics: set[str] = set()
+        # Most members of a group have the same metadata.
+        for metadata in {member.metadata_for(name) for member in self.members.values()}:
+            parsed = parse_subscribed_topics(metadata)
             if parsed is None:
                 return None
-            topics += parsed
+            topics.update(parsed)
         return frozenset(topics)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
@@ -414,12 +430,14 @@ class Group:
 
     def rebalance_timeout_ms(self) -> int:
         """Return the largest rebalance timeout of the members; at least 1 ms, so that no timer expires as it starts."""
-        return max([1, *(member.rebalance_timeout_ms for member in self.members.values())])
+        timeout_ms: int = max([1, *map(_REBALANCE_TIMEOUT, self.members.values())])
+        return timeout_ms
 
     def arm_session(self, member: Member, timeout_ms: float, now_ms: float) -> None:
         """Start or restart the session of a member."""
-        member.deadline_ms = now_ms + timeout_ms
-        self.deadline_ms = min(self.deadline_ms, member.session_ends_ms)
+        member.deadline_ms = deadline_ms = now_ms + timeout_ms
+        if deadline_ms < self.deadline_ms and member.keeper is None:
+            self.deadline_ms = deadline_ms
 
     def arm_pending(self, member_id: str, timeout_ms: float, now_ms: float) -> None:
         """Add a pending id, and start its timer."""
@@ -445,3 +463,8 @@ class Group:
             min((member.session_ends_ms for member in self.members.values()), default=inf),
             self.extension.deadline_ms,
         )
+
+
+def _without(ids: Sequence[str], others: Sequence[str]) -> list[str]:
+    excluded = frozenset(others)
+    return [member_id for member_id in ids if member_id not in excluded]

@@ -15,6 +15,7 @@ from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE, STA
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.persistence import store
 from fakebroker.coordinator.group.records import Procedure
+from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from fakebroker.errors import ErrorCode
 
 # Replaces the session timeout of a new member until its first generation, because a member that does not know its id
@@ -187,7 +188,7 @@ def _revert_replacement(group: Group, member: Member, former: Member, former_ids
     """Restore the former member because its replacement could not be stored. Its session restarts."""
     group.replace_static_member(former.instance_id or "", former.member_id)
     group.update(member, former)
-    group.members = {member_id: group.members[member_id] for member_id in former_ids}
+    group.members = SnapshotDict((member_id, group.members[member_id]) for member_id in former_ids)
     group.arm_session(member, member.session_timeout_ms, now_ms)
 
 

@@ -42,8 +42,11 @@ class Member:
         return self.deadline_ms if self.keeper is None else inf
 
     def metadata_for(self, protocol_name: str) -> bytes:
-        """Return the metadata of the first protocol with this name."""
-        return next(metadata for name, metadata in self.protocols if name == protocol_name)
+        """Return the metadata of the first protocol with this name, which the member must support."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise LookupError(protocol_name)
 
     def supports(self, names: Container[str]) -> bool:
         """Return whether the member supports one of the protocols."""

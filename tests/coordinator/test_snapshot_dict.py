@@ -1,0 +1,54 @@
+"""Snapshots of the keys of a dict that changes."""
+
+from hypothesis import given, strategies as st
+
+from fakebroker.coordinator.group.snapshot_dict import KeySnapshot, SnapshotDict
+
+keys = st.integers(0, 99).map(str)
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.lists(keys, max_size=60)),
+        st.tuples(st.sampled_from(["pop", "delete"]), keys),
+        st.tuples(st.sampled_from(["popitem", "clear", "nothing"]), st.none()),
+    ),
+    max_size=30,
+)
+
+
+def keys_of(snapshot: KeySnapshot) -> tuple[str, ...]:
+    found, count = snapshot
+    return tuple(found[:count])
+
+
+def change(values: SnapshotDict[int], what: str, named: list[str] | str | None) -> None:
+    if what == "add":
+        for key in named or ():
+            values[key] = 1
+    elif what == "pop":
+        values.pop(str(named), None)
+    elif what == "delete" and named in values:
+        del values[str(named)]
+    elif what == "popitem" and values:
+        values.popitem()
+    elif what == "clear":
+        values.clear()
+
+
+@given(changes, st.integers(0, 99))
+def test_a_snapshot_has_the_keys_of_its_time_in_their_order(changes: list[tuple[str, list[str]]], initial: int) -> None:
+    values = SnapshotDict((f"initial-{number}", number) for number in range(initial))
+    snapshots = []
+    for what, named in changes:
+        change(values, what, named)
+        snapshots.append((values.snapshot(), tuple(values)))
+    for snapshot, expected in snapshots:
+        assert keys_of(snapshot) == expected
+
+
+def test_snapshots_share_the_keys_while_keys_are_only_added() -> None:
+    values = SnapshotDict((str(number), number) for number in range(1_000))
+    first, _ = values.snapshot()
+    values["new"] = 1
+    second, count = values.snapshot()
+    assert first is second
+    assert count == 1_001
