@@ -1,8 +1,9 @@
 """Snapshots of the keys of a dict that changes."""
 
+import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.group.snapshot_dict import KeySnapshot, SnapshotDict
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, KeySnapshot, SnapshotDict
 
 keys = st.integers(0, 99).map(str)
 changes = st.lists(
@@ -52,3 +53,14 @@ def test_snapshots_share_the_keys_while_keys_are_only_added() -> None:
     second, count = values.snapshot()
     assert first is second
     assert count == 1_001
+
+
+def test_the_shared_dict_stays_empty() -> None:
+    with pytest.raises(TypeError, match="shared"):
+        NO_ENTRIES["a"] = 1
+    with pytest.raises(TypeError, match="shared"):
+        NO_ENTRIES.update(a=1)
+    with pytest.raises(TypeError, match="shared"):
+        NO_ENTRIES.setdefault("a", 1)
+    assert NO_ENTRIES.pop("a", None) is None
+    assert (NO_ENTRIES, NO_ENTRIES.snapshot()) == ({}, ((), 0))
