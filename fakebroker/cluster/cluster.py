@@ -27,9 +27,10 @@ from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.log_manager import LogManager
-from fakebroker.cluster.logs.offsets_topic import append_records
+from fakebroker.cluster.logs.offsets_topic import append_records, read_records
 from fakebroker.cluster.quotas import Quotas
-from fakebroker.cluster.replication.controller import Controller, Failover, LeaderBalance
+from fakebroker.cluster.replication.controller import Controller, LeaderBalance
+from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
 from fakebroker.cluster.replication.racks import spread_over_racks
 from fakebroker.cluster.replication.replica_copies import ReplicaCopies
 from fakebroker.cluster.topics import (
@@ -88,6 +89,7 @@ class Cluster:
         resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
         features: The finalized features.
+        group_moves: The moves of group coordinators.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         append_failures: The appends to __consumer_offsets that fail.
@@ -139,7 +141,11 @@ class Cluster:
             lambda: int(self.broker_configs.get(CLEANER_BACKOFF) or config.number(CLEANER_BACKOFF)),
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
-        self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, _leader_balance(config))
+        self.group_moves = CoordinatorMoves(
+            self.brokers, self.topics.offsets_partition, lambda broker: broker.coordinator, _load_groups
+        )
+        moves = {OFFSETS_TOPIC: self.group_moves}
+        self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, moves, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.append_failures = AppendFailures()
         self.group_controls: dict[str, GroupControls] = {}
@@ -237,12 +243,10 @@ class Cluster:
 
     def _lead_offsets_topic(self) -> None:
         """Make the leaders of a new topic __consumer_offsets the coordinators of its partitions, without groups."""
-        self.controller.loading.clear()
-        self.controller.stale.clear()
+        self.group_moves.clear()
         partitions = self.topics.offsets_topic.partitions
         for broker in self.brokers.values():
-            for led in list(broker.coordinator.led_partitions()):
-                broker.coordinator.resign(led.partition, self.now_ms)
+            self.group_moves.resign_all(broker, self.now_ms)
             broker.coordinator.set_partition_count(len(partitions))
         for partition in partitions:
             leader = self.leader_of(partition)
@@ -430,7 +434,7 @@ class Cluster:
     def reported_coordinator(self, index: int) -> BrokerNode | None:
         """Return the broker that FindCoordinator returns for the groups of a partition of __consumer_offsets."""
         self.topics.show_offsets_topic()
-        stale = self.controller.stale_leader(index, self.now_ms)
+        stale = self.group_moves.stale_leader(index, self.now_ms)
         return self.leader_of(self.topics.offsets_topic.partitions[index]) if stale is None else self.brokers.get(stale)
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
@@ -592,6 +596,10 @@ class Cluster:
 
 def _partition_for(internal_topic: Topic, key: str) -> Partition:
     return internal_topic.partitions[partition_for(key, len(internal_topic.partitions))]
+
+
+def _load_groups(coordinator: Coordinator, partition: Partition, now_ms: float) -> None:
+    coordinator.finish_loading(partition.index, read_records(partition.log, partition.index), now_ms)
 
 
 def _leader_balance(config: Config) -> LeaderBalance | None:

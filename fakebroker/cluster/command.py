@@ -18,7 +18,7 @@ import msgspec
 from fakebroker.cluster.faults.append_failures import AppendFailure
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
-from fakebroker.cluster.replication.controller import Failover, FailoverOptions
+from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
 from fakebroker.cluster.seeding.seed import GroupSeed, SeedOptions
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.validation import accepts_data, accepts_none, convert, plain

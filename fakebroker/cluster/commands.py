@@ -34,7 +34,7 @@ from fakebroker.cluster.faults.injection import ActiveFault, bind_function, boun
 from fakebroker.cluster.faults.rule import Action, Fault, FaultOptions, checked_in_advance
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.cluster.replication.controller import Failover, FailoverOptions
+from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord, Timestamp, produce
 from fakebroker.cluster.seeding.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
 from fakebroker.cluster.snapshot import Snapshot

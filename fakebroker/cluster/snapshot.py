@@ -143,8 +143,8 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     for topic in cluster.topics.all():
         for partition in topic.partitions:
             cluster.purgatory.release(partition)  # The next tick reads the restored logs.
-    cluster.controller.loading.clear()
-    cluster.controller.stale.clear()
+    for moves in cluster.controller.moves.values():
+        moves.clear()
     cluster.controller.balance_due_ms = None
     cluster.controller.copies.clear()
 

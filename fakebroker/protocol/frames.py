@@ -23,6 +23,7 @@ _SIZE = struct.Struct(">i")
 _REQUEST_START = struct.Struct(">hhih")
 _RESPONSE_START = struct.Struct(">ii")
 _CORRELATION_ID = struct.Struct(">i")
+_NOTHING = b""
 _response_starts: dict[tuple[type[Message], int], bytes] = {}
 
 
@@ -36,11 +37,11 @@ class FrameBuffer:
         held_bytes: The number of buffered bytes of an incomplete frame.
     """
 
-    __slots__ = ("_buffer", "_needed", "held_bytes", "max_bytes")
+    __slots__ = ("_needed", "_pieces", "held_bytes", "max_bytes")
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._buffer = bytearray()
+        self._pieces: list[bytes] = []
         self._needed = 4
         self.held_bytes = 0
 
@@ -50,28 +51,32 @@ class FrameBuffer:
         Raises:
             ProtocolError: A size is negative or exceeds the limit. The rest of the stream cannot be decoded.
         """
-        if not self._buffer and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
+        if not self._pieces and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
             return [data[4:]]  # The common case: exactly one frame, returned without buffering.
-        buffer: bytes | bytearray = data
-        if self._buffer:
-            self._buffer += data
-            self.held_bytes = len(self._buffer)
+        if self._pieces:
+            self._pieces.append(data)
+            self.held_bytes += len(data)
             if self.held_bytes < self._needed:
                 return []
-            buffer = self._buffer
-        frames, position, end, self._needed = [], 0, len(buffer), 4
+            data = _NOTHING.join(self._pieces)
+        frames, position, end, self._needed = [], 0, len(data), 4
         while end - position >= 4:
-            size = _SIZE.unpack_from(buffer, position)[0]
+            size = _SIZE.unpack_from(data, position)[0]
             if not 0 <= size <= self.max_bytes:
                 raise ProtocolError(f"frame of {size} bytes, expected 0 to {self.max_bytes}")
             if end - position - 4 < size:
                 self._needed = size + 4
                 break
             position += 4 + size
-            frames.append(bytes(buffer[position - size : position]))
-        self._buffer = bytearray(buffer[position:])
+            frames.append(data[position - size : position])
         self.held_bytes = end - position
+        self._pieces = [data[position:]] if self.held_bytes else []
         return frames
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many more bytes the incomplete frame has at least; 0 if there is none."""
+        return self._needed - self.held_bytes if self.held_bytes else 0
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import ClassVar
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
-from fakebroker.protocol.types import unsigned_varint
+from fakebroker.protocol.types import read_unsigned_varint, unsigned_varint
 
 DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
 """The default limit for the decompressed records of one batch. Kafka has no limit."""
@@ -35,6 +35,7 @@ _SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is co
 _MAGIC = 2
 _COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _COMPRESSIONS = tuple(Compression)  # By number: calling an enumeration takes longer.
+_NULL_LENGTH = 1  # -1, the length of null as a zigzag varint
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -304,13 +305,58 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
             f"and one more than the last offset delta {batch.last_offset_delta}"
         )
     # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends them.
+    data, position = _records_of(batch, limit_bytes)
+    largest_delta = _largest_timestamp_delta(data, position, batch.record_count)
+    if largest_delta is not None and batch.timestamp_type is TimestampType.CREATE_TIME:
+        newest_ms = batch.base_timestamp_ms + largest_delta
+        if newest_ms <= _INT64_MAX:
+            return max(newest_ms, NO_TIMESTAMP)
     newest_ms = NO_TIMESTAMP
-    for offset, record in enumerate(iterate_records(batch, limit_bytes), batch.base_offset):
+    for offset, record in enumerate(_decoded_records(batch, data, position), batch.base_offset):
         if record.offset != offset:
             raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
         if record.timestamp_ms > newest_ms:
             newest_ms = record.timestamp_ms
     return newest_ms
+
+
+def _largest_timestamp_delta(data: bytes, position: int, count: int) -> int | None:
+    """Check plain records without decoding them, because a broker checks every record that it receives.
+
+    Args:
+        data: The decompressed records.
+        position: The position of the first record.
+        count: The record count of the batch header.
+
+    Returns:
+        The largest difference between the timestamp of a record and the base timestamp; None if records may be invalid,
+        or are not plain: consecutive offsets, no headers, and no timestamps before the base timestamp.
+    """
+    read = read_unsigned_varint
+    largest, end = 0, position
+    try:
+        # The varints are signed (zigzag): odd ones are negative. Most take one byte.
+        for index in range(count):
+            length, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            end = position + (length >> 1)
+            position += 1  # attributes
+            delta, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            offset, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            key_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            if key_bytes != _NULL_LENGTH:
+                position += key_bytes >> 1
+            value_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            if value_bytes != _NULL_LENGTH:
+                position += value_bytes >> 1
+            has_headers = data[position] != 0
+            position += 1
+            if position != end or offset != index << 1 or has_headers or (length | delta) & 1:
+                return None
+            if delta > largest:
+                largest = delta
+    except (IndexError, ValueError):
+        return None
+    return largest >> 1 if end == len(data) else None
 
 
 def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
@@ -331,12 +377,25 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_
     """
     if batch.record_count < 0:
         raise InvalidBatchError(f"{batch.label}: record count {batch.record_count} at byte 57, expected 0 or more")
-    data, position = batch.data, _HEADER.size
-    if batch.compression is not Compression.NONE:
-        try:
-            data, position = decompress(batch.compression, data[position:], limit_bytes), 0
-        except ProtocolError as error:
-            raise InvalidBatchError(f"{batch.label}: {error}") from error
+    return _decoded_records(batch, *_records_of(batch, limit_bytes))
+
+
+def _records_of(batch: RecordBatch, limit_bytes: int) -> tuple[bytes, int]:
+    """Return a buffer with the decompressed records of a batch, and the position of the first one.
+
+    Raises:
+        InvalidBatchError: The records cannot be decompressed.
+    """
+    if batch.compression is Compression.NONE:
+        return batch.data, _HEADER.size
+    try:
+        return decompress(batch.compression, batch.data[_HEADER.size :], limit_bytes), 0
+    except ProtocolError as error:
+        raise InvalidBatchError(f"{batch.label}: {error}") from error
+
+
+def _decoded_records(batch: RecordBatch, data: bytes, position: int) -> Iterator[Record]:
+    """Decode the records of a batch in a buffer; see `iterate_records`."""
     append_time_ms = batch.max_timestamp_ms if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     for index in range(batch.record_count):
         start = position

@@ -56,6 +56,12 @@ def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:
         IndexError: The varint is incomplete.
         ValueError: The varint is longer than 5 bytes or larger than 32 bits.
     """
+    first = buffer[position]
+    if first < 0x80:
+        return first, position + 1
+    second = buffer[position + 1]
+    if second < 0x80:  # Longer ones are rare.
+        return first & 0x7F | second << 7, position + 2
     value = shift = 0
     for _ in range(_MAX_VARINT_BYTES):
         byte = buffer[position]

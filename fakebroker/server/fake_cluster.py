@@ -32,7 +32,7 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal.journal import JournalMode, new_journal
-from fakebroker.cluster.replication.controller import FailoverOptions
+from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.snapshot import Snapshot

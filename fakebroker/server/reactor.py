@@ -36,6 +36,8 @@ T = TypeVar("T")
 logger = logging.getLogger("fakebroker")
 
 READ_BYTES = 64 * 1024
+MAX_READ_BYTES = 1024 * 1024
+"""How many bytes are read at once while the rest of a large request is missing."""
 MAX_EVENTS = 256
 """Maximum number of ready sockets per poll."""
 MAX_TURNS = 8
@@ -275,7 +277,7 @@ class Reactor:
 
     def _read(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
         try:
-            data = connection.socket.recv(READ_BYTES)
+            data = connection.socket.recv(min(max(READ_BYTES, connection.frames.missing_bytes), MAX_READ_BYTES))
         except BlockingIOError:
             return
         except OSError:

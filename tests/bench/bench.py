@@ -11,8 +11,7 @@ this run; then `make rewrite` writes them into scenarios/performance.md.
 import argparse
 import datetime
 import json
-import os
-import platform
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -22,47 +21,51 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench import big_groups
 from tests.bench.figures import Figure, shown
 from tests.bench.guard import falls
-from tests.bench.loads import Result, medians, ratios, running_loads
-from tests.bench.workloads import WORKLOADS
+from tests.bench.loads import FAKEBROKER, Result, medians, ratios, running_loads
+from tests.bench.machine import OtherLoad, machine
+from tests.bench.parts import PARTS
+from tests.bench.processes import rows_of
+from tests.bench.workloads import HEARTBEATS, WORKLOADS
 
 OUT = Path("bench-results")
 RESULTS = OUT / "bench.json"
 RECORDED = Path(__file__).parent / "recorded.json"
+PLOT = Path("scenarios/performance/rebalances.svg")
 
 Run = dict[str, Any]
-"""The results of a run, as in bench.json: `machine`, `date`, `loads` by server and workload, `figures`, `ratios`."""
+"""The results of a run, as in bench.json.
 
-
-def machine() -> dict[str, object]:
-    """Return what results depend on."""
-    models = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
-    return {
-        "cpu": models[0] if models else platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-    }
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
+`others` is the share of the CPU time of all cores that other processes used. `loads` has results by server and load,
+`parts` microseconds by workload, `groups` the rebalances by size, `ratios` what must not fall.
+"""
 
 
 def measure(rounds: int, seconds: float, names: Sequence[str], console: Console) -> Run:
-    """Run all loads, and return the results."""
+    """Run the loads with some names and return the results; without names all loads, and everything else."""
     workloads = [workload for workload in WORKLOADS if not names or workload.name in names]
-    with console.status("preparing") as status, running_loads(OUT / "loads", workloads) as loads:
-        found = [loads.round(seconds, status.update) for _ in range(rounds)]
-    figures = ratios(found)
+    others = OtherLoad()
+    with console.status("preparing") as status:
+        with running_loads(OUT / "loads", workloads) as loads:
+            found = [loads.round(seconds, status.update) for _ in range(rounds)]
+        results, figures = medians(found), ratios(found)
+        status.update("parts of requests")
+        parts = rows_of("tests.bench.parts", *(workload.name for workload in workloads if names))
+        groups: list[big_groups.Row] = []
+        if not names:
+            status.update("rebalances of big groups")
+            groups = big_groups.measure()
+            figures += big_groups.figures(groups, results[FAKEBROKER][HEARTBEATS.name]["cpu_us"])
+            big_groups.plot(groups, OUT / PLOT.name)
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),
-        "loads": medians(found),
+        "others": round(others.share(), 3),
+        "loads": results,
+        "parts": {row.pop("workload"): row for row in parts},
+        "groups": groups,
         "figures": [asdict(figure) for figure in figures],
         "ratios": {figure.name: figure.measured for figure in figures if figure.name},
     }
@@ -70,7 +73,9 @@ def measure(rounds: int, seconds: float, names: Sequence[str], console: Console)
 
 def show(run: Run, console: Console) -> None:
     console.print(_loads_table(run["loads"]))
+    console.print(_parts_table(run["parts"]))
     console.print(_figures_table([Figure(**figure) for figure in run["figures"]]))
+    console.print(f"Other processes used {run['others']:.0%} of the CPU time of all cores meanwhile.")
 
 
 def _loads_table(results: Mapping[str, Mapping[str, Result]]) -> Table:
@@ -86,8 +91,18 @@ def _loads_table(results: Mapping[str, Mapping[str, Result]]) -> Table:
     return table
 
 
+def _parts_table(parts: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table(title="microseconds of CPU time without sockets, for one unit of work")
+    for column in ("load", *PARTS):
+        table.add_column(column, justify="left" if column == "load" else "right")
+    for workload in WORKLOADS:
+        if workload.name in parts:
+            table.add_row(workload.what, *(shown(parts[workload.name][part]) for part in PARTS))
+    return table
+
+
 def _figures_table(figures: Sequence[Figure]) -> Table:
-    table = Table(caption=f"load of the machine in the last minute: {os.getloadavg()[0]:.1f}")
+    table = Table()
     for column in ("measured", "value", "unit", "aim", ""):
         table.add_column(column, justify="right" if column in ("value", "aim") else "left")
     for one in figures:
@@ -121,6 +136,8 @@ def main() -> None:
     )
     parser.add_argument("--record", action="store_true", help="replace the recorded results")
     arguments = parser.parse_args()
+    if arguments.record and arguments.workload:
+        parser.error("--record: expected no --workload, because all results are recorded")
     console = Console()
     try:
         run = measure(arguments.rounds, arguments.seconds, arguments.workload or [], console)
@@ -130,6 +147,8 @@ def main() -> None:
     before = _read(RESULTS)
     if arguments.record:
         RECORDED.write_text(json.dumps(run, indent=1) + "\n")
+        PLOT.parent.mkdir(exist_ok=True)
+        shutil.copy(OUT / PLOT.name, PLOT)
         console.print(f"written to {RECORDED}; `make rewrite` updates scenarios/performance.md")
         has_failed = False
     else:

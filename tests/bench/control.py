@@ -27,7 +27,7 @@ from rich.table import Table
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from tests.bench.load import Load
-from tests.bench.native import pin
+from tests.bench.processes import pin
 from tests.bench.servers import OURS
 from tests.support.wire_client import WireClient
 

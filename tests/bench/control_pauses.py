@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.load import Load, LoadMember
-from tests.bench.native import pin
+from tests.bench.processes import pin
 from tests.bench.servers import OURS
 
 GROUPS = 100_000

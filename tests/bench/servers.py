@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.native import SERVER_CORE, pin
+from tests.bench.processes import SERVER_CORE, pin
 
 PRODUCED, FETCHED, PARTITIONS = "produced", "fetched", 4
 """Topics, and the number of partitions of each. Four is the default of the mock cluster."""
+CONFIG = {"group.initial.rebalance.delay.ms": 0}
 OURS = [sys.executable, "-m", "fakebroker", "serve", "--brokers", "1", "--port", "0"]
-OURS += ["--config", "group.initial.rebalance.delay.ms=0"]
+OURS += [argument for key, value in CONFIG.items() for argument in ("--config", f"{key}={value}")]
 OURS += [argument for topic in (PRODUCED, FETCHED) for argument in ("--topic", f"{topic}:{PARTITIONS}")]
 _MOCK = """
 import sys

@@ -12,8 +12,8 @@ from fakebroker import FakeCluster
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from tests.bench.loads import FAKEBROKER, MOCK_CLUSTER, Loads, Round, medians, ratios, running_loads
-from tests.bench.native import compiled
 from tests.bench.plan import step
+from tests.bench.processes import compiled
 from tests.bench.workloads import HEARTBEATS, WORKLOADS
 from tests.support.wire_client import WireClient
 

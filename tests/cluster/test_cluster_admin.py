@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.configs.resolution import LOG_DIR
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

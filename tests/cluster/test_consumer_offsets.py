@@ -155,6 +155,19 @@ def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) 
 
 @soak
 @settings(max_examples=examples(30, soak=5000))
+@given(committed=OFFSETS_WITHOUT_EXPIRY | OFFSETS_WITHOUT_EXPIRY.map(lambda each: replace(each, metadata="")))
+def test_values_of_offsets_are_those_of_the_message(committed: CommittedOffset) -> None:
+    message = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+    )
+    assert record_value(OffsetRecord("g", "t", 0, committed)) == prefixed(3, encode(message, 3))
+
+
+@soak
+@settings(max_examples=examples(30, soak=5000))
 @given(record=RECORDS)
 def test_written_records_are_read_back(record: Record) -> None:
     assert parse_record(record_key(record), record_value(record)) == record

@@ -182,7 +182,7 @@ def test_a_broker_that_stops_or_is_removed_is_no_zombie_and_others_remain_zombie
                 group.stop_broker(3, zombie=True)
                 group.start_broker(3, zombie=True)
                 assert group.heartbeat(3) == NOT_COORDINATOR
-            assert group.cluster.controller.zombies(0) == [2]
+            assert group.cluster.group_moves.zombies(0) == [2]
             assert (group.heartbeat(1), group.heartbeat(2)) == (0, 0)
             group.cluster.controller.stop_zombies(group.now_ms)
             assert (group.heartbeat(1), group.heartbeat(2)) == (0, NOT_COORDINATOR)
@@ -195,7 +195,7 @@ def test_a_zombie_that_restarts_is_no_zombie_any_more() -> None:
     group.move_coordinator(2, zombie=True)
     group.move_coordinator(3, zombie=True)
     group.stop_broker(1)
-    assert group.cluster.controller.zombies(0) == [2]
+    assert group.cluster.group_moves.zombies(0) == [2]
     group.start_broker(1)
     assert group.heartbeats() == [NOT_COORDINATOR, 0, 0]
 
@@ -204,7 +204,7 @@ def test_a_broker_that_is_still_loading_does_not_become_a_zombie() -> None:
     group = FailoverHarness(offset=7)
     group.move_coordinator(2, load_ms=1000)
     group.move_coordinator(3, zombie=True)
-    assert group.cluster.controller.zombies(0) == []
+    assert group.cluster.group_moves.zombies(0) == []
     assert (group.heartbeat(2), group.committed(2), group.committed(3)) == (NOT_COORDINATOR, NOT_COORDINATOR, 7)
     group.cluster_harness.advance(1000)
     assert group.heartbeat(2) == NOT_COORDINATOR

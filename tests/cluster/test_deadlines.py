@@ -3,7 +3,7 @@
 from typing import Any
 
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest

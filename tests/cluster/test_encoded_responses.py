@@ -8,7 +8,8 @@ from hypothesis import example, given, settings, strategies as st
 from fakebroker.cluster import call as call_module
 from fakebroker.cluster.call import Call, Peer, UndecodedCall, read_call
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.journal.journal import Journal
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.frames import request_frame
@@ -158,3 +159,17 @@ def test_calls_with_faults_have_messages() -> None:
     call = handled(harness, frame, undecoded=True)
     assert call.body is None
     assert [each.error_code for each in call.response.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+
+
+def test_dropped_calls_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = cluster_with_offsets(1)
+    frame = request_frame(FindCoordinatorRequest(coordinator_keys=GROUPS[:4]), 4, 1, "client")[4:]
+    calls = [handled(harness, frame, undecoded=True) for _ in range(3)]
+    decoded: list[object] = []
+    monkeypatch.setattr(call_module, "decode", lambda *arguments, **_: decoded.append(arguments))
+    journal = Journal(max_calls=1)
+    for call in calls:
+        journal.add(call)
+    assert journal.dropped == 2
+    assert [kind.calls for kind in journal.dropped_calls] == [2]
+    assert decoded == []

@@ -9,7 +9,7 @@ from fakebroker.cluster.faults.error_catalog import PLACES, Place, kinds_of
 from fakebroker.cluster.faults.error_responses import InjectedError, put_error, refusal
 from fakebroker.cluster.faults.injection import READS, ActiveFault
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -4,7 +4,7 @@ import pytest
 
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
 from tests.support.cluster.failover_harness import FailoverHarness
 from tests.support.cluster.replicas import leaders, start_broker, stop_brokers

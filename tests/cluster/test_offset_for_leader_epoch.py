@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

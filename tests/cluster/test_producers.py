@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.logs.producer_state import EXPIRATION_CHECK_INTERVAL_MS, EXPIRATION_MS, RETAINED_BATCHES
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.records import Record, decode_records, encode_batch, split_batches

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER, Partition
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.soak import examples, soak

@@ -6,7 +6,7 @@ import pytest
 
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -9,7 +9,7 @@ from fakebroker.cluster.configs.changes import Operation, ResourceType
 from fakebroker.cluster.configs.group_configs import group_configs
 from fakebroker.cluster.configs.log_levels import CONFIGURED_LEVELS, LOGGERS
 from fakebroker.cluster.configs.resolution import ConfigSource
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages import alter_configs
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest

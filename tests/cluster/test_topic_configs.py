@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import encode_message

@@ -20,7 +20,7 @@ from fakebroker import (
     WaitTimeout,
 )
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.control import Client
 from fakebroker.control.client import client as client_module
 from fakebroker.control.client.http import Unreachable

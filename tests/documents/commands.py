@@ -11,7 +11,7 @@ from fakebroker.cluster.command import OPTIONS, Command
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.validation import expectation
 from tests.documents.markdown import description, entries, table

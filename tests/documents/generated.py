@@ -31,6 +31,8 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "machine": performance.machine,
         "loads": performance.loads,
         "ratios": performance.ratios,
+        "parts": performance.parts,
+        "groups": performance.groups,
     },
     "fakebroker/client/README.md": {"states": member_states.diagram},
 }

@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.bench.bench import RECORDED
 from tests.bench.figures import Figure, shown
-from tests.bench.loads import Result
+from tests.bench.loads import ECHO, FAKEBROKER, Result
+from tests.bench.parts import PARTS
 from tests.bench.workloads import WORKLOADS
 from tests.documents.markdown import table
 
@@ -20,7 +21,10 @@ def machine() -> str:
     """Return date and machine of the results."""
     run = _recorded()
     of = run["machine"]
-    return f"Recorded {run['date']} on {of['cpu']}, {of['cores']} cores, {of['system']}, Python {of['python']}."
+    return (
+        f"Recorded {run['date']} on {of['cpu']}, {of['cores']} cores, {of['system']}, Python {of['python']}.\n"
+        f"Other processes used {run['others']:.0%} of the CPU time of all cores meanwhile."
+    )
 
 
 def loads() -> str:
@@ -34,6 +38,29 @@ def loads() -> str:
             cells += ["", ""] if found is None else [shown(found["per_s"]), f"{shown(found['cpu_us'])} us"]
         rows.append(tuple(cells))
     return table(tuple(header), rows)
+
+
+def parts() -> str:
+    """Return the CPU time of a server by part: the floor, the parts that are measured without sockets, and the rest."""
+    run = _recorded()
+    totals, floors = (run["loads"][server] for server in (FAKEBROKER, ECHO))
+    rows = []
+    for workload in WORKLOADS:
+        if (of_parts := run["parts"].get(workload.name)) is None:
+            continue
+        total, floor = totals[workload.name]["cpu_us"], floors[workload.name]["cpu_us"]
+        rest = total - floor - sum(of_parts.values())
+        times = (total, floor, *(of_parts[part] for part in PARTS), max(0.0, rest))
+        rows.append((f"{workload.what} ({workload.unit})", *map(shown, times)))
+    return table(("load", "server", "floor", *PARTS, "rest"), rows)
+
+
+def groups() -> str:
+    rows = [
+        (f"{row['members']:,}", shown(row["us_per_member"]), shown(row["join_us_per_member"]))
+        for row in _recorded()["groups"]
+    ]
+    return table(("members of the group", "us a member", "until all have joined"), rows)
 
 
 def ratios() -> str:

@@ -1,5 +1,6 @@
 """Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, invalid batches."""
 
+import dataclasses
 import struct
 from contextlib import suppress
 from typing import Any
@@ -395,6 +396,42 @@ def test_damaged_records_are_decoded_or_a_protocol_error(compression: Compressio
     for check in (decode_records, lambda batch: validate_produced(repaired(batch.data))):
         with suppress(ProtocolError):
             check(batch)
+
+
+def plainly_validated(batch: RecordBatch) -> int | str:
+    """Return the largest timestamp of all decoded records, or the error."""
+    try:
+        newest_ms = -1
+        for offset, record in enumerate(decode_records(batch)):
+            if record.offset != offset:
+                return f"{batch.label}: a record with offset {record.offset}, expected {offset}"
+            newest_ms = max(newest_ms, record.timestamp_ms)
+    except InvalidBatchError as error:
+        return str(error)
+    return newest_ms
+
+
+@soak
+@DRAWN
+@given(
+    records=record_lists() | st.lists(st.builds(Record, st.just(0), st.integers(NOW_MS, NOW_MS + 9), BYTES, BYTES)),
+    damage=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 255)), max_size=2),
+    attributes=st.sampled_from((0, 8)),
+)
+def test_batches_are_validated_as_if_their_records_were_decoded(
+    records: list[Record], damage: list[tuple[int, int]], attributes: int
+) -> None:
+    numbered = [dataclasses.replace(record, offset=offset) for offset, record in enumerate(records)] or GOLDEN_RECORDS
+    data = bytearray(encode_batch(numbered))
+    data[22] = attributes
+    for position, byte in damage:
+        data[RECORDS_AT + position % (len(data) - RECORDS_AT)] = byte
+    batch = the_batch(repaired(bytes(data)))
+    try:
+        found: int | str = validate_batch(batch)
+    except InvalidBatchError as error:
+        found = str(error)
+    assert found == plainly_validated(batch)
 
 
 @soak

@@ -1,6 +1,8 @@
 """Simulations: the recorded events, fast-forwarded heartbeats, and a comparison with a replay over TCP."""
 
 import dataclasses
+from hashlib import sha256
+from itertools import count, takewhile
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_loop import LoopSettings
 from fakebroker.replay.script import script as scripts_schema
-from fakebroker.replay.script.script import Act, Script
+from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.simulation.scheduler import START_MS
 from fakebroker.replay.simulation.simulation import Simulation
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate
@@ -370,6 +372,107 @@ def test_a_commit_at_the_end_of_the_replay_has_no_response() -> None:
     )
     assert fast == slow
     assert [row["latency_us"] for row in rows_of(fast, "OffsetCommit")][-1] is None
+
+
+_AUTOMATIC_ELECTION: dict[str, Any] = {
+    "auto.leader.rebalance.enable": "true",
+    "leader.imbalance.check.interval.seconds": "13",
+}
+_RESTART: list[dict[str, Any]] = [
+    {"at_s": 8, "do": "stop_broker", "node_id": 1},
+    {"at_s": 12, "do": "start_broker", "node_id": 1},
+]
+
+
+def test_fast_forwarded_commits_give_the_same_events_and_state(subtests: pytest.Subtests) -> None:
+    members = [
+        script(group, number, heartbeat_interval_ms=1_000 + 7 * number, commit_interval_ms=1_700)
+        for group in AT_BROKER_1
+        for number in range(6)
+    ]
+    fetch = Load(kind="fetch-offsets", rate_per_s=60, at_s=5.0, for_s=20.0)
+    throttled = {"at_s": 10, "do": "fail", "api": "OffsetCommit", "throttle_time_ms": 2_900, "times": 4}
+    expiring: dict[str, Any] = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "5000"}
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("a load reads committed offsets", {"loads": [fetch], "events": ()}),
+        ("a load reads them after a failover", {"loads": [fetch]}),
+        ("leaders are elected automatically", {"cluster": Cluster(brokers=2, config=_AUTOMATIC_ELECTION)}),
+        ("a commit throttles the next heartbeats", {"events": [throttled]}),
+        ("appends fail", {"events": [{"at_s": 10, "do": "fail_append", "group_id": AT_BROKER_1[0], "times": 3}]}),
+        (
+            "another broker stops",
+            {"cluster": Cluster(brokers=6), "events": [{**event, "node_id": 5} for event in _RESTART]},
+        ),
+        ("the topic is deleted", {"events": [{"at_s": 10, "do": "delete_topic", "name": "orders"}]}),
+        ("the end of the log is lost", {"events": [{**_RESTART[0], "lose_tail": 3}]}),
+        ("offsets expire", {"cluster": Cluster(brokers=2, as_version="2.0", config=expiring), "duration_s": 90.0}),
+    ]
+    for name, changes in cases:
+        with subtests.test(case=name):
+            settings = two_broker_settings(**{"events": _RESTART, "group_counts": {"some": 2}, **changes})
+            fast, slow = (play_in_memory(members, settings, is_fast=is_fast) for is_fast in (True, False))
+            assert fast[1] == slow[1]
+            assert _end_state(fast[0]) == _end_state(slow[0])
+
+
+def test_heartbeats_and_commits_of_idle_members_are_not_simulated() -> None:
+    """A simulation that is 900 s longer has 2,520 more requests: one heartbeat per second and a commit every 2.5 s."""
+    calls = []
+    for duration_s in (100.0, 1_000.0):
+        simulation = Simulation([script("g", number) for number in range(2)], 0, two_broker_settings(duration_s))
+        step, end_ms = simulation.scheduler.step, START_MS + duration_s * 1000
+        calls.append(sum(takewhile(bool, (step(end_ms) for _ in count()))))
+    assert calls[1] - calls[0] < 70
+
+
+_DIGESTS = {
+    "steady": "4aeec6efeda546bc",
+    "commits": "ca2840ee61b44936",
+    "rebalances": "3a271164e6253958",
+    "failover": "979c38b3b8a1d608",
+    "faults": "c7899489bc17c0ea",
+    "loads": "c2e5bcfdf05e1935",
+}
+
+
+def _workloads() -> dict[str, tuple[list[Script], dict[str, Any]]]:
+    steady = [
+        script(group, number, Act(170.0 * number, "start"), Act(50_000.0 + number, "leave"), commit_interval_ms=20_000)
+        for group in AT_BROKER_1
+        for number in range(3)
+    ]
+    often = [
+        each._replace(commit_interval_ms=700, heartbeat_interval_ms=1_000 + 3 * number)
+        for number, each in enumerate(steady)
+    ]
+    crash = [each._replace(acts=(*each.acts[:1], Act(20_000.0, "crash"), Act(26_000.0, "start"))) for each in often[:1]]
+    actions: tuple[Action, ...] = "slow", "pause", "zombie"
+    lasting = [
+        each._replace(acts=(*each.acts[:1], Act(15_000.0, action, 9_000.0)))
+        for each, action in zip(often[1:4], actions, strict=True)
+    ]
+    fault = {"do": "fail", "api": "OffsetCommit", "times": 4}
+    faults = [{"at_s": 10, **fault, "error": "COORDINATOR_LOAD_IN_PROGRESS"}, {"at_s": 20, **fault, "drop": True}]
+    loads = [Load(kind=kind, at_s=5.0) for kind in ("find-coordinators", "fetch-offsets", "describe-groups")]
+    return {
+        "steady": (steady, {}),
+        "commits": (often, {}),
+        "rebalances": ([*crash, *lasting, *often[4:]], {}),
+        "failover": (often, {"events": _RESTART}),
+        "faults": (often, {"events": faults}),
+        "loads": (often, {"loads": loads}),
+    }
+
+
+def test_a_seed_gives_the_same_events_in_all_versions(subtests: pytest.Subtests) -> None:
+    """The digests may change only if the behavior of members or brokers is meant to change."""
+    for name, (members, changes) in _workloads().items():
+        with subtests.test(workload=name):
+            digest = sha256()
+            for folds in (False, True):
+                _, rows = play_in_memory(members, two_broker_settings(60.0, folds=folds, **changes))
+                digest.update(repr(rows).encode())
+            assert digest.hexdigest()[:16] == _DIGESTS[name]
 
 
 # Over TCP

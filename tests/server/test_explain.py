@@ -8,7 +8,7 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest

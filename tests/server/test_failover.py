@@ -188,7 +188,7 @@ def test_preferred_leaders_are_elected(fake_cluster: FakeCluster) -> None:
     assert home not in leaders()["orders"]
     fake_cluster.elect_preferred(load_ms=None)
     assert leaders() == at_start
-    assert fake_cluster.cluster.controller.loading
+    assert fake_cluster.cluster.group_moves.loading
     fake_cluster.finish_loading()
     assert fake_cluster.group("g").state == "Stable"
     fake_cluster.stop_broker(home)

@@ -267,16 +267,23 @@ class Member:
         return self._timers.deadline_ms(Timer.HEARTBEAT)
 
     @property
+    def next_commit_ms(self) -> float:
+        """When the next automatic commit is due; infinite if none is."""
+        return self._timers.deadline_ms(Timer.COMMIT)
+
+    @property
     def session_deadline_ms(self) -> float:
         """When the coordinator is considered lost unless a response arrives before; infinite outside of a session."""
         return self._timers.deadline_ms(Timer.SESSION)
 
     def idle_until(self) -> float:
-        """Return when the next action other than a heartbeat is due, if all heartbeats succeed.
+        """Return when the next action is due other than heartbeats and automatic commits, if all of them succeed.
 
         The result is -inf if responses are pending.
         """
-        return -inf if self._in_flight else self._timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION)
+        if self._in_flight:
+            return -inf
+        return self._timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
 
     def heartbeat_now(self, now_ms: float) -> None:
         """Send a heartbeat before it is due. Ignored outside of a session."""
@@ -294,21 +301,20 @@ class Member:
         self._backoff.reset()
         self._extend_session(answered_ms)
 
-    def idle_commit(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
-        """Return the commit that is due at `due_ms`, if otherwise only heartbeats are due until `until_ms`.
+    def commits_skipped(self, next_due_ms: float) -> OffsetCommitRequest | None:
+        """Automatic commits were sent on the member's behalf, and all succeeded.
 
-        Changes nothing. The caller sends the request and reports success with `idle_commit_answered`.
+        Args:
+            next_due_ms: When the next one is due.
+
+        Returns:
+            The last commit, with the present positions; None if there was nothing to commit.
         """
-        timers = self._timers
-        others_ms = timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
-        if timers.deadline_ms(Timer.COMMIT) != due_ms or others_ms <= until_ms:
-            return None
-        return self._commit_request()
-
-    def idle_commit_answered(self, due_ms: float) -> None:
-        """The commit of `idle_commit` was sent and succeeded."""
-        self._timers.set_last(Timer.COMMIT, due_ms + self.settings.commit_interval_ms)
-        self._backoff.reset()
+        self._timers.set_last(Timer.COMMIT, next_due_ms)
+        request = self._commit_request()
+        if request is not None:
+            self._backoff.reset()
+        return request
 
     # State, timers and requests
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import timeout_error
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.elect_leaders import (

@@ -147,7 +147,7 @@ def _sorted(deadlines: Iterable[Deadline], now_ms: float) -> list[Deadline]:
 
 
 def _loads(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for index, (end_ms, fails) in cluster.controller.loading.items():
+    for index, (end_ms, fails) in cluster.group_moves.loading.items():
         if end_ms != inf:
             node_id = cluster.offsets_partition(index).leader_id
             what = "fails to load" if fails else "has loaded"
@@ -156,7 +156,7 @@ def _loads(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def _stale_lookups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for index, (node_id, until_ms) in cluster.controller.stale.items():
+    for index, (node_id, until_ms) in cluster.group_moves.stale.items():
         if now_ms < until_ms:
             text = (
                 f"FindCoordinator stops returning broker {node_id}, the old coordinator, for {OFFSETS_TOPIC}-{index}."

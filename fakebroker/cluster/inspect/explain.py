@@ -71,7 +71,7 @@ def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
 
 
 def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
-    node_ids = cluster.controller.zombies(cluster.offsets_partition_of(group_id).index)
+    node_ids = cluster.group_moves.zombies(cluster.offsets_partition_of(group_id).index)
     if len(node_ids) == 1:
         yield f"Broker {node_ids[0]} also acts as its coordinator: it is a zombie."
     elif node_ids:
@@ -96,7 +96,7 @@ def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
 
 def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: ErrorCode, now_ms: float) -> Iterator[str]:
     name = _partition_name(cluster, group_id)
-    loading = cluster.controller.loading.get(cluster.offsets_partition_of(group_id).index)
+    loading = cluster.group_moves.loading.get(cluster.offsets_partition_of(group_id).index)
     if loading is None:
         yield f"{group_id} is not available: broker {broker.node_id} failed to load {name}."
         yield f"Requests fail with {error.name} until the partition has another leader."

@@ -46,10 +46,10 @@ class DroppedCalls:
 
     def add(self, call: Call) -> None:
         """Count a call that is dropped. Calls are dropped in the order in which they were received."""
-        # Copies without messages have no request that identifies their kind.
-        is_plain = call.fault is None and call.answered_ms is not None and call.request is not None
+        # Copies without messages have no request that identifies their kind, and others are not decoded for that.
+        is_plain = call.is_decoded and call.fault is None and call.answered_ms is not None and call.request is not None
         last = call.peer.last_dropped
-        if is_plain and last is not None and last[0] is self and call.is_decoded and last[1] is call.request:
+        if is_plain and last is not None and last[0] is self and last[1] is call.request:
             known = last[2]  # Repeated requests of a connection share the decoded message; see `read_call`.
         else:
             known = self._known(call)

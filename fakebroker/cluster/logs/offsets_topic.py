@@ -6,15 +6,15 @@ Writes the versions of values that the emulated release writes, and reads all (`
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
+from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_pairs, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
-from fakebroker.errors import ProtocolError
-from fakebroker.protocol import records
-from fakebroker.protocol.codec import decode, encode, encode_into
+from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_offsets import (
     EXPECTED_MEMBERS_TAG,
     ExpectedMember,
@@ -26,18 +26,17 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitValue,
 )
 from fakebroker.protocol.releases import NEWEST, Release
-from fakebroker.protocol.schema import Message
 
-_VERSION = struct.Struct(">h")
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
 _KIP_62, _KIP_211, _KIP_345 = Release(0, 10, 1), Release(2, 1), Release(2, 3)
 _OFFSET_VALUE_VERSION = 3  # Since 2.1, which added version 2 and the leader epoch of version 3.
 _EXPIRING_OFFSET_VALUE_VERSION = 1  # The only version with an expire timestamp. It lacks the leader epoch.
+_PLAIN_OFFSET_VALUE = struct.Struct(">hqihq")  # Version, offset, leader epoch, length of the metadata, timestamp.
+_MAX_CACHED_KEYS = 10_000
 _GROUP_VALUE_VERSION = 3
 _TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected instances.
 _NO_TIMESTAMP = -1
-_READ_BYTES = 1024 * 1024
 
 
 def append_records(
@@ -58,12 +57,8 @@ def append_records(
     Raises:
         ProtocolError: A value does not fit its field, such as a string of more than 32767 bytes.
     """
-    timestamp_ms = int(now_ms)
-    batch = [
-        records.Record(index, timestamp_ms, record_key(record), record_value(record, release))
-        for index, record in enumerate(written)
-    ]
-    return log.append(records.encode_batch(batch), leader_epoch)
+    pairs = ((record_key(record), record_value(record, release)) for record in written)
+    return append_pairs(log, pairs, leader_epoch, now_ms)
 
 
 def read_records(log: PartitionLog, partition: int) -> list[Record]:
@@ -72,21 +67,19 @@ def read_records(log: PartitionLog, partition: int) -> list[Record]:
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
-    found: list[Record] = []
-    offset = log.log_start_offset
-    while data := log.read(offset, _READ_BYTES):
-        for batch in records.split_batches(data):
-            found += _read_batch(batch, partition)
-            offset = batch.last_offset + 1
-    return found
+    return read_pairs(log, OFFSETS_TOPIC, partition, parse_record)
 
 
 def record_key(record: Record) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
-        return _prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
-    key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
-    return _prefixed(key, _OFFSET_KEY_VERSION)
+        return prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
+    return _offset_key(record.group_id, record.topic, record.partition)
+
+
+@lru_cache(maxsize=_MAX_CACHED_KEYS)
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return prefixed(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_KEY_VERSION)
 
 
 def record_value(record: Record, release: Release = NEWEST) -> bytes | None:
@@ -107,44 +100,20 @@ def parse_record(key: bytes | None, value: bytes | None) -> Record | None:
     Raises:
         ProtocolError: The key or the value is malformed.
     """
-    if key is None:
-        raise ProtocolError("key null, expected a version and its fields")
-    key_version = _version_of(key, "key")
+    key_version, key = version_of(key, "key"), key or b""
     if key_version in OffsetCommitKey.VERSIONS:
-        return _offset_record(decode(OffsetCommitKey, key, key_version, _VERSION.size), value)
+        return _offset_record(decode(OffsetCommitKey, key, key_version, VERSION.size), value)
     if key_version in GroupMetadataKey.VERSIONS:
-        return _group_record(decode(GroupMetadataKey, key, key_version, _VERSION.size), value)
+        return _group_record(decode(GroupMetadataKey, key, key_version, VERSION.size), value)
     return None
 
 
-def _read_batch(batch: records.RecordBatch, partition: int) -> list[Record]:
-    found: list[Record] = []
-    offset = batch.base_offset
-    try:
-        for record in records.iterate_records(batch):
-            offset = record.offset
-            parsed = parse_record(record.key, record.value)
-            if parsed is not None:
-                found.append(parsed)
-    except ProtocolError as error:
-        raise ProtocolError(f"{OFFSETS_TOPIC}-{partition}, offset {offset}: {error}") from error
-    return found
-
-
-def _prefixed(message: Message, version: int) -> bytes:
-    out = bytearray(_VERSION.pack(version))
-    encode_into(message, version, out)
-    return bytes(out)
-
-
-def _version_of(data: bytes, what: str) -> int:
-    if len(data) < _VERSION.size:
-        raise ProtocolError(f"{what} of {len(data)} bytes, expected a version in the first {_VERSION.size}")
-    version: int = _VERSION.unpack_from(data)[0]
-    return version
-
-
 def _offset_value(committed: CommittedOffset, release: Release) -> bytes:
+    if not committed.metadata and committed.expire_timestamp_ms is None and release >= _KIP_211:
+        # Most values; this takes a fifth of the time.
+        return _PLAIN_OFFSET_VALUE.pack(
+            _OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch, 0, committed.commit_timestamp_ms
+        )
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -154,14 +123,14 @@ def _offset_value(committed: CommittedOffset, release: Release) -> bytes:
     if committed.expire_timestamp_ms is not None:
         value.expire_timestamp = committed.expire_timestamp_ms
     elif release >= _KIP_211:
-        return _prefixed(value, _OFFSET_VALUE_VERSION)
-    return _prefixed(value, _EXPIRING_OFFSET_VALUE_VERSION)
+        return prefixed(value, _OFFSET_VALUE_VERSION)
+    return prefixed(value, _EXPIRING_OFFSET_VALUE_VERSION)
 
 
 def _offset_record(key: OffsetCommitKey, data: bytes | None) -> OffsetRecord:
     if data is None:
         return OffsetRecord(key.group, key.topic, key.partition, None)
-    value = decode(OffsetCommitValue, data, _version_of(data, "value"), _VERSION.size)
+    value = decode(OffsetCommitValue, data, version_of(data, "value"), VERSION.size)
     committed = CommittedOffset(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
@@ -195,9 +164,9 @@ def _group_value(group: GroupValue, release: Release) -> bytes:
     )
     expected = [each for each in group.extension_values if isinstance(each, StoredInstance)]
     if not expected:
-        return _prefixed(value, _group_value_version(release))
+        return prefixed(value, _group_value_version(release))
     value.unknown_tags = ((EXPECTED_MEMBERS_TAG, _expected_members(expected)),)
-    return _prefixed(value, _TAGGED_GROUP_VALUE_VERSION)
+    return prefixed(value, _TAGGED_GROUP_VALUE_VERSION)
 
 
 def _group_value_version(release: Release) -> int:
@@ -220,7 +189,7 @@ def _expected_members(expected: Sequence[StoredInstance]) -> bytes:
 def _group_record(key: GroupMetadataKey, data: bytes | None) -> GroupRecord:
     if data is None:
         return GroupRecord(key.group, None)
-    value = decode(GroupMetadataValue, data, _version_of(data, "value"), _VERSION.size)
+    value = decode(GroupMetadataValue, data, version_of(data, "value"), VERSION.size)
     group = GroupValue(
         protocol_type=value.protocol_type,
         generation_id=value.generation,

@@ -1,65 +1,21 @@
-"""`Controller`: leader elections, reassignments, stops and starts of brokers, and failovers of group coordinators.
+"""`Controller`: leader elections, reassignments, and stops and starts of brokers.
 
-In Kafka the controller decides and brokers follow; here both happen in one call. An offsets partition is a partition of
-__consumer_offsets; its leader coordinates the groups in it. Depends on brokers, topics and delayed Fetch requests; not
-on `Cluster` or requests.
+In Kafka the controller decides and brokers follow; here both happen in one call. Coordinators move with the leaders of
+their partitions (`coordinator_moves.py`). Depends on brokers, topics and delayed Fetch requests; not on `Cluster` or
+requests.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
-from typing import Annotated, TypedDict
-
-import msgspec
-from msgspec import Meta
+from typing import Any
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
-from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
 from fakebroker.cluster.replication.replica_copies import Copy, ReplicaCopies
-from fakebroker.cluster.topics import NO_LEADER, OFFSETS_TOPIC, Partition, Topics
+from fakebroker.cluster.topics import NO_LEADER, Partition, Topics
 from fakebroker.protocol.releases import Release
-from fakebroker.validation import Count
-
-MAX_OPTION_MS = 10**12
-"""The largest value of an option in milliseconds: about 30 years, so that deadlines remain valid dates."""
-
-Duration = Annotated[float, Meta(ge=0, le=MAX_OPTION_MS)]
-
-
-class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of a failover: how the new coordinator loads, what is lost, and whether the old one resigns.
-
-    Attributes:
-        load_ms: How long the new coordinator is loading and answers COORDINATOR_LOAD_IN_PROGRESS, in milliseconds of
-            the brokers' time. None: until `finish_loading`.
-        load_fails: Whether the new coordinator fails to read the log. It then answers NOT_COORDINATOR until the next
-            move.
-        lose_tail: Number of the newest records of the log that are lost with the old leader.
-        lose_all: Whether the whole log is lost.
-        zombie: Whether the old coordinator continues to answer, as if partitioned from the other brokers, until
-            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if the old coordinator is
-            down or has not finished loading.
-        stale_ms: How long FindCoordinator still returns the old coordinator, in milliseconds of the brokers' time.
-    """
-
-    load_ms: Duration | None = 0
-    load_fails: bool = False
-    lose_tail: Count = 0
-    lose_all: bool = False
-    zombie: bool = False
-    stale_ms: Duration = 0
-
-
-class FailoverOptions(TypedDict, total=False):
-    """The fields of `Failover` as keyword arguments, for type checkers."""
-
-    load_ms: float | None
-    load_fails: bool
-    lose_tail: int
-    lose_all: bool
-    zombie: bool
-    stale_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,22 +47,18 @@ class Controller:
         topics: The topics of the cluster.
         purgatory: The delayed Fetch requests, which are completed when a leader changes.
         copies: The copies of reassignments in progress.
+        moves: The moves of coordinators, by the names of their internal topics.
         balance: When preferred leaders are elected automatically; None if they are not.
         balance_due_ms: When the next automatic election is due; None if all partitions have their preferred leader.
-        loading: Maps the number of each offsets partition being loaded to (end of loading in ms, whether it will fail).
-            The end is infinite if only `finish_loading` ends it.
-        stale: Maps the number of an offsets partition to (node id of its old leader, end in ms). Until the end,
-            FindCoordinator returns the old leader.
     """
 
     brokers: Mapping[int, BrokerNode]
     topics: Topics
     purgatory: FetchPurgatory
     copies: ReplicaCopies
+    moves: Mapping[str, CoordinatorMoves[Any]]
     balance: LeaderBalance | None = None
     balance_due_ms: float | None = None
-    loading: dict[int, tuple[float, bool]] = field(default_factory=dict)
-    stale: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     # Leaders
 
@@ -115,7 +67,7 @@ class Controller:
 
         With NO_LEADER the partition has no leader until its last leader starts. If the new leader is not a replica, it
         becomes one in place of the first target replica, and a reassignment in progress ends with the target replicas.
-        It also ends if it only waited for this leader. For an offsets partition the coordinator moves as well.
+        It also ends if it only waited for this leader. The coordinator of an internal topic's partition moves with it.
         """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
@@ -130,30 +82,10 @@ class Controller:
         self.copies.reschedule(now_ms)
         self.purgatory.release(partition)
         self._schedule_balance(partition, now_ms)
-        if partition.topic.name == OFFSETS_TOPIC:
-            self._move_coordinator(partition, old_id, now_ms, how)
+        if (moves := self.moves.get(partition.topic.name)) is not None:
+            moves.move(partition, old_id, now_ms, how)
         if partition.is_reassigning:
             self._finish_reassignment(partition, now_ms, how)
-
-    def _move_coordinator(self, partition: Partition, old_id: int, now_ms: float, how: Failover) -> None:
-        index = partition.index
-        self.loading.pop(index, None)
-        self.stale.pop(index, None)
-        if old_id != NO_LEADER:
-            old = self.brokers[old_id].coordinator
-            if not (how.zombie and old.leads(index)):
-                old.resign(index, now_ms)
-            if how.stale_ms:
-                self.stale[index] = (old_id, now_ms + how.stale_ms)
-        _lose_records(partition, how)
-        if partition.leader_id == NO_LEADER:
-            return
-        new = self.brokers[partition.leader_id].coordinator
-        new.resign(index, now_ms)  # In case the new leader is a zombie of this partition.
-        new.start_loading(index)
-        self.loading[index] = (inf if how.load_ms is None else now_ms + how.load_ms, how.load_fails)
-        if how.load_ms == 0:
-            self._finish_loading(index, now_ms)
 
     def elect(self, partition: Partition, now_ms: float, how: Failover) -> None:
         """Elect the first replica that is eligible. If none is, the first one that starts will become the leader."""
@@ -296,46 +228,24 @@ class Controller:
         self.balance_due_ms = None
         self.schedule_balance(now_ms)
 
-    # Loading
+    # Coordinators
 
     def finish_loading(self, now_ms: float) -> None:
-        """Finish loading all offsets partitions, regardless of their remaining time."""
-        for index in list(self.loading):
-            self._finish_loading(index, now_ms)
-
-    def _finish_loading(self, index: int, now_ms: float) -> None:
-        _, fails = self.loading.pop(index)
-        partition = self.topics.offsets_partition(index)
-        coordinator = self.brokers[partition.leader_id].coordinator
-        if fails:
-            coordinator.fail_loading(index)
-        else:
-            coordinator.finish_loading(index, read_records(partition.log, index), now_ms)
-
-    # Zombies
-
-    def zombies(self, index: int) -> list[int]:
-        """Return the node ids of the zombies of an offsets partition: brokers that serve it without leading it."""
-        leader_id = self.topics.offsets_partition(index).leader_id
-        return [
-            node_id
-            for node_id, broker in self.brokers.items()
-            if node_id != leader_id and broker.coordinator.leads(index)
-        ]
+        """Finish loading in all coordinators, regardless of their remaining time."""
+        for moves in self.moves.values():
+            moves.finish_loading(now_ms)
 
     def stop_zombies(self, now_ms: float) -> None:
-        """Make all brokers resign the offsets partitions that they serve without leading them."""
-        for node_id, broker in self.brokers.items():
-            for led in list(broker.coordinator.led_partitions()):
-                if self.topics.offsets_partition(led.partition).leader_id != node_id:
-                    broker.coordinator.resign(led.partition, now_ms)
+        """Make all brokers resign the partitions that they coordinate without leading them."""
+        for moves in self.moves.values():
+            moves.stop_zombies(now_ms)
 
     # Brokers
 
     def stop_broker(self, broker: BrokerNode, now_ms: float, how: Failover, *, elect: bool = True) -> None:
         """Stop a broker. Its partitions elect other leaders, or with `elect=False` have none until it starts again.
 
-        Its coordinator resigns all offsets partitions, so that the broker does not become a zombie.
+        Its coordinators resign all partitions, so that the broker does not become a zombie.
         """
         broker.up = False
         broker.log_levels = {}
@@ -345,8 +255,8 @@ class Controller:
                 self.elect(partition, now_ms, how)
             else:
                 self.set_leader(partition, NO_LEADER, now_ms, how)
-        for led in list(broker.coordinator.led_partitions()):
-            broker.coordinator.resign(led.partition, now_ms)
+        for moves in self.moves.values():
+            moves.resign_all(broker, now_ms)
         self.copies.reschedule(now_ms)
 
     def start_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
@@ -391,34 +301,20 @@ class Controller:
     # Time
 
     def tick(self, now_ms: float) -> None:
-        """Finish loading the offsets partitions whose `load_ms` has passed, and copies that have ended."""
+        """Finish loading the partitions of coordinators whose `load_ms` has passed, and copies that have ended."""
         if self.copies.next_end_ms <= now_ms:
             self._finish_copies(self.copies.due(now_ms), now_ms, Failover())
-        for index in [index for index, (end_ms, _) in self.loading.items() if end_ms <= now_ms]:
-            self._finish_loading(index, now_ms)
+        for moves in self.moves.values():
+            moves.tick(now_ms)
 
     def next_deadline(self) -> float | None:
-        """Return when the next offsets partition finishes loading, copy ends or automatic election is due (ms).
+        """Return when the next coordinator finishes loading, copy ends or automatic election is due (ms).
 
         None if there is none of them, or if all of them wait for something else than time.
         """
         end_ms = self.copies.next_end_ms
         if self.balance_due_ms is not None:
             end_ms = min(end_ms, self.balance_due_ms)
-        for load_end_ms, _ in self.loading.values():
-            end_ms = min(end_ms, load_end_ms)
+        for moves in self.moves.values():
+            end_ms = min(end_ms, moves.next_end_ms)
         return None if end_ms == inf else end_ms
-
-    def stale_leader(self, index: int, now_ms: float) -> int | None:
-        """Return the old leader that FindCoordinator still returns, or None if it returns the current one."""
-        node_id, until_ms = self.stale.get(index, (NO_LEADER, 0.0))
-        return node_id if now_ms < until_ms else None
-
-
-def _lose_records(partition: Partition, how: Failover) -> None:
-    """Truncate the log by the records that are lost with the old leader."""
-    log = partition.log
-    if how.lose_all:
-        log.truncate_to(log.log_start_offset)
-    elif how.lose_tail:
-        log.truncate_to(max(log.log_start_offset, log.log_end_offset - how.lose_tail))

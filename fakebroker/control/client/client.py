@@ -27,7 +27,7 @@ from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
-from fakebroker.cluster.replication.controller import FailoverOptions
+from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions
 from fakebroker.control.client.http import Http, NotFound, Unreachable

@@ -248,8 +248,8 @@ def list_coordinators(served: ServedCluster) -> CoordinatorList:
                 "partition": each.index,
                 "leader": each.leader_id,
                 "epoch": each.leader_epoch,
-                "is_loading": each.index in core.controller.loading,
-                "zombies": core.controller.zombies(each.index),
+                "is_loading": each.index in core.group_moves.loading,
+                "zombies": core.group_moves.zombies(each.index),
                 "groups": len(groups.get(each.index, ())),
                 "members": sum(groups.get(each.index, ())),
             }

@@ -182,6 +182,10 @@ class Coordinator:
         """Return the offsets partitions that are led here."""
         return self._runtime.led_partitions()
 
+    def led_indexes(self) -> Collection[int]:
+        """Return the indexes of the offsets partitions that are led here."""
+        return [led.partition for led in self._runtime.led_partitions()]
+
     # Groups
 
     def group(self, group_id: str) -> Group | None:

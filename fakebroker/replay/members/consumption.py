@@ -1,12 +1,29 @@
 """Simulated consumption of a member's partitions at a constant rate. Does not depend on members or clocks."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.topic_partition import TopicPartition
 
 Positions = dict[TopicPartition, int]
 """The next offset to consume, by partition. The dict is `Member.positions` of `fakebroker.client`, updated in place."""
+
+
+class Growth(NamedTuple):
+    """How the position of a partition grows: at `now_ms` it is `position + int((now_ms - since_ms) * per_ms)`.
+
+    Attributes:
+        partition: Name of the partition, such as "orders-0".
+        position: The first position.
+        since_ms: When it was known, in milliseconds since the Unix epoch.
+        per_ms: Records consumed per millisecond; 0 if the partition is not consumed.
+    """
+
+    partition: str
+    position: int
+    since_ms: float = 0.0
+    per_ms: float = 0.0
 
 
 class Consumption:
@@ -37,6 +54,11 @@ class Consumption:
         for partition, (position, since_ms) in self._starts.items():
             if partition in positions:
                 positions[partition] = position + int((now_ms - since_ms) * self._per_ms)
+
+    def growth_of(self, partition: TopicPartition) -> Growth | None:
+        """Return how the position of a partition grows; None if it is not consumed."""
+        start = self._starts.get(partition)
+        return None if start is None else Growth(f"{partition[0]}-{partition[1]}", *start, self._per_ms)
 
     def advance_commit(self, commit: OffsetCommitRequest, positions: Positions, now_ms: float) -> None:
         """Update the positions and the offsets in a commit. Call it before `revoke` of the same partitions.

@@ -21,7 +21,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
-from fakebroker.replay.members.consumption import Consumption
+from fakebroker.replay.members.consumption import Consumption, Growth
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import (
     NOT_SENT,
@@ -179,7 +179,7 @@ class ScriptedMember:
 
     @property
     def idle_until(self) -> float:
-        """When anything but a heartbeat is due, if all heartbeats succeed; -inf if the member is not idle now."""
+        """When anything but heartbeats and commits is due, if these succeed; -inf if the member is not idle now."""
         return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
@@ -192,13 +192,30 @@ class ScriptedMember:
         """Whether the mode is not NORMAL, or a request is queued or in flight."""
         return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
 
-    def commit_while_idle(self, due_ms: float, until_ms: float) -> OffsetCommitRequest | None:
-        """Return the commit due at `due_ms`; None if anything but heartbeats and commits is due by `until_ms`."""
-        if self._next_timer_ms <= until_ms:
-            return None
+    def commits_skipped(self, last_ms: float) -> OffsetCommitRequest | None:
+        """Automatic commits were sent on the member's behalf, and all succeeded.
+
+        Args:
+            last_ms: When the last one was due.
+
+        Returns:
+            The last commit; None if there was nothing to commit.
+        """
         if self._consumption is not None:
-            self._consumption.advance(self.member.positions, due_ms)
-        return self.member.idle_commit(due_ms, until_ms)
+            self._consumption.advance(self.member.positions, last_ms)
+        return self.member.commits_skipped(last_ms + self.script.commit_interval_ms)
+
+    def growth_of(self, commit: OffsetCommitRequest) -> list[Growth]:
+        """Return how the offsets in a commit grow, in their order."""
+        return [
+            self._growth_of(topic.name, partition.partition_index, partition.committed_offset)
+            for topic in commit.topics
+            for partition in topic.partitions
+        ]
+
+    def _growth_of(self, topic: str, index: int, offset: int) -> Growth:
+        growth = None if self._consumption is None else self._consumption.growth_of((topic, index))
+        return growth or Growth(f"{topic}-{index}", offset)
 
     def finish(self, now_ms: float) -> None:
         """Record a request in flight as cut off, at the end of the replay."""

@@ -2,5 +2,5 @@
 
 Depends on the scripted members of `replay.members` and on `fakebroker.cluster`. Start with simulation.py (one offsets
 partition), then scheduler.py (virtual time), virtual_transport.py and network.py (requests and responses).
-idle_heartbeats.py and postponed_appends.py save most of the work without changing the result.
+idle_members.py and postponed_appends.py save most of the work without changing the result.
 """

@@ -5,13 +5,14 @@ A broker processes one request of a connection at a time. Does not depend on mem
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fakebroker.client.transport import Address, ConnectionUser
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, convert_request
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.handlers import offset_commit
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
@@ -60,7 +61,6 @@ class VirtualConnection(Peer):
         is_abandoned: Whether the client has closed it, or was notified of its loss: responses no longer arrive.
         number: Number in the `Position` of its scheduled calls.
         pending: Users of pending requests, oldest first.
-        known_response: The response to the next request, if the broker has handled that already.
         in_progress: The request that the broker processes.
         waiting: Requests that have arrived while one was in progress.
         busy_until_ms: When the broker reads from it again after throttling (KIP-219).
@@ -73,7 +73,6 @@ class VirtualConnection(Peer):
         "in_progress",
         "is_abandoned",
         "is_closed",
-        "known_response",
         "number",
         "pending",
         "users",
@@ -97,7 +96,6 @@ class VirtualConnection(Peer):
         self.is_closed = self.is_abandoned = False
         self.number = number
         self.pending: list[ConnectionUser] = []
-        self.known_response: Any = None
         self.in_progress: Call | None = None
         self.waiting: deque[Call] | None = None
         self.busy_until_ms = 0.0
@@ -129,32 +127,46 @@ class VirtualConnection(Peer):
             self._after_call()
 
 
+class NetworkObserver(Protocol):
+    """Is called before requests and timers change or read the state of idle members. `Simulation` implements it."""
+
+    def before_change(self, groups: Iterable[str]) -> None:
+        """A request may affect other members of its groups."""
+
+    def before_read(self, groups: Iterable[str]) -> None:
+        """A request reads the committed offsets of its groups."""
+
+    def before_election(self) -> None:
+        """The controller may move coordinators."""
+
+
 class Network:
     """Schedules the arrival of requests, has the cluster handle them, and schedules their responses.
 
     Args:
         cluster: The cluster.
         scheduler: The scheduler of the simulation.
-        before_change: Called with the groups of a request that may affect other members, before it is handled.
+        observer: Called before idle members are affected.
         keeps_order: Whether all requests are handled in their exact order. Needed if a failover drops the end of the
             log, which holds the records in the order of handling.
-        shortcuts_until_ms: Until when `can_handle_at_once` may return True; -inf for never.
+        shortcuts_until_ms: Until when `can_commit_at_once` may return True; -inf for never.
 
     Attributes:
         any_broker: The broker of connections that are not open yet.
+        keeps_order: See the argument.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         scheduler: Scheduler,
-        before_change: Callable[[Iterable[str]], None],
+        observer: NetworkObserver,
         *,
         keeps_order: bool,
         shortcuts_until_ms: float,
     ) -> None:
-        self._keeps_order, self._shortcuts_until_ms = keeps_order, shortcuts_until_ms
-        self._cluster, self._scheduler, self._before_change = cluster, scheduler, before_change
+        self.keeps_order, self._shortcuts_until_ms = keeps_order, shortcuts_until_ms
+        self._cluster, self._scheduler, self._observer = cluster, scheduler, observer
         self._disconnects: dict[int, int] = {}  # By node id: how often the broker closed all its connections.
         self._versions: dict[int, NegotiatedVersions] = {}
         self._timer_ms = float("inf")
@@ -216,7 +228,7 @@ class Network:
         connection = call.peer
         assert isinstance(connection, VirtualConnection)
         disconnects = self._disconnects.get(call.broker.node_id, 0)
-        is_private = call.api.name in _PRIVATE_APIS and not self._keeps_order
+        is_private = call.api.name in _PRIVATE_APIS and not self.keeps_order
         schedule = self._scheduler.schedule if is_private else self._scheduler.schedule_shared
         schedule(now_ms + LATENCY_MS, ARRIVAL, connection.number, self._arrive, connection, call, disconnects)
 
@@ -240,7 +252,9 @@ class Network:
 
     def _handle(self, call: Call, now_ms: float) -> None:
         if call.api.name not in _PRIVATE_APIS:
-            self._before_change(call.group_ids)
+            self._observer.before_change(call.group_ids)
+        elif call.api.name == "OffsetFetch":
+            self._observer.before_read(call.group_ids)
         if self._cluster.handle(call, now_ms):
             self._respond(call, now_ms)
         elif self._cluster.faults.actions:
@@ -249,8 +263,8 @@ class Network:
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
         self.send_responses(now_ms)
 
-    def can_handle_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
-        """Return whether a private request of the member that acts now can be handled at once.
+    def can_commit_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
+        """Return whether an OffsetCommit of the member that acts now can be handled at once.
 
         True if no scheduled call until the response may affect this member.
 
@@ -263,19 +277,23 @@ class Network:
             return False
         return end_ms <= self._shortcuts_until_ms and self._scheduler.is_quiet_until(end_ms)
 
-    def handle_at_once(self, call: Call, now_ms: float) -> Any:
-        """Handle a private request without scheduling its arrival.
+    def commit_at_once(self, call: Call, now_ms: float) -> Any:
+        """Handle an OffsetCommit without scheduling its arrival.
 
         Args:
             call: The request.
-            now_ms: When it arrives at the broker.
+            now_ms: When it arrives at the broker; may be in the past, also while a timer is processed.
 
         Returns:
             The response, as the client receives it.
         """
-        self._cluster.handle(call, now_ms)
+        cluster = self._cluster
+        before_ms, cluster.now_ms = cluster.now_ms, now_ms
+        response = offset_commit.handle(cluster, call, now_ms)
+        cluster.now_ms = before_ms
+        assert response is not None
         self.schedule_timer(call.broker.coordinator.next_deadline())
-        return received(call.response, call.api_version)
+        return received(response, call.api_version)
 
     # Responses
 
@@ -324,9 +342,15 @@ class Network:
             self._scheduler.schedule_shared(due_ms, TIMER, -1, self._tick, due_ms)
 
     def _tick(self, due_ms: float) -> None:
-        if due_ms != self._timer_ms:
-            return
-        self._timer_ms = float("inf")
+        if due_ms == self._timer_ms:
+            self._timer_ms = float("inf")
+            self.tick()
+
+    def tick(self) -> None:
+        """Process the brokers' timers that are due."""
+        controller_ms = self._cluster.controller.next_deadline()
+        if controller_ms is not None and controller_ms <= self._scheduler.clock.moment_ms:
+            self._observer.before_election()
         self._cluster.tick(self._scheduler.clock.moment_ms)
         self.send_responses(self._scheduler.clock.moment_ms)
 

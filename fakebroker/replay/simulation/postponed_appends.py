@@ -18,21 +18,26 @@ _Key = tuple[str, str, int]
 class PostponedAppends:
     """The records that are not appended to a compacted log yet.
 
-    The newest records, which are the window of compaction, are all kept. Of older records only the last one of each key
-    is kept, and `log_end_offset` decreases when a record replaces an older one. So it is not a real offset until the
-    postponed records are appended. This has no effect, because a simulation reads these logs only from the start.
+    If the end of the log may be truncated, the newest records, which are the window of compaction, are all kept: a
+    truncation within that window must restore earlier records. Of other records only the last one of each key is kept,
+    in the place of the first one, and `log_end_offset` is not a real offset until the postponed records are appended.
+    This has no effect, because a simulation reads these logs only from the start.
 
-    `add` must be the only writer of the log. The window must not be smaller than that of `Compactor`: a truncation
-    within that window must restore earlier records.
+    `add` must be the only writer of the log.
+
+    Args:
+        log: The log.
+        is_truncated: Whether its end may be truncated.
 
     Attributes:
         log: The log.
     """
 
-    __slots__ = ("_kept", "_window", "_window_count", "log")
+    __slots__ = ("_is_truncated", "_kept", "_window", "_window_count", "log")
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, *, is_truncated: bool) -> None:
         self.log = log
+        self._is_truncated = is_truncated
         log.before_read = self._append_postponed
         self._kept: dict[_Key, tuple[Record, int, float, Release]] = {}
         self._window: deque[tuple[Sequence[Record], int, float, Release]] = deque()
@@ -40,9 +45,12 @@ class PostponedAppends:
 
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST) -> None:
         """Append records as one batch when the log is next read or truncated; see `append_records`."""
+        self.log.log_end_offset += len(written)
+        if not self._is_truncated:
+            self._keep(written, leader_epoch, now_ms, release)
+            return
         self._window.append((written, leader_epoch, now_ms, release))
         self._window_count += len(written)
-        self.log.log_end_offset += len(written)
         while self._window_count - len(self._window[0][0]) >= DEFAULT_WINDOW_RECORDS:
             self._leave_window()
 
@@ -51,9 +59,14 @@ class PostponedAppends:
         written, leader_epoch, now_ms, release = self._window.popleft()
         self._window_count -= len(written)
         for record in written:
+            self.log.log_end_offset -= self._kept.pop(_key(record), None) is not None
+        self._keep(written, leader_epoch, now_ms, release)
+
+    def _keep(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release) -> None:
+        """Keep records as the last ones of their keys."""
+        for record in written:
             key = _key(record)
-            if self._kept.pop(key, None) is not None:
-                self.log.log_end_offset -= 1
+            self.log.log_end_offset -= key in self._kept
             self._kept[key] = (record, leader_epoch, now_ms, release)
 
     def _append_postponed(self) -> None:

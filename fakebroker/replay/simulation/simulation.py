@@ -25,7 +25,7 @@ from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_driver import MemberDriver
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
 from fakebroker.replay.script.script import Script
-from fakebroker.replay.simulation.idle_heartbeats import IdleHeartbeats
+from fakebroker.replay.simulation.idle_members import IdleMembers
 from fakebroker.replay.simulation.network import Network
 from fakebroker.replay.simulation.scheduler import (
     ACTION,
@@ -82,13 +82,13 @@ class SimulationSettings:
 
 
 class Simulation:
-    """The replay of one offsets partition; the `DriverContext` of its drivers.
+    """The replay of one offsets partition; the `DriverContext` of its drivers and a `NetworkObserver`.
 
     Args:
         scripts: The scripts of all members whose groups are in the partition.
         partition: The number of the offsets partition.
         settings: The settings.
-        is_fast: Whether to count the heartbeats of idle members instead of simulating each. The result is the same.
+        is_fast: Whether to compute the requests of idle members instead of simulating each. The result is the same.
 
     Attributes:
         outcomes: Outcomes of the events that affect the partition, by their index in `settings.events`.
@@ -111,13 +111,14 @@ class Simulation:
         seed = int.from_bytes(blake2b(f"{settings.seed} {partition}".encode(), digest_size=8).digest(), "big")
         environment = VirtualEnvironment(self.clock, self._disconnect_clients)
         self.virtual_cluster = VirtualCluster(settings.cluster, settings.topics, seed, environment)
-        self.virtual_cluster.postpone_appends()
+        loses_tail = any(event.get("lose_tail") for event in _with_actions(settings.events))
+        self.virtual_cluster.postpone_appends(is_truncated=loses_tail)
         self._cluster = self.virtual_cluster.cluster
         self.network = Network(
             self._cluster,
             self.scheduler,
-            self._wake_groups,
-            keeps_order=any(event.get("lose_tail") for event in _with_actions(settings.events)),
+            self,
+            keeps_order=loses_tail,
             shortcuts_until_ms=self._end_ms if is_fast else -inf,
         )
         self.transport = VirtualTransport(self.network, self.scheduler, attrgetter("number"))
@@ -133,9 +134,7 @@ class Simulation:
             event.get(name) for event in settings.events for name in ("before", "delay_before_s", "then")
         )
         self._faults: dict[int, ActiveFault] = {}
-        self._idle = IdleHeartbeats(
-            self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan
-        )
+        self._idle = IdleMembers(self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan)
         self._is_processing = False
         self._set_up_lookups(scripts)
         self._schedule_all()
@@ -220,21 +219,33 @@ class Simulation:
 
     def _perform(self, number: int) -> None:
         """Perform an event of the timeline."""
-        self._idle.wake_all(self.scheduler.position)
         event = without_time(self._settings.events[number])
+        affects_idle = self.virtual_cluster.affects_idle(event, self._partition)
+        woken = self._idle.wake_all(self.scheduler.position) if affects_idle else []
         if self.virtual_cluster.affects(event, self._partition):
             outcome = self.outcomes[number] = self.virtual_cluster.perform(event)
             if event["do"] == "fail" and outcome is None:
                 self._faults[number] = self._cluster.faults.active[-1]
-        self._cluster.tick(self.clock.moment_ms)  # as the server's reactor does after each command
-        self.network.send_responses(self.clock.moment_ms)
+        self.network.tick()  # as the server's reactor does after each command
+        for driver in woken:
+            self.schedule_tick(driver)
 
     def _disconnect_clients(self, broker: BrokerNode) -> None:
         self.network.disconnect_clients(broker)
 
-    def _wake_groups(self, groups: Iterable[str]) -> None:
+    # NetworkObserver
+
+    def before_change(self, groups: Iterable[str]) -> None:
         for group in groups:
             self._idle.wake(group, self.scheduler.position)
+
+    def before_read(self, groups: Iterable[str]) -> None:
+        for group in groups:
+            self._idle.settle_commits(group, self.scheduler.position)
+
+    def before_election(self) -> None:
+        for driver in self._idle.wake_all(self.scheduler.position):
+            self._plan(driver)
 
     # Members
 

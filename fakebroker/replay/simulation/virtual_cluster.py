@@ -118,10 +118,17 @@ class VirtualCluster:
         for broker in self.cluster.brokers.values():
             environment.open_listener(broker)
 
-    def postpone_appends(self) -> None:
-        """Postpone the appends to all partitions of __consumer_offsets until their logs are read."""
+    def postpone_appends(self, *, is_truncated: bool) -> None:
+        """Postpone the appends to all partitions of __consumer_offsets until their logs are read.
+
+        Args:
+            is_truncated: Whether a failover may drop the end of a log.
+        """
         cluster = self.cluster
-        postponed = [PostponedAppends(partition.log) for partition in cluster.topics.offsets_topic.partitions]
+        postponed = [
+            PostponedAppends(partition.log, is_truncated=is_truncated)
+            for partition in cluster.topics.offsets_topic.partitions
+        ]
 
         def append(partition: Partition, records: Sequence[Record]) -> None:
             appends = postponed[partition.index]
@@ -137,6 +144,14 @@ class VirtualCluster:
             count = self.cluster.config.number("offsets.topic.num.partitions")
             return partition_for(group_id, count) == partition
         return bool(event["do"] != "move_offsets_partition" or event["partition"] == partition)
+
+    def affects_idle(self, event: Mapping[str, Any], partition: int) -> bool:
+        """Return whether an event may affect members whose groups are in an offsets partition and are stable."""
+        if event["do"] not in ("start_broker", "stop_broker"):
+            return self.affects(event, partition)
+        broker = self.cluster.brokers.get(event["node_id"])
+        replicas = self.cluster.offsets_partition(partition).replicas
+        return broker is None or broker.node_id in replicas or broker.coordinator.leads(partition)
 
     def perform(self, event: Mapping[str, Any]) -> Outcome:
         """Run an event.

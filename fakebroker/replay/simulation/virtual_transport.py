@@ -51,13 +51,10 @@ class VirtualTransport:
         network, now_ms = self._network, self._clock.moment_ms
         connection.pending.append(user)
         call = network.call(connection, request, version, client_id)
-        if connection.known_response is not None:
-            response, connection.known_response = connection.known_response, None
-            network.send_response(call, response, now_ms + LATENCY_MS)
-        elif type(request) is OffsetCommitRequest and network.can_handle_at_once(
+        if type(request) is OffsetCommitRequest and network.can_commit_at_once(
             connection, now_ms, now_ms + 2 * LATENCY_MS
         ):
-            network.send_response(call, network.handle_at_once(call, now_ms + LATENCY_MS), now_ms + LATENCY_MS)
+            network.send_response(call, network.commit_at_once(call, now_ms + LATENCY_MS), now_ms + LATENCY_MS)
         else:
             network.send(call, now_ms)
 

@@ -19,7 +19,7 @@ from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.errors import CommitFailed, ConsumerError, GroupFailed
 from fakebroker.client.versions import convert_request, versions_of
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.errors import ErrorCode

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest

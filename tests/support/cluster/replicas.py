@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fakebroker.cluster.replication.controller import Failover
+from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

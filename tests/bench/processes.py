@@ -1,9 +1,12 @@
-"""Compiles the C programs of the benchmark, and pins processes to cores. Linux only."""
+"""Compiles the C programs of the benchmark, runs its modules, and pins processes to cores. Linux only."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 SOURCES = Path(__file__).parent
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -14,6 +17,15 @@ def pin(core: int) -> None:
     """Pin this process to one of its cores, if it has more than one."""
     if len(CORES) > 1:
         os.sched_setaffinity(0, {CORES[core]})
+
+
+def rows_of(module: str, *arguments: object) -> list[dict[str, Any]]:
+    """Run a module as a process on the first core, and return the objects that it prints, one line of JSON each."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, text=True, preexec_fn=lambda: pin(SERVER_CORE)
+    )  # fmt: skip
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def compiled(name: str, directory: Path) -> Path:

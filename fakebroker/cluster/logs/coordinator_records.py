@@ -1,0 +1,90 @@
+"""Appends and reads the records of coordinators, in partitions of `__consumer_offsets` and `__transaction_state`.
+
+Each key and value begins with its version, an int16; the version of a key is the type of the record.
+"""
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.errors import ProtocolError
+from fakebroker.protocol import records
+from fakebroker.protocol.codec import encode_into
+from fakebroker.protocol.schema import Message
+
+T = TypeVar("T")
+
+VERSION = struct.Struct(">h")
+"""The version before a key or a value."""
+
+_READ_BYTES = 1024 * 1024
+
+
+def append_pairs(
+    log: PartitionLog, pairs: Iterable[tuple[bytes, bytes | None]], leader_epoch: int, now_ms: float
+) -> int:
+    """Append pairs of encoded keys and values, at least one, as one batch.
+
+    Returns:
+        The offset of the first record.
+    """
+    timestamp_ms = int(now_ms)
+    batch = [records.Record(index, timestamp_ms, key, value) for index, (key, value) in enumerate(pairs)]
+    return log.append(records.encode_batch(batch), leader_epoch)
+
+
+def read_pairs(
+    log: PartitionLog, topic: str, partition: int, parse: Callable[[bytes | None, bytes | None], T | None]
+) -> list[T]:
+    """Read all records of a partition, in order.
+
+    Args:
+        log: The log.
+        topic: The internal topic, for error messages.
+        partition: The index of the partition, for error messages.
+        parse: Decodes a key and a value; returns None for records to skip.
+
+    Raises:
+        ProtocolError: A record is malformed; the message contains the partition and the offset.
+    """
+    found: list[T] = []
+    offset = log.log_start_offset
+    while data := log.read(offset, _READ_BYTES):
+        for batch in records.split_batches(data):
+            offset = batch.base_offset
+            try:
+                for record in records.iterate_records(batch):
+                    offset = record.offset
+                    parsed = parse(record.key, record.value)
+                    if parsed is not None:
+                        found.append(parsed)
+            except ProtocolError as error:
+                raise ProtocolError(f"{topic}-{partition}, offset {offset}: {error}") from error
+            offset = batch.last_offset + 1
+    return found
+
+
+def prefixed(message: Message, version: int) -> bytes:
+    """Return an encoded key or value, prefixed by its version."""
+    out = bytearray(VERSION.pack(version))
+    encode_into(message, version, out)
+    return bytes(out)
+
+
+def version_of(data: bytes | None, what: str) -> int:
+    """Return the version of a key or a value.
+
+    Args:
+        data: The key or value.
+        what: "key" or "value", for error messages.
+
+    Raises:
+        ProtocolError: It is null or too short.
+    """
+    if data is None:
+        raise ProtocolError(f"{what} null, expected a version and its fields")
+    if len(data) < VERSION.size:
+        raise ProtocolError(f"{what} of {len(data)} bytes, expected a version in the first {VERSION.size}")
+    version: int = VERSION.unpack_from(data)[0]
+    return version

@@ -1,0 +1,53 @@
+"""Results and effects of a transaction coordinator, as plain data.
+
+Does not depend on wire formats or API versions: handlers replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH in versions
+that do not have it (KIP-588).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
+from fakebroker.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerResult:
+    """The result of InitProducerId or EndTxn: an error, or the producer id and the epoch to use next."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """The control records that end a transaction in its partitions.
+
+    Attributes:
+        transactional_id: The transactional id.
+        producer_id: The producer id of the records.
+        epoch: The producer epoch of the markers; with KIP-890, higher than that of the records.
+        is_commit: Whether the transaction is committed, else aborted.
+        coordinator_epoch: The leader epoch of the partition of `__transaction_state`.
+        version: The transaction version, see `TransactionValue`.
+        partitions: The partitions.
+    """
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    version: int
+    partitions: tuple[TopicPartition, ...]
+
+
+SendMarkers = Callable[[Markers, Callable[[TopicPartition, ErrorCode, float], None]], None]
+"""Write markers to their partitions.
+
+Called with the markers and a callback, which is called once for each partition, at once or later, with the partition,
+a result and the time. The result is NONE when the marker is written, UNKNOWN_TOPIC_OR_PARTITION if the partition was
+deleted, or INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the partition refuses the marker. The sender
+itself retries after other errors.
+"""

@@ -1,0 +1,29 @@
+"""The settings of a transaction coordinator. Plain data."""
+
+from dataclasses import dataclass
+
+KIP_890 = 2
+"""The first transaction version (`transaction.version`) in which each end of a transaction raises the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionConfig:
+    """The broker settings that a transaction coordinator uses, with Kafka's defaults.
+
+    Attributes:
+        partition_count: `transaction.state.log.num.partitions`.
+        max_timeout_ms: `transaction.max.timeout.ms`.
+        id_expiration_ms: `transactional.id.expiration.ms`.
+        abort_check_interval_ms: `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
+        expiration_check_interval_ms: `transaction.remove.expired.transaction.cleanup.interval.ms`.
+        version: The finalized level of the feature `transaction.version`.
+        checks_pending_first: Whether AddPartitionsToTxn is refused during a transition whatever it asks, as since 4.0.
+    """
+
+    partition_count: int = 50
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    abort_check_interval_ms: int = 10_000
+    expiration_check_interval_ms: int = 3_600_000
+    version: int = KIP_890
+    checks_pending_first: bool = True

@@ -1,0 +1,626 @@
+"""The transaction coordinator of one broker: the ids in the partitions of `__transaction_state` that it leads.
+
+`TransactionCoordinator` decides requests, appends a record before each transition, sends markers, and aborts
+transactions that time out. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from math import floor, inf
+
+from fakebroker.coordinator.runtime.partitions import Partitions
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.runtime.runtime import Append
+from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.transaction.api import Markers, ProducerResult, SendMarkers
+from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
+from fakebroker.coordinator.transaction.records import (
+    EXHAUSTED_EPOCH,
+    MAX_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TopicPartition,
+    TransactionRecord,
+    TransactionValue,
+)
+from fakebroker.coordinator.transaction.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    DEAD,
+    EMPTY,
+    IDLE,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARE_EPOCH_FENCE,
+    PREPARED,
+    TransactionState,
+)
+from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.errors import ErrorCode
+
+_NONE = ErrorCode.NONE
+
+CLIENT_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The errors that clients get if an append to `__transaction_state` fails (`TransactionStateManager`)."""
+
+RETRY_MS = 100
+"""Delay before the end of a transaction is stored again, in milliseconds; Kafka retries when it next sends requests."""
+
+
+def append_nowhere(partition: int, records: tuple[TransactionRecord, ...], done: Callable[[ErrorCode], None]) -> None:
+    """Drop the records, for a coordinator whose ids need not survive a failover."""
+    done(_NONE)
+
+
+def _no_change(transaction: Transaction, cause: str, now_ms: float) -> None: ...
+
+
+class TransactionCoordinator:
+    """All transactional ids of the partitions that one broker leads. It starts without any partition.
+
+    Methods that may append call `done` with the result: before they return, or later if the append is pending.
+    Meanwhile other requests for the same id are answered with CONCURRENT_TRANSACTIONS. `now_ms` is the only source of
+    the time. Timers expire only in `tick`.
+
+    Args:
+        config: The settings; can be replaced later.
+        new_producer_id: Returns an unused producer id.
+        send_markers: Writes markers to partitions.
+        append: Appends a record to a partition of `__transaction_state`.
+        started_ms: When the broker started; timeouts are checked at full intervals from then on.
+        on_change: Called after each transition with the id, its cause and the time.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        new_producer_id: Callable[[], int],
+        send_markers: SendMarkers,
+        append: Append[TransactionRecord] = append_nowhere,
+        started_ms: float = 0.0,
+        on_change: Callable[[Transaction, str, float], None] = _no_change,
+    ) -> None:
+        self.config = config
+        self._new_producer_id = new_producer_id
+        self._send_markers = send_markers
+        self._append = append
+        self._started_ms = started_ms
+        self._on_change = on_change
+        self._partitions = Partitions()
+        self._epochs: dict[int, int] = {}
+        self._transactions: dict[str, Transaction] = {}
+        self._timers: TimerQueue[Transaction] = TimerQueue()
+
+    # Partitions
+
+    def partition_for(self, transactional_id: str) -> int:
+        """Return the index of the partition of `__transaction_state` that an id belongs to."""
+        return partition_for(transactional_id, self.config.partition_count)
+
+    def lead(self, partition: int, leader_epoch: int, now_ms: float) -> None:
+        """Lead a partition without ids."""
+        self._partitions.lead(partition, now_ms)
+        self._epochs[partition] = leader_epoch
+
+    def start_loading(self, partition: int) -> None:
+        """Mark a partition as being loaded: its requests get COORDINATOR_LOAD_IN_PROGRESS.
+
+        Raises:
+            RuntimeError: The partition is led.
+        """
+        self._partitions.start_loading(partition)
+
+    def fail_loading(self, partition: int) -> None:
+        """Stop loading a partition: its requests get NOT_COORDINATOR until it is loaded again or led.
+
+        Raises:
+            RuntimeError: The partition is not being loaded.
+        """
+        self._partitions.end_loading(partition)
+
+    def finish_loading(
+        self, partition: int, records: Iterable[TransactionRecord], leader_epoch: int, now_ms: float
+    ) -> None:
+        """Lead a partition that was being loaded, with the ids in its log, and end the transactions that are prepared.
+
+        Args:
+            partition: The partition.
+            records: The log, oldest record first. If iterating over it raises an error, the coordinator is unchanged.
+            leader_epoch: The leader epoch of the partition.
+            now_ms: The time.
+
+        Raises:
+            RuntimeError: The partition is not being loaded.
+        """
+        values: dict[str, TransactionValue] = {}
+        for record in records:
+            values.pop(record.transactional_id, None)
+            if record.value is not None:
+                values[record.transactional_id] = record.value
+        self._partitions.end_loading(partition)
+        self.lead(partition, leader_epoch, now_ms)
+        loaded = [Transaction(name, partition, value) for name, value in values.items()]
+        for transaction in loaded:
+            self._transactions[transaction.transactional_id] = transaction
+            self._changed(transaction, "loaded from the log", now_ms)
+        for transaction in loaded:
+            if transaction.state in PREPARED:
+                self._write_markers(transaction, now_ms)
+
+    def resign(self, partition: int, now_ms: float) -> None:
+        """Stop leading or loading a partition, and drop its ids. Pending requests get NOT_COORDINATOR."""
+        self._partitions.resign(partition)
+        self._epochs.pop(partition, None)
+        for transaction in [each for each in self._transactions.values() if each.partition == partition]:
+            del self._transactions[transaction.transactional_id]
+            transaction.scheduled_ms = inf
+
+    def error_for(self, transactional_id: str) -> ErrorCode:
+        """Return NONE if the partition of an id is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._partitions.error(self.partition_for(transactional_id))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition is being loaded, so that not all ids are known."""
+        return self._partitions.is_loading
+
+    def leads(self, partition: int) -> bool:
+        """Whether a partition is led here."""
+        return partition in self._partitions.led
+
+    def led_indexes(self) -> Collection[int]:
+        """Return the indexes of the partitions that are led here."""
+        return self._partitions.led
+
+    def transaction(self, transactional_id: str) -> Transaction | None:
+        """Return an id, or None if it does not exist here."""
+        return self._transactions.get(transactional_id)
+
+    def transactions(self) -> Collection[Transaction]:
+        """Return all ids, in the order of their creation."""
+        return self._transactions.values()
+
+    # Requests
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        producer_id: int,
+        epoch: int,
+        now_ms: float,
+        done: Callable[[ProducerResult], None],
+    ) -> None:
+        """Give a producer its producer id and the next epoch, which fences other producers with the same id.
+
+        Args:
+            transactional_id: The id.
+            timeout_ms: The timeout of its transactions.
+            producer_id: The producer id that the producer has; -1 if none.
+            epoch: The epoch that the producer has; -1 if none.
+            now_ms: The time.
+            done: Called with the result. An error is CONCURRENT_TRANSACTIONS while a transaction ends, also one that
+                this request aborts.
+        """
+        if error := self._error_of_init(transactional_id, timeout_ms):
+            done(ProducerResult(error))
+            return
+        transaction = self._transactions.get(transactional_id) or self._create(transactional_id, timeout_ms, now_ms)
+        if error := _error_of_producer(transaction, producer_id, epoch):
+            done(ProducerResult(error))
+        elif transaction.state is ONGOING:
+            self._fence(
+                transaction,
+                "InitProducerId of another producer",
+                now_ms,
+                lambda result: done(ProducerResult(result.error or ErrorCode.CONCURRENT_TRANSACTIONS)),
+            )
+        else:
+            self._initialize(transaction, timeout_ms, epoch, now_ms, done)
+
+    def _error_of_init(self, transactional_id: str, timeout_ms: int) -> ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        if not 0 < timeout_ms <= self.config.max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        return self.error_for(transactional_id)
+
+    def _create(self, transactional_id: str, timeout_ms: int, now_ms: float) -> Transaction:
+        value = TransactionValue(
+            producer_id=self._new_producer_id(),
+            epoch=NO_EPOCH,
+            timeout_ms=timeout_ms,
+            state=EMPTY,
+            last_update_ms=int(now_ms),
+        )
+        transaction = Transaction(transactional_id, self.partition_for(transactional_id), value)
+        self._transactions[transactional_id] = transaction
+        return transaction
+
+    def _initialize(
+        self,
+        transaction: Transaction,
+        timeout_ms: int,
+        sent_epoch: int,
+        now_ms: float,
+        done: Callable[[ProducerResult], None],
+    ) -> None:
+        """Raise the epoch of an id without a transaction, or take a new producer id if there is no higher epoch."""
+        old = transaction.value
+        has_epoch = sent_epoch != NO_EPOCH
+        producer_id, epoch = old.producer_id, old.epoch + 1
+        last_epoch = old.epoch if has_epoch else NO_EPOCH
+        if transaction.is_exhausted:
+            if has_epoch and sent_epoch != old.epoch:
+                done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))  # as in Kafka, which fails here
+                return
+            producer_id, epoch = self._new_producer_id(), 0
+        elif has_epoch and old.epoch not in (NO_EPOCH, sent_epoch):
+            if sent_epoch != transaction.last_epoch:
+                done(ProducerResult(ErrorCode.PRODUCER_FENCED))
+                return
+            epoch, last_epoch = old.epoch, transaction.last_epoch  # repeated, because the response was lost
+        value = transaction.initialized(timeout_ms, epoch, now_ms, producer_id)
+
+        def complete(error: ErrorCode) -> None:
+            done(ProducerResult(error) if error else ProducerResult(_NONE, producer_id, epoch))
+
+        transaction.begin(EMPTY)
+        self._store(transaction, value, last_epoch, "InitProducerId", now_ms, complete)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        now_ms: float,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Add partitions to the transaction of an id, which begins with the first ones.
+
+        Also AddOffsetsToTxn, with the group's partition of `__consumer_offsets`.
+
+        Args:
+            transactional_id: The id.
+            producer_id: The producer id.
+            epoch: The producer epoch.
+            partitions: The partitions.
+            now_ms: The time.
+            done: Called with NONE or the error for all partitions.
+        """
+        transaction, error = self._found(transactional_id)
+        if transaction is None or error:
+            done(error)
+            return
+        value = transaction.value
+        is_pending = transaction.pending is not None
+        if self.config.checks_pending_first and is_pending:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        elif error := _error_of_epoch(value, producer_id, epoch):
+            pass
+        elif is_pending or value.state in PREPARED:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error or (value.state is ONGOING and set(partitions) <= set(value.partitions)):
+            done(error)
+            return
+        transaction.begin(ONGOING)
+        new = transaction.with_partitions(partitions, now_ms)
+        self._store(transaction, new, transaction.last_epoch, "partitions added", now_ms, done)
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
+        """Return whether partitions are in the transaction of an id, without adding them (KIP-890).
+
+        Returns:
+            NONE, and NONE or TRANSACTION_ABORTABLE for each partition; or an error of the whole request.
+        """
+        transaction, error = self._found(transactional_id)
+        if transaction is None or error:
+            return error, []
+        value = transaction.value
+        error = _error_of_epoch(value, producer_id, epoch)
+        if not error and value.state in PREPARED:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        if error:
+            return error, []
+        return _NONE, [_NONE if each in value.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
+
+    def end(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        *,
+        is_commit: bool,
+        raises_epoch: bool,
+        now_ms: float,
+        done: Callable[[ProducerResult], None],
+    ) -> None:
+        """Commit or abort the transaction of an id. The markers are written after the result.
+
+        Args:
+            transactional_id: The id.
+            producer_id: The producer id.
+            epoch: The producer epoch.
+            is_commit: Whether to commit, else to abort.
+            raises_epoch: Whether the request raises the epoch (KIP-890; versions 5 and up).
+            now_ms: The time.
+            done: Called with the result.
+        """
+        transaction, error = self._found(transactional_id)
+        if transaction is None or error:
+            done(ProducerResult(error))
+            return
+        version = KIP_890 if raises_epoch else 0
+        value = transaction.value
+        is_retry = raises_epoch and _is_retry(value, producer_id, epoch)
+        if raises_epoch and transaction.pending is not None:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        elif producer_id != value.producer_id and not is_retry:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        elif epoch != value.epoch and not is_retry:
+            error = ErrorCode.PRODUCER_FENCED
+        elif transaction.pending is not None:
+            error = ErrorCode.CONCURRENT_TRANSACTIONS
+        else:
+            answer = _answer_of_end(value.state, is_commit=is_commit, raises_epoch=raises_epoch, is_retry=is_retry)
+            if answer is None:
+                state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
+                self._prepare(transaction, state, version, "EndTxn", now_ms, done)
+                return
+            error = answer
+        done(ProducerResult(error) if error else ProducerResult(_NONE, value.producer_id, value.epoch))
+
+    def _prepare(
+        self,
+        transaction: Transaction,
+        state: TransactionState,
+        version: int,
+        cause: str,
+        now_ms: float,
+        done: Callable[[ProducerResult], None],
+    ) -> None:
+        """Store the outcome of a transaction, and then write its markers."""
+        next_producer_id = NO_PRODUCER_ID
+        if version >= KIP_890 and transaction.is_exhausted:
+            next_producer_id = self._new_producer_id()
+        last_epoch = transaction.value.epoch if version >= KIP_890 else transaction.last_epoch
+        transaction.begin(state)
+        value = transaction.prepared(state, version, next_producer_id, now_ms)
+
+        def complete(error: ErrorCode) -> None:
+            if error:
+                done(ProducerResult(error))
+                return
+            rotates = next_producer_id != NO_PRODUCER_ID
+            done(ProducerResult(_NONE, *((next_producer_id, 0) if rotates else (value.producer_id, value.epoch))))
+            if transaction.state is state and transaction.pending is None:
+                self._write_markers(transaction, now_ms)
+
+        self._store(transaction, value, last_epoch, cause, now_ms, complete)
+
+    def _fence(
+        self, transaction: Transaction, cause: str, now_ms: float, done: Callable[[ProducerResult], None]
+    ) -> None:
+        """Abort a transaction in a higher epoch, which its producer does not have."""
+        version = self.config.version if self.config.version >= KIP_890 else 0
+        transaction.begin(PREPARE_EPOCH_FENCE)
+        transaction.pending = None
+        if version < KIP_890:
+            raised = transaction.value.epoch + (not transaction.has_failed_fence)
+            transaction.value = replace(transaction.value, epoch=min(raised, MAX_EPOCH))
+            transaction.last_epoch = NO_EPOCH
+
+        def complete(result: ProducerResult) -> None:
+            transaction.has_failed_fence = version < KIP_890 and bool(result.error)
+            done(result)
+
+        self._prepare(transaction, PREPARE_ABORT, version, cause, now_ms, complete)
+
+    def _found(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
+        """Return an id, or the error of a request that does not create it."""
+        if not transactional_id:
+            return None, ErrorCode.INVALID_REQUEST
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
+            return None, self.error_for(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return transaction, _NONE
+
+    # Storing and ending
+
+    def _store(
+        self,
+        transaction: Transaction,
+        value: TransactionValue,
+        last_epoch: int,
+        cause: str,
+        now_ms: float,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Append a record for a transition that was begun; then complete the transition, or undo it after an error."""
+
+        def complete(error: ErrorCode) -> None:
+            if self._transactions.get(transaction.transactional_id) is not transaction:
+                done(ErrorCode.NOT_COORDINATOR)  # resigned meanwhile
+                return
+            if error:
+                transaction.pending = None
+                done(CLIENT_ERRORS.get(error, error))
+                return
+            transaction.complete(value, last_epoch)
+            self._changed(transaction, cause, now_ms)
+            done(_NONE)
+
+        self._append(transaction.partition, (TransactionRecord(transaction.transactional_id, value),), complete)
+
+    def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
+        """Write the markers of a prepared transaction, and complete it when all are written."""
+        value = transaction.value
+        transaction.begin(COMPLETE_COMMIT if value.state is PREPARE_COMMIT else COMPLETE_ABORT)
+        transaction.awaits_markers = dict.fromkeys(value.partitions)
+        transaction.refused_markers = ()
+        markers = Markers(
+            transactional_id=transaction.transactional_id,
+            producer_id=value.producer_id,
+            epoch=value.epoch,
+            is_commit=value.state is PREPARE_COMMIT,
+            coordinator_epoch=self._epochs[transaction.partition],
+            version=value.version,
+            partitions=value.partitions,
+        )
+        if value.partitions:
+            self._send_markers(markers, partial(self._marker_done, transaction, value))
+        else:
+            self._complete(transaction, now_ms)
+
+    def _marker_done(
+        self,
+        transaction: Transaction,
+        value: TransactionValue,
+        partition: TopicPartition,
+        error: ErrorCode,
+        now_ms: float,
+    ) -> None:
+        """Handle the result of a marker; those of a coordinator that has resigned have no effect."""
+        awaited = transaction.awaits_markers
+        if self._transactions.get(transaction.transactional_id) is not transaction or transaction.value is not value:
+            return
+        if error not in (_NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            transaction.refused_markers = (*transaction.refused_markers, partition)
+        elif awaited is not None and partition in awaited:
+            del awaited[partition]
+            if not awaited:
+                self._complete(transaction, now_ms)
+
+    def _complete(self, transaction: Transaction, now_ms: float) -> None:
+        """Store that a transaction has ended. After an error that may pass, this is retried."""
+        transaction.awaits_markers = None
+        value = transaction.completed(now_ms)
+        last_epoch = transaction.value.epoch if value.version >= KIP_890 else transaction.last_epoch
+        pending = transaction.pending
+
+        def complete(error: ErrorCode) -> None:
+            if error in (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
+                transaction.pending = pending
+                self._timers.schedule(transaction, now_ms + RETRY_MS)
+
+        self._store(transaction, value, last_epoch, "all markers written", now_ms, complete)
+        transaction.has_failed_fence = False
+
+    def _changed(self, transaction: Transaction, cause: str, now_ms: float) -> None:
+        self._on_change(transaction, cause, now_ms)
+        self._schedule(transaction)
+
+    # Time
+
+    def tick(self, now_ms: float) -> None:
+        """Abort transactions that have timed out, remove expired ids, and repeat failed appends, if a check is due."""
+        for transaction, _ in self._timers.expired(now_ms):
+            self._expire(transaction, now_ms)
+
+    def next_deadline(self) -> float | None:
+        """Return when to call `tick` next, or None without timers. Never late."""
+        return self._timers.next_deadline()
+
+    def _schedule(self, transaction: Transaction) -> None:
+        """Schedule the first check at which a transaction has timed out, or its id has expired."""
+        value, config = transaction.value, self.config
+        if value.state is ONGOING:
+            due_ms, interval_ms = value.start_ms + value.timeout_ms, config.abort_check_interval_ms
+        elif value.state in IDLE:
+            due_ms, interval_ms = value.last_update_ms + config.id_expiration_ms, config.expiration_check_interval_ms
+        else:
+            return
+        self._timers.cancel(transaction)
+        intervals = floor((due_ms - self._started_ms) / interval_ms) + 1
+        self._timers.schedule(transaction, self._started_ms + max(1, intervals) * interval_ms)
+
+    def _expire(self, transaction: Transaction, now_ms: float) -> None:
+        if transaction.state in PREPARED:
+            if transaction.awaits_markers is None:
+                self._complete(transaction, now_ms)
+        elif transaction.pending is not None:
+            interval_ms = self.config.abort_check_interval_ms
+            if transaction.state is not ONGOING:
+                interval_ms = self.config.expiration_check_interval_ms
+            self._timers.schedule(transaction, now_ms + interval_ms)
+        elif transaction.state is ONGOING:
+            self._fence(transaction, "the transaction has timed out", now_ms, lambda result: None)
+            if transaction.state is ONGOING and transaction.pending is None:  # it could not be stored
+                self._timers.schedule(transaction, now_ms + self.config.abort_check_interval_ms)
+        else:
+            self._remove(transaction, now_ms)
+
+    def _remove(self, transaction: Transaction, now_ms: float) -> None:
+        """Store the tombstone of an expired id, and remove the id."""
+
+        def complete(error: ErrorCode) -> None:
+            if self._transactions.get(transaction.transactional_id) is not transaction:
+                return
+            if error:
+                transaction.pending = None
+                self._timers.schedule(transaction, now_ms + self.config.expiration_check_interval_ms)
+                return
+            del self._transactions[transaction.transactional_id]
+            self._on_change(transaction, "the id has expired", now_ms)
+
+        transaction.begin(DEAD)
+        self._append(transaction.partition, (TransactionRecord(transaction.transactional_id, None),), complete)
+
+
+def _error_of_producer(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
+    """Return the error of an InitProducerId with the producer id and epoch of an earlier one, if it has them."""
+    value = transaction.value
+    if transaction.pending is not None:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    is_previous = producer_id == value.previous_producer_id and epoch >= EXHAUSTED_EPOCH
+    if producer_id not in (NO_PRODUCER_ID, value.producer_id) and value.epoch != NO_EPOCH and not is_previous:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.CONCURRENT_TRANSACTIONS if value.state in PREPARED else _NONE
+
+
+def _error_of_epoch(value: TransactionValue, producer_id: int, epoch: int) -> ErrorCode:
+    if producer_id != value.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return _NONE if epoch == value.epoch else ErrorCode.PRODUCER_FENCED
+
+
+def _is_retry(value: TransactionValue, producer_id: int, epoch: int) -> bool:
+    """Return whether an EndTxn has the epoch before the last end of a transaction, which has raised it (KIP-890)."""
+    if producer_id == value.producer_id:
+        return value.epoch > 0 and epoch == value.epoch - 1
+    return producer_id == value.previous_producer_id and epoch == EXHAUSTED_EPOCH and value.epoch == 0
+
+
+def _answer_of_end(state: TransactionState, *, is_commit: bool, raises_epoch: bool, is_retry: bool) -> ErrorCode | None:
+    """Return the answer to EndTxn in a state without a pending transition; None to end the transaction.
+
+    Args:
+        state: The state.
+        is_commit: Whether the request commits.
+        raises_epoch: Whether the request raises the epoch (KIP-890).
+        is_retry: Whether the request has the epoch before the last end; see `_is_retry`.
+    """
+    ended = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COMPLETE_ABORT: False}
+    if state in ended and (is_retry or not raises_epoch):
+        if ended[state] is not is_commit:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.CONCURRENT_TRANSACTIONS if state in PREPARED else _NONE
+    if is_retry or state in PREPARED:
+        return ErrorCode.PRODUCER_FENCED
+    if state is ONGOING or (raises_epoch and not is_commit):
+        return None
+    return ErrorCode.INVALID_TXN_STATE

@@ -1,0 +1,133 @@
+"""One transactional id at its coordinator: what is stored, what is pending, and the values of its next transitions."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import inf
+
+from fakebroker.coordinator.transaction.config import KIP_890
+from fakebroker.coordinator.transaction.records import (
+    EXHAUSTED_EPOCH,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    TopicPartition,
+    TransactionValue,
+)
+from fakebroker.coordinator.transaction.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    IDLE,
+    ONGOING,
+    PREPARE_COMMIT,
+    TRANSITIONS,
+    TransactionState,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """A transactional id (Kafka's `TransactionMetadata`). Also an entry of the timer queue.
+
+    Attributes:
+        transactional_id: The id.
+        partition: The index of its partition of `__transaction_state`.
+        value: The id after its last transition.
+        last_epoch: The epoch before `value.epoch` that a repeated InitProducerId may have; not stored, so -1 after the
+            coordinator has moved.
+        pending: The state whose record is being stored, or that follows when all markers are written; None if no
+            transition is pending.
+        has_failed_fence: Whether the epoch was raised to fence a producer, but the record could not be stored. Then the
+            next attempt does not raise it again.
+        awaits_markers: The partitions to which markers are still to be written.
+        refused_markers: The partitions that have refused a marker. The id then stays as it is until it is loaded again.
+        scheduled_ms, timer_number: See `TimerEntry`.
+    """
+
+    transactional_id: str
+    partition: int
+    value: TransactionValue
+    last_epoch: int = NO_EPOCH
+    pending: TransactionState | None = None
+    has_failed_fence: bool = False
+    awaits_markers: dict[TopicPartition, None] | None = None
+    refused_markers: tuple[TopicPartition, ...] = ()
+    scheduled_ms: float = inf
+    timer_number: int = 0
+
+    @property
+    def state(self) -> TransactionState:
+        return self.value.state
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the producer id has no epoch left for a new producer."""
+        return self.value.epoch >= EXHAUSTED_EPOCH
+
+    def begin(self, state: TransactionState) -> None:
+        """Mark a transition as pending."""
+        assert self.pending is None, f"{self.transactional_id}: {self.pending} is pending"
+        assert state in TRANSITIONS[self.state], f"{self.transactional_id}: {self.state} -> {state}"
+        self.pending = state
+
+    def complete(self, value: TransactionValue, last_epoch: int) -> None:
+        """Complete the pending transition."""
+        assert self.pending is value.state, f"{self.transactional_id}: {self.pending} is pending, not {value.state}"
+        self.pending = None
+        self.value, self.last_epoch = value, last_epoch
+
+    # The values after a transition, with the epoch that a repeated InitProducerId may have
+
+    def initialized(self, timeout_ms: int, epoch: int, now_ms: float, producer_id: int) -> TransactionValue:
+        """Return the value after InitProducerId."""
+        return TransactionValue(
+            producer_id=producer_id,
+            previous_producer_id=self.value.producer_id,
+            epoch=epoch,
+            timeout_ms=timeout_ms,
+            state=EMPTY,
+            last_update_ms=int(now_ms),
+        )
+
+    def with_partitions(self, partitions: Iterable[TopicPartition], now_ms: float) -> TransactionValue:
+        """Return the value after partitions were added."""
+        old = self.value
+        return replace(
+            old,
+            previous_producer_id=old.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            state=ONGOING,
+            partitions=tuple(dict.fromkeys((*old.partitions, *partitions))),
+            start_ms=int(now_ms) if old.state in IDLE else old.start_ms,
+            last_update_ms=int(now_ms),
+            version=0,
+        )
+
+    def prepared(self, state: TransactionState, version: int, next_producer_id: int, now_ms: float) -> TransactionValue:
+        """Return the value after the outcome was decided. With KIP-890 this raises the epoch."""
+        old = self.value
+        raises_epoch = version >= KIP_890
+        return replace(
+            old,
+            previous_producer_id=old.producer_id,
+            next_producer_id=next_producer_id,
+            epoch=old.epoch + raises_epoch,
+            state=state,
+            start_ms=int(now_ms) if old.state in IDLE else old.start_ms,
+            last_update_ms=int(now_ms),
+            version=version,
+        )
+
+    def completed(self, now_ms: float) -> TransactionValue:
+        """Return the value after all markers were written."""
+        old = self.value
+        rotates = old.version >= KIP_890 and old.next_producer_id != NO_PRODUCER_ID
+        return replace(
+            old,
+            producer_id=old.next_producer_id if rotates else old.producer_id,
+            previous_producer_id=old.producer_id,
+            next_producer_id=NO_PRODUCER_ID,
+            epoch=0 if rotates else old.epoch,
+            state=COMPLETE_COMMIT if old.state is PREPARE_COMMIT else COMPLETE_ABORT,
+            partitions=(),
+            last_update_ms=int(now_ms),
+        )

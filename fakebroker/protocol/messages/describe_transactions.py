@@ -1,0 +1,33 @@
+"""DescribeTransactions: the states of transactions at their coordinator (KIP-664)."""
+
+from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.types import Int16, Int32, Int64, String
+
+
+@message(api_key=65, versions="0", flexible="0+")
+class DescribeTransactionsRequest(Message):
+    transactional_ids: list[String]
+
+
+@struct
+class TopicData(Struct):
+    topic: String
+    partitions: list[Int32]
+
+
+@struct
+class TransactionState(Struct):
+    error_code: Int16
+    transactional_id: String
+    transaction_state: String
+    transaction_timeout_ms: Int32
+    transaction_start_time_ms: Int64
+    producer_id: Int64
+    producer_epoch: Int16
+    topics: list[TopicData]
+
+
+@message(api_key=65, versions="0", flexible="0+")
+class DescribeTransactionsResponse(Message):
+    throttle_time_ms: Int32 = 0
+    transaction_states: list[TransactionState]

@@ -1,0 +1,120 @@
+"""Records of transaction coordinators in `__transaction_state`: bytes, all versions, malformed records."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.cluster.logs.transactions_topic import (
+    append_records,
+    parse_record,
+    read_records,
+    record_key,
+    record_value,
+)
+from fakebroker.coordinator.runtime.placement import partition_for
+from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
+from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.errors import ProtocolError
+from tests.support.annotated_hex import annotated_hex
+
+VALUE = TransactionValue(
+    producer_id=4000,
+    epoch=7,
+    timeout_ms=60_000,
+    state=TransactionState.PREPARE_COMMIT,
+    partitions=(("orders", 0), ("orders", 2), ("bills", 1)),
+    last_update_ms=1_700_000_000_001,
+    start_ms=1_700_000_000_000,
+    version=2,
+)
+EMPTY = TransactionValue(
+    producer_id=4000, epoch=0, timeout_ms=60_000, state=TransactionState.EMPTY, last_update_ms=1_700_000_000_000
+)
+HEAD = "00 00 00 00 00 00 0f a0  00 07  00 00 ea 60  02"
+TIMES = "00 00 01 8b cf e5 68 01  00 00 01 8b cf e5 68 00"
+
+INT32, INT64 = st.integers(0, 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+PARTITIONS = st.lists(st.tuples(st.text(max_size=4), INT32), unique=True, max_size=4)
+VALUES = st.builds(
+    TransactionValue,
+    producer_id=INT64,
+    epoch=st.integers(-1, 2**15 - 1),
+    timeout_ms=INT32,
+    state=st.sampled_from(TransactionState),
+    partitions=PARTITIONS.map(lambda found: tuple(sorted(found))),
+    last_update_ms=INT64,
+    start_ms=INT64,
+    version=st.integers(0, 2),
+)
+
+
+def test_a_key_is_the_id_after_its_version() -> None:
+    assert record_key("grp") == annotated_hex("00 00  00 03 67 72 70")
+
+
+def test_values_without_tagged_fields() -> None:
+    partitions = "00 00 00 02  00 06 6f 72 64 65 72 73  00 00 00 02  00 00 00 00  00 00 00 02"
+    bills = "00 05 62 69 6c 6c 73  00 00 00 01  00 00 00 01"
+    assert record_value(VALUE, 0) == annotated_hex(f"00 00  {HEAD}  {partitions}  {bills}  {TIMES}")
+
+
+def test_values_with_tagged_fields() -> None:
+    partitions = "03  07 6f 72 64 65 72 73  03  00 00 00 00  00 00 00 02  00"
+    bills = "06 62 69 6c 6c 73  02  00 00 00 01  00"
+    version = "01  02 02 00 02  # tag 2, 2 bytes: the transaction version of the client"
+    for level in (1, 2):
+        assert record_value(VALUE, level) == annotated_hex(f"00 01  {HEAD}  {partitions}  {bills}  {TIMES}  {version}")
+
+
+def test_the_partitions_of_an_id_without_transaction_are_null() -> None:
+    times = "00 00 01 8b cf e5 68 00  ff ff ff ff ff ff ff ff"
+    expected = f"00 00  00 00 00 00 00 00 0f a0  00 00  00 00 ea 60  00  ff ff ff ff  {times}"
+    assert record_value(EMPTY, 0) == annotated_hex(expected)
+    assert record_value(None, 2) is None
+
+
+def test_producer_ids_that_later_releases_write_are_read() -> None:
+    tags = "03  00 08 00 00 00 00 00 00 00 05  01 08 00 00 00 00 00 00 00 06  02 02 00 02"
+    data = annotated_hex(f"00 01  {HEAD}  01  {TIMES}  {tags}")
+    read = parse_record(record_key("a"), data)
+    assert read == TransactionRecord(
+        "a", replace(VALUE, partitions=(), previous_producer_id=5, next_producer_id=6, version=2)
+    )
+
+
+@given(st.lists(st.tuples(st.text(max_size=4), VALUES | st.none()), min_size=1, max_size=5), st.integers(0, 2))
+def test_records_are_read_as_they_were_written(pairs: list[tuple[str, TransactionValue | None]], level: int) -> None:
+    written = [TransactionRecord(*pair) for pair in pairs]
+    log = PartitionLog()
+    append_records(log, written, 0, 1_000.0, level)
+
+    def stored(record: TransactionRecord) -> TransactionRecord:
+        if record.value is None:
+            return record
+        is_empty = record.value.state is TransactionState.EMPTY
+        partitions = () if is_empty else record.value.partitions
+        version = record.value.version if level else 0
+        return replace(record, value=replace(record.value, partitions=partitions, version=version))
+
+    assert read_records(log, 0) == [stored(record) for record in written]
+
+
+def test_malformed_records(subtests: pytest.Subtests) -> None:
+    value = record_value(VALUE, 0) or b""
+    for key, data, error in (
+        (None, value, "key null, expected a version and its fields"),
+        (b"\0", value, "key of 1 bytes, expected a version"),
+        (record_key("a"), b"", "value of 0 bytes, expected a version"),
+        (record_key("a"), value[:16] + b"\x08" + value[17:], "transaction_status 8, expected 0 to 7"),
+        (record_key("a"), value[:-1], "transaction_start_timestamp_ms"),
+    ):
+        with subtests.test(error), pytest.raises(ProtocolError, match=error):
+            parse_record(key, data)
+    assert parse_record(b"\0\1" + record_key("a")[2:], value) is None
+
+
+def test_ids_belong_to_the_partitions_of_kafka() -> None:
+    assert [partition_for(each, 50) for each in ("my-txn", "txn-1", "t-\U0001f680")] == [45, 10, 28]
+    assert [partition_for(each, 3) for each in ("my-txn", "txn-1", "t-\U0001f680")] == [1, 2, 2]
