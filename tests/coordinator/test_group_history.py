@@ -16,6 +16,7 @@ from fakebroker.coordinator.group.history import (
     Moment,
     RecordedMoment,
     Timer,
+    Timers,
 )
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
@@ -309,17 +310,15 @@ class RecordedGroup:
 
     def record(self, now_ms: float) -> None:
         """Record one moment in which all members have a parked join."""
-        ids, size = (self._members, len(self._members)), 2 * len(self._members)
-        moment = RecordedMoment(
-            now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, ((), 0), size
-        )
+        ids, size = self._members, 2 * len(self._members)
+        moment = RecordedMoment(now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, (), size)
         self.pending_change = Change(moments=[moment])
         self._history.record(self, now_ms, 1)
 
     def end_moment(self, now_ms: float) -> None:
         raise AssertionError
 
-    def timers(self, now_ms: float, *, with_members: bool) -> tuple[tuple[str, float], ...]:
+    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
         return ()
 
 

@@ -27,13 +27,15 @@ _LONGEST_NAME_BYTES = 32767 - 37
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
     request: JoinGroupRequest = call.request
-    if any(len(name.encode()) > _LONGEST_NAME_BYTES for name in (call.client_id, *call.instance_ids)):
+    is_batch = call.api_version >= BATCH_VERSION
+    instance_ids = call.instance_ids if is_batch else (request.group_instance_id or "",)
+    if _is_too_long(call.client_id) or any(map(_is_too_long, instance_ids)):
         # In Kafka, the response to such a join cannot be serialized, and the member stays in the group.
         call.closes_connection = True
         call.closing_reason = f"client id or instance id is too long: expected at most {_LONGEST_NAME_BYTES} bytes"
         cluster.answer(call, None, now_ms)
         return
-    if call.api_version >= BATCH_VERSION:
+    if is_batch:
         join_batch(call.broker.coordinator, request.group_id, _batch(call), call, now_ms)
         return
     join = JoinGroup(
@@ -50,6 +52,10 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
         supports_skip_assignment=call.api_version >= 9,
     )
     call.broker.coordinator.join_group(request.group_id, join, call, now_ms)
+
+
+def _is_too_long(name: str) -> bool:
+    return 4 * len(name) > _LONGEST_NAME_BYTES and len(name.encode()) > _LONGEST_NAME_BYTES
 
 
 def _batch(call: Call) -> BatchJoin:

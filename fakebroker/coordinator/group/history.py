@@ -6,14 +6,12 @@ they are converted to `Moment`s when they are read. Groups that were deleted or 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
-from operator import itemgetter
+from operator import attrgetter
 from typing import Protocol
-
-from fakebroker.coordinator.group.snapshot_dict import KeySnapshot
 
 DEAD = "Dead"
 """The state of a group that does not exist."""
@@ -93,7 +91,8 @@ class Moment:
         return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs)
 
 
-_LEFT = itemgetter(1)
+Timers = tuple[str | float, ...]
+"""See `RecordedMoment.timers`. A tuple of its own for each timer would take more time."""
 
 
 @dataclass(slots=True)
@@ -101,10 +100,11 @@ class RecordedMoment:
     """A moment that was not read yet: its attributes are those of `Moment`, but ids and timers are not copied.
 
     Attributes:
-        members, parked_joins, parked_syncs: Snapshots of the ids.
+        members, parked_joins, parked_syncs: Snapshots of the ids (`SnapshotDict`).
         size: See `Moment.size`.
         coordinator_id: Set by the history.
-        timers: Set by the history. Names, and milliseconds until they expire; infinite if they are not running.
+        timers: Set by the history. The names of timers, each followed by the milliseconds until it expires, which are
+            infinite if it is not running.
     """
 
     at_ms: float
@@ -113,15 +113,15 @@ class RecordedMoment:
     state_to: str
     generation_id: int
     leader_id: str | None
-    members: KeySnapshot
+    members: Collection[str]
     joined: tuple[str, ...]
     rejoined: tuple[str, ...]
     left: tuple[str, ...]
-    parked_joins: KeySnapshot
-    parked_syncs: KeySnapshot
+    parked_joins: Collection[str]
+    parked_syncs: Collection[str]
     size: int
     coordinator_id: int = -1
-    timers: Sequence[tuple[str, float]] = ()
+    timers: Timers = ()
 
     @property
     def is_transition(self) -> bool:
@@ -137,19 +137,19 @@ class RecordedMoment:
             state_to=self.state_to,
             generation_id=self.generation_id,
             leader_id=self.leader_id,
-            members=_copied(self.members),
+            members=tuple(self.members),
             joined=self.joined,
             rejoined=self.rejoined,
             left=self.left,
-            parked_joins=_copied(self.parked_joins),
-            parked_syncs=_copied(self.parked_syncs),
-            timers=tuple(Timer(what, left_ms) for what, left_ms in sorted(self.timers, key=_LEFT) if left_ms < inf),
+            parked_joins=tuple(self.parked_joins),
+            parked_syncs=tuple(self.parked_syncs),
+            timers=_running(self.timers),
         )
 
 
-def _copied(ids: KeySnapshot) -> tuple[str, ...]:
-    keys, count = ids
-    return tuple(keys[:count])
+def _running(timers: Timers) -> tuple[Timer, ...]:
+    each = [Timer(str(what), float(left_ms)) for what, left_ms in zip(timers[::2], timers[1::2], strict=True)]
+    return tuple(sorted([timer for timer in each if timer.left_ms < inf], key=attrgetter("left_ms")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class ChangedGroup(Protocol):
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to `change` for members that were added, parked or removed."""
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Sequence[tuple[str, float]]:
+    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
         """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
 
 

@@ -1,17 +1,31 @@
 """`SnapshotDict`, a dict whose keys can be recorded after each change. Does not depend on groups."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import Any, Never, TypeVar
 
 V = TypeVar("V")
 
-KeySnapshot = tuple[Sequence[str], int]
-"""The keys of a dict at some time: the first ones of a sequence, which may have grown since, and their number."""
-
-NO_KEYS: KeySnapshot = (), 0
-
 _MOST_COPIED = 32
+
+
+class _Prefix(Collection[str]):
+    """The first ones of a list of keys, which may grow."""
+
+    __slots__ = ("_count", "keys")
+
+    def __init__(self, keys: list[str], count: int) -> None:
+        self.keys = keys
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        return islice(self.keys, self._count)
+
+    def __contains__(self, key: object) -> bool:
+        return any(each == key for each in self)
 
 
 class SnapshotDict(dict[str, V]):
@@ -20,39 +34,43 @@ class SnapshotDict(dict[str, V]):
     So a group that records its members after each JoinGroup takes as long for each of them, however large it is.
     """
 
-    __slots__ = ("_snapshot",)
+    __slots__ = ("_last",)
 
     def __init__(self, items: Iterable[tuple[str, V]] = ()) -> None:
         super().__init__(items)
-        # The keys in order, for the next snapshot to extend; None if a key was removed since the last one.
-        self._snapshot: list[str] | None = None
+        # The last snapshot, whose list the next one extends; None if a key was removed since.
+        self._last: _Prefix | None = None
 
-    def snapshot(self) -> KeySnapshot:
-        """Return the keys in their order."""
+    def snapshot(self) -> Collection[str]:
+        """Return the keys in their order. They do not change when the dict does."""
         count = len(self)
         if count <= _MOST_COPIED:
-            return tuple(self), count
-        keys = self._snapshot
-        if keys is None:
-            keys = self._snapshot = list(self)
-        elif count > len(keys):
+            return tuple(self)
+        last = self._last
+        if last is not None and len(last) == count:
+            return last
+        if last is None:
+            keys = list(self)
+        else:
+            keys = last.keys
             keys += list(islice(reversed(self), count - len(keys)))[::-1]
-        return keys, count
+        self._last = last = _Prefix(keys, count)
+        return last
 
     def pop(self, *key_and_default: Any) -> Any:
-        self._snapshot = None
+        self._last = None
         return super().pop(*key_and_default)
 
     def __delitem__(self, key: str) -> None:
-        self._snapshot = None
+        self._last = None
         super().__delitem__(key)
 
     def popitem(self) -> tuple[str, V]:
-        self._snapshot = None
+        self._last = None
         return super().popitem()
 
     def clear(self) -> None:
-        self._snapshot = None
+        self._last = None
         super().clear()
 
 

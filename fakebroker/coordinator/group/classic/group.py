@@ -27,10 +27,10 @@ from fakebroker.coordinator.group.classic.states import (
 from fakebroker.coordinator.group.classic.subscription import parse_subscribed_topics
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import Change, RecordedMoment
+from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
-from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, NO_KEYS, SnapshotDict, no_entries
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict, no_entries
 from fakebroker.errors import ErrorCode
 
 V = TypeVar("V")
@@ -187,7 +187,7 @@ class Group:
             self.parked_syncs.snapshot(),
         )
         if self.state is DEAD:
-            members, left = NO_KEYS, list(self.members)
+            members, left = (), list(self.members)
         moment = RecordedMoment(
             now_ms,
             change.cause,
@@ -201,26 +201,24 @@ class Group:
             tuple(left),
             parked_joins,
             parked_syncs,
-            members[1] + len(rejoined) + parked_joins[1] + parked_syncs[1],
+            len(members) + len(rejoined) + len(parked_joins) + len(parked_syncs),
         )
         change.moments.append(moment)
         change.clear_members()
 
-    def timers(self, now_ms: float, *, with_members: bool) -> list[tuple[str, float]]:
+    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
         """Return the timers; `with_members` adds the session and the pending id that expire next."""
         if self.state is DEAD:
-            return []
-        timers = [
-            ("join", self.join_deadline_ms - now_ms),
-            ("sync", self.sync_deadline_ms - now_ms),
-            (self.extension.timer_name, self.extension.deadline_ms - now_ms),
-        ]
+            return ()
+        extension = self.extension
+        join_ms, sync_ms = self.join_deadline_ms - now_ms, self.sync_deadline_ms - now_ms
+        timers: Timers = "join", join_ms, "sync", sync_ms, extension.timer_name, extension.deadline_ms - now_ms
         if with_members and self.members:
             member = min(self.members.values(), key=_DEADLINE)
-            timers.append((f"session of {member.member_id}", member.deadline_ms - now_ms))
+            timers += f"session of {member.member_id}", member.deadline_ms - now_ms
         if with_members and self.pending_members:
             member_id = min(self.pending_members, key=self.pending_members.__getitem__)
-            timers.append((f"pending {member_id}", self.pending_members[member_id] - now_ms))
+            timers += f"pending {member_id}", self.pending_members[member_id] - now_ms
         return timers
 
     # Checks

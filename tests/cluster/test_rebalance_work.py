@@ -1,0 +1,81 @@
+"""The work of a full rebalance for each member does not depend on the size of the group."""
+
+import sys
+from collections import Counter
+from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+from types import FrameType
+from typing import Any
+
+from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from tests.support.cluster.group_frames import GROUP, GroupFrames
+
+SMALL, LARGE = 100, 1_000
+TOLERANCE = 1.02
+"""Lengths of texts and varints grow with the number of members."""
+
+
+class CountingDict(SnapshotDict[Any]):
+    """A dict that counts the keys that were visited, also by copies such as `tuple(values)`."""
+
+    __slots__ = ("visits",)
+
+    def __init__(self, original: SnapshotDict[Any]) -> None:
+        super().__init__(original.items())
+        self.visits = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for key in super().__iter__():
+            self.visits += 1
+            yield key
+
+    def __reversed__(self) -> Iterator[str]:
+        for key in super().__reversed__():
+            self.visits += 1
+            yield key
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        return KeysView(self)
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        return ValuesView(self)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        return ItemsView(self)
+
+
+def work_of_a_rebalance(members: int) -> Counter[str]:
+    """Return what a rebalance takes: calls of functions, visits of members and parked requests, and encoded bytes."""
+    frames = GroupFrames(members)
+    cluster = frames.cluster
+    group = cluster.brokers[1].coordinator.group(GROUP)
+    assert group is not None
+    group.members, group.parked_joins, group.parked_syncs = counting = [
+        CountingDict(original) for original in (group.members, group.parked_joins, group.parked_syncs)
+    ]
+    log = cluster.offsets_partition_of(GROUP).log
+    size_bytes = log.size_bytes
+    work: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        work["calls"] += event in ("call", "c_call")
+
+    for requests, finish in ((frames.join_requests, frames.finish_join), (frames.sync_requests, frames.finish_sync)):
+        sent = requests()
+        sys.setprofile(count)
+        try:
+            responses = frames.send(sent)
+        finally:
+            sys.setprofile(None)
+        work["response bytes"] += sum(map(len, responses.values()))
+        finish(responses)
+    work["visits"] = sum(each.visits for each in counting)
+    work["record bytes"] = log.size_bytes - size_bytes
+    return work
+
+
+def test_the_work_for_each_member_does_not_grow_with_the_group() -> None:
+    work_of_a_rebalance(2)  # Codecs are compiled.
+    small, large = work_of_a_rebalance(SMALL), work_of_a_rebalance(LARGE)
+    assert set(small) == {"calls", "visits", "response bytes", "record bytes"}
+    for what, counted in small.items():
+        assert large[what] / LARGE <= TOLERANCE * counted / SMALL, what
