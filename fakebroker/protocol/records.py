@@ -132,7 +132,8 @@ class RecordBatch:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.base_offset, last_offset_delta = _OFFSETS.unpack_from(data)
-        self.last_offset = self.base_offset + last_offset_delta
+        # Most batches of group coordinators have one record, for which one number is enough.
+        self.last_offset = self.base_offset + last_offset_delta if last_offset_delta else self.base_offset
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RecordBatch) and self.data == other.data
