@@ -205,17 +205,12 @@ class Change:
         self.rejoined.clear()
         self.left.clear()
 
-    def clear(self) -> None:
-        self.cause = ""
-        self.moments.clear()
-        self.clear_members()
-
 
 class ChangedGroup(Protocol):
     """The part of a group that a history uses."""
 
     group_id: str
-    change: Change
+    pending_change: Change | None
 
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to `change` for members that were added, parked or removed."""
@@ -226,7 +221,7 @@ class ChangedGroup(Protocol):
 
 def discard_change(group: ChangedGroup, now_ms: float) -> None:
     """Drop the change of a group, for a coordinator without a history."""
-    group.change.clear()
+    group.pending_change = None
 
 
 @dataclass(slots=True)
@@ -285,15 +280,17 @@ class History:
 
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
-        change = group.change
+        change = group.pending_change
+        if change is None:
+            return
         if change.joined or change.rejoined or change.left:
             group.end_moment(now_ms)
         if change.moments:
-            self._keep(group, coordinator_id)
-        change.clear()
+            self._keep(group, change.moments, coordinator_id)
+        group.pending_change = None
 
-    def _keep(self, group: ChangedGroup, coordinator_id: int) -> None:
-        moments, group_id = group.change.moments, group.group_id
+    def _keep(self, group: ChangedGroup, moments: list[RecordedMoment], coordinator_id: int) -> None:
+        group_id = group.group_id
         kept = self._groups.pop(group_id, None)
         if kept is None:
             dropped = self._without_moments.pop(group_id, self._unknown)

@@ -127,7 +127,7 @@ def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float
         group.add(member, value.protocol_type)
         group.arm_session(member, member.session_timeout_ms, now_ms)
     group.leader_id = value.leader
-    group.stored = replace(value, extension_values=())
+    group.stored = replace(value, extension_values=()) if value.extension_values else value
     group.extension.restore(value.extension_values, now_ms)
     group.subscribed_topics = group.compute_subscribed_topics()
     group.record_creation("loaded from the log", now_ms)
