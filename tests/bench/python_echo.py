@@ -28,7 +28,9 @@ def read_responses(path: Path) -> dict[int, bytearray]:
     return responses
 
 
-def answer(receive: Callable[[int], bytes], send: Callable[[bytearray], int], responses: Mapping[int, bytearray]) -> bool:
+def answer(
+    receive: Callable[[int], bytes], send: Callable[[bytearray], int], responses: Mapping[int, bytearray]
+) -> bool:
     """Answer what has arrived; return False if the connection is closed."""
     data = receive(MAX_BYTES)
     if not data:
