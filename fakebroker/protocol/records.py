@@ -335,22 +335,53 @@ def _largest_timestamp_delta(data: bytes, position: int, count: int) -> int | No
     read = read_unsigned_varint
     largest, end = 0, position
     try:
-        # The varints are signed (zigzag): odd ones are negative. Most take one byte.
+        # The varints are signed (zigzag): odd ones are negative. Those of one or two bytes, which are most, are decoded
+        # here: this takes half the time. A first byte above 127 is followed by more bits.
         for index in range(count):
-            length, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            length = data[position]
+            position += 1
+            if length > 127:
+                if (second := data[position]) < 128:
+                    length += (second - 1) << 7
+                    position += 1
+                else:
+                    length, position = read(data, position - 1)
             end = position + (length >> 1)
             position += 1  # attributes
-            delta, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
-            offset, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
-            key_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            delta = data[position]
+            position += 1
+            if delta > 127:
+                delta, position = read(data, position - 1)
+            signs = length | delta
+            offset = data[position]
+            position += 1
+            if offset > 127:
+                if (second := data[position]) < 128:
+                    offset += (second - 1) << 7
+                    position += 1
+                else:
+                    offset, position = read(data, position - 1)
+            key_bytes = data[position]
+            position += 1
             if key_bytes != _NULL_LENGTH:
+                if key_bytes > 127:
+                    key_bytes, position = read(data, position - 1)
                 position += key_bytes >> 1
-            value_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+                signs |= key_bytes
+            value_bytes = data[position]
+            position += 1
             if value_bytes != _NULL_LENGTH:
+                if value_bytes > 127:
+                    if (second := data[position]) < 128:
+                        value_bytes += (second - 1) << 7
+                        position += 1
+                    else:
+                        value_bytes, position = read(data, position - 1)
                 position += value_bytes >> 1
+                signs |= value_bytes
             has_headers = data[position] != 0
             position += 1
-            if position != end or offset != index << 1 or has_headers or (length | delta) & 1:
+            if position != end or offset != index << 1 or has_headers or signs & 1:
                 return None
             if delta > largest:
                 largest = delta

@@ -411,6 +411,28 @@ def plainly_validated(batch: RecordBatch) -> int | str:
     return newest_ms
 
 
+NEGATIVE_LENGTHS = {
+    "null": "0c 00 00 00 01 01 00",
+    "record": "0d 00 00 00 01 01 00",
+    "key": "0e 00 00 00 03 04 01 00",
+    "key, valid": "0e 00 00 00 03 02 01 00",
+    "value": "0e 00 00 00 01 03 00 00",
+    "timestamp": "0c 00 01 00 01 01 00",
+    "header count": "0c 00 00 00 01 01 01",
+}
+
+
+def test_negative_lengths_are_validated_as_if_the_record_was_decoded(subtests: pytest.Subtests) -> None:
+    for name, record in NEGATIVE_LENGTHS.items():
+        with subtests.test(name):
+            batch = the_batch(batch_of(bytes.fromhex(record)))
+            try:
+                found: int | str = validate_batch(batch)
+            except InvalidBatchError as error:
+                found = str(error)
+            assert found == plainly_validated(batch)
+
+
 @soak
 @DRAWN
 @given(
