@@ -48,6 +48,11 @@ def running(command: Sequence[str]) -> Iterator[Server]:
         process.communicate()
 
 
+def python_echo(responses: Path) -> list[str]:
+    """Return the command of the echo server in Python."""
+    return [sys.executable, "-m", "tests.bench.python_echo", str(responses)]
+
+
 def echo(program: Path, responses: Path) -> list[str]:
     """Return the command of an echo server with the responses of a file."""
     return [str(program), str(responses)]
