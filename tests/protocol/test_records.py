@@ -27,6 +27,7 @@ from fakebroker.protocol.records import (
     TimestampType,
     decode_records,
     encode_batch,
+    encode_pairs,
     split_batches,
     validate_batch,
     validate_produced,
@@ -234,6 +235,17 @@ def built_by(builder: Any, records: list[Record], compression: Compression) -> b
         headers = list(record.headers)
         assert theirs.append(record.offset, record.timestamp_ms, record.key, record.value, headers) is not None
     return bytes(theirs.build())
+
+
+@soak
+@DRAWN
+@given(
+    pairs=st.lists(st.tuples(BYTES.map(lambda key: key or b""), BYTES), min_size=1, max_size=70),
+    timestamp_ms=st.integers(0, 2**63 - 1),
+)
+def test_encoded_pairs_are_a_batch_of_records(pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
+    batch = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
+    assert encode_pairs(pairs, timestamp_ms) == encode_batch(batch)
 
 
 def test_with_base_offset_changes_only_fields_that_the_crc_does_not_cover() -> None:
