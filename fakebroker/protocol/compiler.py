@@ -17,8 +17,43 @@ FieldsOfLine = tuple[tuple[str, str], ...]
 FIELDS_OF_LINE: dict[tuple[str, int], FieldsOfLine] = {}
 """The fields of each line of compiled code, by file name and line number."""
 
+MIN_PART_BYTES = 16 * 1024
+"""Smaller record batches are copied."""
+
 MAX_STRING_BYTES = 0x7FFF
 """Kafka rejects longer strings even if their length field could hold more (`MessageDataGenerator`)."""
+
+
+class PartsBuffer(bytearray):
+    """A buffer for an encoded message that refers to large record batches instead of copying them.
+
+    Attributes:
+        records: These record batches, with their positions in the buffer.
+    """
+
+    __slots__ = ("records",)
+
+    def __init__(self, source: bytes = b"") -> None:
+        super().__init__(source)
+        self.records: list[tuple[int, bytes]] = []
+
+    def parts(self) -> list[bytes | bytearray]:
+        """Return the encoded message in parts."""
+        parts: list[bytes | bytearray] = []
+        start = 0
+        for position, records in self.records:
+            parts += (self[start:position], records)
+            start = position
+        parts.append(self[start:])
+        return parts
+
+
+def append_records(out: bytearray, records: bytes) -> None:
+    """Append record batches to a buffer, or refer to them."""
+    if len(records) >= MIN_PART_BYTES and isinstance(out, PartsBuffer):
+        out.records.append((len(out), records))
+    else:
+        out += records
 
 
 class Writer:
@@ -249,6 +284,10 @@ class EncoderWriter(Writer):
 
     function = "encode"
 
+    def __init__(self, cls: type[Struct], version: int, flexible: bool) -> None:
+        super().__init__(cls, version, flexible)
+        self.scope["append_records"] = append_records
+
     def write(self) -> None:
         self.emit("def encode(m, out):", 0)
         self.emit("pass")
@@ -321,7 +360,7 @@ class EncoderWriter(Writer):
             self.emit(f"raw = {value}.encode()", indent)
             value = "raw"
         self.append_length(code, f"len({value})", indent)
-        self.emit(f"out += {value}", indent)
+        self.emit(f"append_records(out, {value})" if kind is RECORDS else f"out += {value}", indent)
 
     def append_array(self, field: Field, value: str, indent: int) -> None:
         if self.is_nullable(field):

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode_into
+from fakebroker.protocol.compiler import PartsBuffer
 from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import read_unsigned_varint
 
@@ -140,16 +141,33 @@ def response_frame(message: Message, version: int, correlation_id: int) -> bytea
             out = bytearray(frame)
             _CORRELATION_ID.pack_into(out, _SIZE.size, correlation_id)
             return out
-    cls = type(message)
-    start = _response_starts.get((cls, version))
-    if start is None:
-        start = _response_starts[cls, version] = bytes(8 + has_tagged_header(cls, version))
-    out = bytearray(start)
+    out = bytearray(_response_start(type(message), version))
     encode_into(message, version, out)
     _RESPONSE_START.pack_into(out, 0, len(out) - 4, correlation_id)
     if shared is not None:
         shared.frames[version] = bytes(out)
     return out
+
+
+def response_parts(message: Message, version: int, correlation_id: int) -> list[bytes | bytearray]:
+    """Encode a response as the parts of a frame. Large record batches are parts of their own, which are not copied.
+
+    Raises:
+        ProtocolError: The version cannot represent the message.
+    """
+    out = PartsBuffer(_response_start(type(message), version))
+    encode_into(message, version, out)
+    size_bytes = len(out) + sum(len(records) for _, records in out.records)
+    _RESPONSE_START.pack_into(out, 0, size_bytes - 4, correlation_id)
+    return out.parts()
+
+
+def _response_start(cls: type[Message], version: int) -> bytes:
+    """Return zeros in the place of the size and the header of a response."""
+    start = _response_starts.get((cls, version))
+    if start is None:
+        start = _response_starts[cls, version] = bytes(8 + has_tagged_header(cls, version))
+    return start
 
 
 class _SharedResponse:

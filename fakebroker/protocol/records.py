@@ -4,7 +4,7 @@ Does not depend on requests or logs. Exceptions have the `error_code` of the res
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
@@ -132,7 +132,8 @@ class RecordBatch:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.base_offset, last_offset_delta = _OFFSETS.unpack_from(data)
-        self.last_offset = self.base_offset + last_offset_delta
+        # Most batches of group coordinators have one record, for which one number is enough.
+        self.last_offset = self.base_offset + last_offset_delta if last_offset_delta else self.base_offset
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RecordBatch) and self.data == other.data
@@ -334,22 +335,53 @@ def _largest_timestamp_delta(data: bytes, position: int, count: int) -> int | No
     read = read_unsigned_varint
     largest, end = 0, position
     try:
-        # The varints are signed (zigzag): odd ones are negative. Most take one byte.
+        # The varints are signed (zigzag): odd ones are negative. Those of one or two bytes, which are most, are decoded
+        # here: this takes half the time. A first byte above 127 is followed by more bits.
         for index in range(count):
-            length, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            length = data[position]
+            position += 1
+            if length > 127:
+                if (second := data[position]) < 128:
+                    length += (second - 1) << 7
+                    position += 1
+                else:
+                    length, position = read(data, position - 1)
             end = position + (length >> 1)
             position += 1  # attributes
-            delta, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
-            offset, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
-            key_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+            delta = data[position]
+            position += 1
+            if delta > 127:
+                delta, position = read(data, position - 1)
+            signs = length | delta
+            offset = data[position]
+            position += 1
+            if offset > 127:
+                if (second := data[position]) < 128:
+                    offset += (second - 1) << 7
+                    position += 1
+                else:
+                    offset, position = read(data, position - 1)
+            key_bytes = data[position]
+            position += 1
             if key_bytes != _NULL_LENGTH:
+                if key_bytes > 127:
+                    key_bytes, position = read(data, position - 1)
                 position += key_bytes >> 1
-            value_bytes, position = (byte, position + 1) if (byte := data[position]) < 0x80 else read(data, position)
+                signs |= key_bytes
+            value_bytes = data[position]
+            position += 1
             if value_bytes != _NULL_LENGTH:
+                if value_bytes > 127:
+                    if (second := data[position]) < 128:
+                        value_bytes += (second - 1) << 7
+                        position += 1
+                    else:
+                        value_bytes, position = read(data, position - 1)
                 position += value_bytes >> 1
+                signs |= value_bytes
             has_headers = data[position] != 0
             position += 1
-            if position != end or offset != index << 1 or has_headers or (length | delta) & 1:
+            if position != end or offset != index << 1 or has_headers or signs & 1:
                 return None
             if delta > largest:
                 largest = delta
@@ -541,6 +573,27 @@ def encode_batch(
         return _UNCHECKED_PART.pack(base_offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
     except (struct.error, UnicodeEncodeError) as error:
         raise ProtocolError(f"record batch with base offset {base_offset}: {error}") from error
+
+
+def encode_pairs(pairs: Iterable[tuple[bytes, bytes | None]], timestamp_ms: int) -> bytes:
+    """Encode keys and values with the same timestamp as one batch from offset 0, as coordinators write them.
+
+    The result equals that of `encode_batch`, which takes twice as long.
+
+    Args:
+        pairs: Keys and values, at least one pair.
+        timestamp_ms: Milliseconds since the Unix epoch.
+    """
+    out: list[bytes] = []
+    count = 0
+    for key, value in pairs:
+        ending = (_NULL, b"\0") if value is None else (_varint(len(value)), value, b"\0")
+        body = b"".join((b"\0\0", _varint(count), _varint(len(key)), key, *ending))
+        out += (_varint(len(body)), body)
+        count += 1
+    checked = _CHECKED_PART.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + b"".join(out)
+    length = _HEADER.size - _LENGTH_END - _CHECKED_PART.size + len(checked)
+    return _UNCHECKED_PART.pack(0, length, -1, _MAGIC, crc32c(checked)) + checked
 
 
 def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:

@@ -438,8 +438,10 @@ def bound(host: str, port: int) -> socket.socket:
     Raises:
         ListenError: The address or port is not available.
     """
+    # The first conversion of a str imports the codec of internationalized names, which takes longer than a whole start.
+    name = host.encode() if host.isascii() else host
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ListenError(f"cannot listen on host {host!r}: {error.strerror or error}") from None

@@ -24,7 +24,7 @@ from fakebroker.cluster.quotas import KIP_219
 from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
-from fakebroker.protocol.frames import encoded_response_frame, response_frame
+from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Blocked, Connection, UnsentResponse
 from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
@@ -47,6 +47,11 @@ MAX_FRAMES_AT_ONCE = 32
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
 MAX_QUEUED_FRAMES = 100
 """With this many queued requests, a connection is not read until some have been handled."""
+
+WITH_RECORDS = "Fetch"
+"""The API whose responses have record batches."""
+MAX_PARTS = 1024
+"""Maximum number of buffers that are sent with one system call (IOV_MAX)."""
 
 DEFAULT_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
@@ -406,6 +411,8 @@ class Reactor:
             self._handle_later(connection)
 
     def _write(self, connection: Connection, call: Call) -> None:
+        if call.api.name == WITH_RECORDS and self._has_sent_records(connection, call):
+            return
         try:
             if call.body is None:
                 frame = response_frame(call.response, call.response_version, call.correlation_id)
@@ -437,6 +444,36 @@ class Reactor:
         if not connection.is_dirty:
             connection.is_dirty = True
             self._dirty.append(connection)
+
+    def _has_sent_records(self, connection: Connection, call: Call) -> bool:
+        """Send the response to a Fetch at once, without copying its records. Return False if it has to wait."""
+        if call.fault is not None or connection.unsent or self.network_faults.conditions:
+            return False
+        try:
+            parts = response_parts(call.response, call.response_version, call.correlation_id)
+        except ProtocolError:
+            return False
+        if len(parts) == 1:
+            return False
+        size_bytes = sum(map(len, parts))
+        self.cluster.journal.add_response(call, size_bytes)
+        if self.response_times.is_on:
+            connection.unsent_responses.append((call.api.name, connection.read_ms, size_bytes))
+        try:
+            sent = connection.socket.sendmsg(parts[:MAX_PARTS])
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.close(connection)
+            return True
+        if connection.unsent_responses:
+            self.response_times.record(connection.unsent_responses, sent, self.wire_clock.now_ms())
+        if sent < size_bytes:
+            for part in parts:
+                connection.unsent += memoryview(part)[sent:]
+                sent = max(0, sent - len(part))
+            self._wait_for_socket(connection)
+        return True
 
     def _frame_with_short_messages(self, call: Call) -> bytearray | None:
         """Encode a response after its error messages were shortened; None if that fails, too.
@@ -483,8 +520,12 @@ class Reactor:
                 self._set_interest(connection)
             return
         del unsent[:sent]
-        if len(unsent) > self.max_unsent_bytes:
-            self.close(connection, f"{len(unsent)} unsent bytes, the limit is {self.max_unsent_bytes}")
+        self._wait_for_socket(connection)
+
+    def _wait_for_socket(self, connection: Connection) -> None:
+        """Send the unsent bytes when the socket accepts more, unless there are too many."""
+        if len(connection.unsent) > self.max_unsent_bytes:
+            self.close(connection, f"{len(connection.unsent)} unsent bytes, the limit is {self.max_unsent_bytes}")
         else:
             self._set_interest(connection)
 

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import big_groups
+from tests.bench import big_groups, footprint, simulated
 from tests.bench.figures import Figure, shown
 from tests.bench.guard import falls
 from tests.bench.loads import FAKEBROKER, Result, medians, ratios, running_loads
@@ -57,8 +57,13 @@ def measure(rounds: int, seconds: float, names: Sequence[str], console: Console)
         if not names:
             status.update("rebalances of big groups")
             groups = big_groups.measure()
-            figures += big_groups.figures(groups, results[FAKEBROKER][HEARTBEATS.name]["cpu_us"])
+            heartbeat_us = results[FAKEBROKER][HEARTBEATS.name]["cpu_us"]
+            figures += big_groups.figures(groups, heartbeat_us)
             big_groups.plot(groups, OUT / PLOT.name)
+            status.update("imports, starts, memory")
+            figures += footprint.figures(footprint.measure())
+            status.update("simulation")
+            figures += simulated.figures(simulated.measure(), heartbeat_us)
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": machine(),

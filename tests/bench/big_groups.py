@@ -22,25 +22,22 @@ def measure() -> list[Row]:
     return rows_of("tests.bench.rebalance", "--members", *SIZES, "--rebalances", REBALANCES)
 
 
-def figures(rows: Sequence[Row], heartbeat_us: float | None) -> list[Figure]:
-    """Return the figures of the rows; ratios to the CPU time of one heartbeat, if it is known."""
+def figures(rows: Sequence[Row], heartbeat_us: float) -> list[Figure]:
+    """Return the figures of the rows; one is a ratio to the CPU time of one heartbeat over TCP."""
     by_size = {int(row["members"]): row["us_per_member"] for row in rows}
     largest, smallest, of_aim = by_size[max(by_size)], by_size[min(by_size)], by_size[SIZE_OF_AIM]
     what = f"a full rebalance of {SIZE_OF_AIM:,} members"
-    found = [
+    return [
         Figure(what=f"CPU a member of {what}", measured=of_aim, unit="us", aim=AIM_US, is_limit=True),
         Figure(
             name="rebalance: 500 / 10,000 members", unit="times", measured=smallest / largest,
             what=f"CPU a member of a full rebalance of {min(by_size):,} members to that of {max(by_size):,}",
         ),
-    ]  # fmt: skip
-    if heartbeat_us is not None:
-        ratio = Figure(
+        Figure(
             name="rebalance a member / heartbeats", what=f"one heartbeat to a member of {what} (CPU time)",
             measured=heartbeat_us / of_aim, unit="times",
-        )  # fmt: skip
-        found.append(ratio)
-    return found
+        ),
+    ]  # fmt: skip
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from tests.bench.figures import Figure
 from tests.bench.plan import Plan, write_plan, write_responses
 from tests.bench.processes import LOAD_CORE, compiled, pin
-from tests.bench.servers import MOCK, OURS, Server, echo, running
+from tests.bench.servers import MOCK, OURS, Server, echo, python_echo, running
 from tests.bench.workloads import HEARTBEATS, ONE_CONNECTION, WORKLOADS, Broker, Workload
 
-FAKEBROKER, ECHO, MOCK_CLUSTER = "fakebroker", "C echo", "librdkafka mock"
+FAKEBROKER, ECHO, PYTHON_ECHO, MOCK_CLUSTER = "fakebroker", "C echo", "Python echo", "librdkafka mock"
 
 Result = dict[str, float]
 """What the load generator measures, per second and per unit of work; with one request in flight also latencies."""
@@ -87,7 +87,10 @@ def running_loads(directory: Path, workloads: Sequence[Workload] = WORKLOADS, *,
         plans = _plans(ours, workloads)
         write_responses(plans.values(), directory / "responses")
         floor = stack.enter_context(running(echo(echo_program, directory / "responses")))
+        python_floor = stack.enter_context(running(python_echo(directory / "responses")))
         loads = _loads({FAKEBROKER: ours, ECHO: floor}, workloads, plans, directory)
+        small = [workload for workload in workloads if workload.prepare is HEARTBEATS.prepare]
+        loads += _loads({PYTHON_ECHO: python_floor}, small, plans, directory)
         if mock:
             mock_cluster = stack.enter_context(running(MOCK))
             supported = [workload for workload in workloads if workload.on_mock]
@@ -158,6 +161,8 @@ def ratios(rounds: Sequence[Round]) -> list[Figure]:
     for workload in workloads:
         # The same ratio of other loads follows from this one and from those above, with more noise.
         name = f"{workload.name} / echo" if workload.prepare is HEARTBEATS.prepare else ""
-        what = f"{workload.what}: CPU time of the echo to ours"
+        what = f"{workload.what}: CPU time of the C echo to ours"
         add(name, what, None, "cpu_us", (ECHO, workload.name), (FAKEBROKER, workload.name))
+    what = f"{HEARTBEATS.what}: CPU time of the Python echo to ours"
+    add("", what, None, "cpu_us", (PYTHON_ECHO, HEARTBEATS.name), (FAKEBROKER, HEARTBEATS.name))
     return figures

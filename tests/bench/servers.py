@@ -35,17 +35,29 @@ class Server:
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[Server]:
-    """Run a server that prints a line with its address first."""
+    """Run a server that prints a line with its address first.
+
+    Raises:
+        RuntimeError: It does not start.
+    """
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=lambda: pin(SERVER_CORE),
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        yield Server(process.pid, int(process.stdout.readline().strip().rpartition(":")[2]))
+        address = process.stdout.readline().strip()
+        if not address:
+            raise RuntimeError(f"{command}: expected a line with an address, but the process has ended")
+        yield Server(process.pid, int(address.rpartition(":")[2]))
     finally:
         process.kill()
         process.communicate()
+
+
+def python_echo(responses: Path) -> list[str]:
+    """Return the command of the echo server in Python."""
+    return [sys.executable, "-m", "tests.bench.python_echo", str(responses)]
 
 
 def echo(program: Path, responses: Path) -> list[str]:

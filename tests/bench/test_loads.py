@@ -14,6 +14,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from tests.bench.loads import FAKEBROKER, MOCK_CLUSTER, Loads, Round, medians, ratios, running_loads
 from tests.bench.plan import step
 from tests.bench.processes import compiled
+from tests.bench.servers import running
 from tests.bench.workloads import HEARTBEATS, WORKLOADS
 from tests.support.wire_client import WireClient
 
@@ -94,3 +95,11 @@ def test_a_missing_compiler_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(RuntimeError, match="expected a C compiler as cc, gcc, clang or"):
         compiled("echo", tmp_path)
+
+
+def test_a_server_that_does_not_start_is_an_error() -> None:
+    with (
+        pytest.raises(RuntimeError, match="expected a line with an address, but the process has ended"),
+        running([sys.executable, "-c", ""]),
+    ):
+        pass

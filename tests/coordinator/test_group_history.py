@@ -282,8 +282,7 @@ def test_oldest_moments_of_the_group_unchanged_for_longest_are_dropped() -> None
 def test_nothing_is_collected_without_a_history() -> None:
     harness = CoordinatorHarness()
     harness.create_stable_group(2)
-    change = harness.group().change
-    assert (change.cause, change.moments, change.joined, change.rejoined, change.left) == ("", [], [], [], [])
+    assert harness.group().pending_change is None
 
 
 def test_moments_since_a_count() -> None:
@@ -305,22 +304,21 @@ class RecordedGroup:
 
     def __init__(self, history: History, group_id: str, members: int = 1) -> None:
         self.group_id = group_id
-        self.change = Change()
+        self.pending_change: Change | None = None
         self._history = history
         self._members = tuple(f"{group_id}-{number}" for number in range(members))
 
     def record(self, now_ms: float) -> None:
         """Record one moment in which all members have a parked join."""
         ids, size = self._members, 2 * len(self._members)
-        self.change.moments.append(
-            RecordedMoment(now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, (), size)
-        )
+        moment = RecordedMoment(now_ms, "test", "Stable", "PreparingRebalance", 1, None, ids, (), (), (), ids, (), size)
+        self.pending_change = Change(moments=[moment])
         self._history.record(self, now_ms, 1)
 
     def end_moment(self, now_ms: float) -> None:
         raise AssertionError
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
+    def timers(self, *, with_members: bool) -> Timers:
         return ()
 
 

@@ -14,6 +14,7 @@ from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedI
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import TRANSITIONS, GroupState
 from fakebroker.coordinator.group.invariants import InvariantError, StepChecker, check
+from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from tests.support.coordinator.coordinator_harness import START_MS, CoordinatorHarness, protocols
 from tests.support.subtests import subtest_for_each
 
@@ -42,14 +43,22 @@ def set_field(attribute: str, value: object) -> Callable[[Group], None]:
     return lambda group: setattr(group, attribute, value)
 
 
+def add_entry(attribute: str, key: str, value: object) -> Callable[[Group], None]:
+    def change(group: Group) -> None:
+        setattr(group, attribute, SnapshotDict([*getattr(group, attribute).items(), (key, value)]))
+
+    return change
+
+
 def drop_common_protocol(group: Group) -> None:
     group.members[LEADER].protocols = protocols("x")
-    group.protocol_counts.update(range=2, x=1)
+    add_entry("protocol_counts", "range", 2)(group)
+    add_entry("protocol_counts", "x", 1)(group)
 
 
 def park_too_many_joins(group: Group) -> None:
     group.config.group_max_size = 1
-    group.parked_joins[FOLLOWER] = None
+    add_entry("parked_joins", FOLLOWER, None)(group)
 
 
 def waiting_join(member_id: str) -> WaitingJoin:
@@ -90,10 +99,10 @@ BROKEN: list[tuple[str, Callable[[Group], object], str]] = [
     ("Stable", set_field("leader_id", "x"), "the leader is a member"),
     ("Stable", set_field("leader_id", None), "the leader is a member"),
     ("Stable", lambda g: g.static_members.clear(), "are mapped to their member ids"),
-    ("Stable", lambda g: g.static_members.update(j=LEADER), "are mapped to their member ids"),
-    ("Stable", lambda g: g.pending_members.update({LEADER: 1.0}), "a pending id is not a member"),
+    ("Stable", add_entry("static_members", "j", LEADER), "are mapped to their member ids"),
+    ("Stable", add_entry("pending_members", LEADER, 1.0), "a pending id is not a member"),
     ("Stable", set_field("protocol_type", None), "members have a protocol type"),
-    ("Stable", lambda g: g.protocol_counts.update(range=2), "counts of supported protocols"),
+    ("Stable", add_entry("protocol_counts", "range", 2), "counts of supported protocols"),
     (
         "PreparingRebalance",
         drop_common_protocol,
@@ -101,15 +110,15 @@ BROKEN: list[tuple[str, Callable[[Group], object], str]] = [
     ),
     ("Stable", set_field("protocol_name", "x"), "protocol of a generation"),
     ("Stable", set_field("protocol_type", "connect"), "has subscribed topics"),
-    ("Stable", lambda g: g.parked_joins.update({LEADER: None}), "joins are parked while"),
-    ("PreparingRebalance", lambda g: g.parked_joins.update(x=None), "a parked join belongs to a member"),
+    ("Stable", add_entry("parked_joins", LEADER, None), "joins are parked while"),
+    ("PreparingRebalance", add_entry("parked_joins", "x", None), "a parked join belongs to a member"),
     ("PreparingRebalance", park_too_many_joins, "no more joins"),
     ("Stable", lambda g: setattr(g.members[LEADER], "is_new", True), "a new member's join is parked"),
-    ("Stable", lambda g: g.parked_syncs.update({LEADER: None}), "syncs are parked while"),
-    ("CompletingRebalance", lambda g: g.awaiting_sync.update({FOLLOWER: None}), "is no longer awaited"),
+    ("Stable", add_entry("parked_syncs", LEADER, None), "syncs are parked while"),
+    ("CompletingRebalance", add_entry("awaiting_sync", FOLLOWER, None), "is no longer awaited"),
     ("CompletingRebalance", lambda g: g.awaiting_sync.pop(LEADER), "as soon as the leader has synced"),
-    ("PreparingRebalance", lambda g: g.awaiting_sync.update({LEADER: None}), "awaited within a generation"),
-    ("CompletingRebalance", lambda g: g.awaiting_sync.update(x=None), "an awaited sync belongs to a member"),
+    ("PreparingRebalance", add_entry("awaiting_sync", LEADER, None), "awaited within a generation"),
+    ("CompletingRebalance", add_entry("awaiting_sync", "x", None), "an awaited sync belongs to a member"),
     ("PreparingRebalance", set_field("join_deadline_ms", inf), "the join timer runs"),
     ("Stable", set_field("join_deadline_ms", START_MS), "the join timer runs"),
     ("CompletingRebalance", set_field("sync_deadline_ms", inf), "while a sync is awaited"),

@@ -2,9 +2,10 @@
 
 import tracemalloc
 
+import pytest
 from hypothesis import given, strategies as st
 
-from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
 
 keys = st.integers(0, 99).map(str)
 changes = st.lists(
@@ -56,3 +57,14 @@ def test_snapshots_share_memory_while_keys_are_only_added() -> None:
     assert len(snapshots[0]) == 1_001
     assert size_bytes < 1_000_000, "copies of the keys take 12 MB"
     assert values.snapshot() is values.snapshot()
+
+
+def test_the_shared_dict_stays_empty() -> None:
+    with pytest.raises(TypeError, match="shared"):
+        NO_ENTRIES["a"] = 1
+    with pytest.raises(TypeError, match="shared"):
+        NO_ENTRIES.update(a=1)
+    with pytest.raises(TypeError, match="shared"):
+        NO_ENTRIES.setdefault("a", 1)
+    assert NO_ENTRIES.pop("a", None) is None
+    assert (NO_ENTRIES, tuple(NO_ENTRIES.snapshot())) == ({}, ())

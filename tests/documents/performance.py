@@ -29,15 +29,14 @@ def machine() -> str:
 
 def loads() -> str:
     results: Mapping[str, Mapping[str, Result]] = _recorded()["loads"]
-    header = ["load", *(f"{server}: {what}" for server in results for what in ("per second", "CPU"))]
     rows = []
     for workload in WORKLOADS:
         cells = [f"{workload.what} ({workload.unit})"]
         for of_server in results.values():
             found = of_server.get(workload.name)
-            cells += ["", ""] if found is None else [shown(found["per_s"]), f"{shown(found['cpu_us'])} us"]
+            cells.append("" if found is None else f"{shown(found['per_s'])}/s, {shown(found['cpu_us'])} us")
         rows.append(tuple(cells))
-    return table(tuple(header), rows)
+    return table(("load", *results), rows)
 
 
 def parts() -> str:

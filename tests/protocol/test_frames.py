@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fakebroker.errors import ProtocolError
-from fakebroker.protocol import frames
+from fakebroker.protocol import compiler, frames
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.frames import (
     FrameBuffer,
@@ -19,8 +19,10 @@ from fakebroker.protocol.frames import (
     read_response,
     request_frame,
     response_frame,
+    response_parts,
 )
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.support.message_versions import MESSAGE_VERSIONS, REQUESTS, RESPONSES, filled, message_subtest
 from tests.support.soak import examples, soak
@@ -139,6 +141,28 @@ def test_response_frames_of_every_version(subtests: pytest.Subtests) -> None:
 
             assert read_response(cls, version, frame) == (-5, response)
             assert len(frame) == 4 + has_tagged_header(cls, version) + len(encode(response, version))
+
+
+def test_responses_in_parts_are_those_frames(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "MIN_PART_BYTES", 1)
+    for cls, version in [each for each in MESSAGE_VERSIONS if each[0] in RESPONSES]:
+        with message_subtest(subtests, cls, version):
+            response = filled(cls, version)
+            assert b"".join(response_parts(response, version, -5)) == response_frame(response, version, -5)
+
+
+def test_large_record_batches_of_responses_are_not_copied() -> None:
+    large, small = bytes(compiler.MIN_PART_BYTES), bytes(compiler.MIN_PART_BYTES - 1)
+    partitions = [
+        PartitionData(partition_index=index, error_code=0, high_watermark=9, records=data)
+        for index, data in enumerate((large, small, large))
+    ]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=partitions)])
+
+    parts = response_parts(response, 12, 7)
+
+    assert [len(part) for part in parts if part is large] == [len(large)] * 2
+    assert b"".join(parts) == response_frame(response, 12, 7)
 
 
 def test_flexible_versions_have_tagged_headers_except_api_versions() -> None:

@@ -27,6 +27,7 @@ from fakebroker.protocol.records import (
     TimestampType,
     decode_records,
     encode_batch,
+    encode_pairs,
     split_batches,
     validate_batch,
     validate_produced,
@@ -236,6 +237,17 @@ def built_by(builder: Any, records: list[Record], compression: Compression) -> b
     return bytes(theirs.build())
 
 
+@soak
+@DRAWN
+@given(
+    pairs=st.lists(st.tuples(BYTES.map(lambda key: key or b""), BYTES), min_size=1, max_size=70),
+    timestamp_ms=st.integers(0, 2**63 - 1),
+)
+def test_encoded_pairs_are_a_batch_of_records(pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int) -> None:
+    batch = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
+    assert encode_pairs(pairs, timestamp_ms) == encode_batch(batch)
+
+
 def test_with_base_offset_changes_only_fields_that_the_crc_does_not_cover() -> None:
     stored = with_base_offset(GOLDEN, 2**40, 9)
     assert stored == struct.pack(">q", 2**40) + GOLDEN[8:12] + struct.pack(">i", 9) + GOLDEN[16:]
@@ -409,6 +421,28 @@ def plainly_validated(batch: RecordBatch) -> int | str:
     except InvalidBatchError as error:
         return str(error)
     return newest_ms
+
+
+NEGATIVE_LENGTHS = {
+    "null": "0c 00 00 00 01 01 00",
+    "record": "0d 00 00 00 01 01 00",
+    "key": "0e 00 00 00 03 04 01 00",
+    "key, valid": "0e 00 00 00 03 02 01 00",
+    "value": "0e 00 00 00 01 03 00 00",
+    "timestamp": "0c 00 01 00 01 01 00",
+    "header count": "0c 00 00 00 01 01 01",
+}
+
+
+def test_negative_lengths_are_validated_as_if_the_record_was_decoded(subtests: pytest.Subtests) -> None:
+    for name, record in NEGATIVE_LENGTHS.items():
+        with subtests.test(name):
+            batch = the_batch(batch_of(bytes.fromhex(record)))
+            try:
+                found: int | str = validate_batch(batch)
+            except InvalidBatchError as error:
+                found = str(error)
+            assert found == plainly_validated(batch)
 
 
 @soak

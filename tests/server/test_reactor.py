@@ -10,11 +10,13 @@ import pytest
 from fakebroker import FakeCluster
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES
 from fakebroker.cluster import handlers
+from fakebroker.protocol.frames import read_response
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
+from fakebroker.protocol.records import decode_records, split_batches
 from fakebroker.protocol.registry import APIS
 from tests.support.group_requests import heartbeat_request, join_request
 from tests.support.wire_client import WireClient, find_coordinator, until
@@ -163,6 +165,26 @@ def test_a_client_that_does_not_read_its_responses_is_closed(
         until(lambda: bool(caplog.records), fake_cluster)
         assert other.ask(heartbeat_request(), HeartbeatResponse).error_code == 25
     assert "unsent bytes, the limit is 1000000" in caplog.text
+
+
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 1})
+def test_large_responses_to_a_slow_client_are_complete_and_in_order(fake_cluster: FakeCluster) -> None:
+    values = ["x" * 900_000, "y"]
+    for value in values:
+        fake_cluster.produce("orders", [value])
+    broker, version = fake_cluster.brokers[0], LAST_VERSION_WITH_TOPIC_NAMES[FetchRequest]
+    offsets = [0, 1, 0, 0, 1, 0, 0, 0]
+    with WireClient(broker) as slow, WireClient(broker) as other:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        for offset in offsets:
+            partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+            topics = [FetchTopic(topic="orders", partitions=[partition])]
+            slow.send(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), version)
+            assert other.ask(heartbeat_request(), HeartbeatResponse).error_code == 25
+        for offset in offsets:
+            _, response = read_response(FetchResponse, version, slow.receive_frame())
+            (batch,) = split_batches(response.responses[0].partitions[0].records or b"")
+            assert [record.value for record in decode_records(batch)] == [values[offset].encode()]
 
 
 def test_a_request_may_arrive_byte_by_byte(fake_cluster: FakeCluster) -> None:

@@ -301,20 +301,20 @@ class Member:
         self._backoff.reset()
         self._extend_session(answered_ms)
 
-    def commits_skipped(self, next_due_ms: float) -> OffsetCommitRequest | None:
+    def commits_skipped(self, next_due_ms: float) -> dict[TopicPartition, int]:
         """Automatic commits were sent on the member's behalf, and all succeeded.
 
         Args:
             next_due_ms: When the next one is due.
 
         Returns:
-            The last commit, with the present positions; None if there was nothing to commit.
+            The offsets in the last commit: the present positions.
         """
         self._timers.set_last(Timer.COMMIT, next_due_ms)
-        request = self._commit_request()
-        if request is not None:
+        known = self._known_positions()
+        if known:
             self._backoff.reset()
-        return request
+        return known
 
     # State, timers and requests
 
@@ -362,8 +362,11 @@ class Member:
             self._send(request, scheduled_ms)
 
     def _commit_request(self) -> OffsetCommitRequest | None:
-        known = {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
+        known = self._known_positions()
         return requests.offset_commit(self.identity, known) if known else None
+
+    def _known_positions(self) -> dict[TopicPartition, int]:
+        return {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
 
     def _fetch_offsets(self, scheduled_ms: float) -> None:
         unknown = [partition for partition in self.assigned if partition not in self.positions]

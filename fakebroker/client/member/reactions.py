@@ -4,7 +4,6 @@
 Sources: the response handlers in Kafka's `AbstractCoordinator` and `ConsumerCoordinator`.
 """
 
-from collections.abc import Iterator
 from enum import Enum, auto
 
 from fakebroker.client.coordinators import COORDINATOR_MOVED
@@ -102,20 +101,19 @@ def error_in(response: GroupResponse) -> ErrorCode:
     """Return the error of a response; of several, the first one, but those in `_OF_ONE_PARTITION` come last."""
     if not isinstance(response, _WITH_PARTITIONS):
         return error_code(response.error_code)
-    errors = [error for error in _errors(response) if error is not ErrorCode.NONE]
+    errors = [error_code(code) for code in _codes(response) if code]
+    if not errors:
+        return ErrorCode.NONE
     general = [error for error in errors if error not in _OF_ONE_PARTITION]
-    return next(iter(general or errors), ErrorCode.NONE)
+    return (general or errors)[0]
 
 
-def _errors(response: OffsetCommitResponse | OffsetFetchResponse) -> Iterator[ErrorCode]:
+def _codes(response: OffsetCommitResponse | OffsetFetchResponse) -> list[int]:
     if isinstance(response, OffsetCommitResponse):
-        for committed in response.topics:
-            yield from (error_code(partition.error_code) for partition in committed.partitions)
-        return
-    yield error_code(response.error_code)
+        return [partition.error_code for committed in response.topics for partition in committed.partitions]
+    codes = [response.error_code]
     for group in response.groups:
-        yield error_code(group.error_code)
-        for fetched in group.topics:
-            yield from (error_code(partition.error_code) for partition in fetched.partitions)
-    for topic in response.topics:
-        yield from (error_code(partition.error_code) for partition in topic.partitions)
+        codes.append(group.error_code)
+        codes += [partition.error_code for fetched in group.topics for partition in fetched.partitions]
+    codes += [partition.error_code for topic in response.topics for partition in topic.partitions]
+    return codes

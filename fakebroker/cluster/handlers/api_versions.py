@@ -4,6 +4,7 @@ The response with this error has version 0. Since Kafka 2.4 it contains the supp
 """
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
@@ -17,6 +18,7 @@ from fakebroker.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import Versions
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -42,7 +44,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse
         if call.broker.release < KIP_511:
             return ApiVersionsResponse(error_code=error, api_keys=[])
     ranges = [
-        ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
+        _reported(key, versions)
         for key, versions in call.broker.versions.items()
         if key not in _TELEMETRY_KEYS or _has_subscription(cluster)
     ]
@@ -50,6 +52,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ApiVersionsResponse
     if call.broker.release >= KIP_584 and call.is_supported and call.api_version >= 3:
         _add_features(cluster, call, response)
     return response
+
+
+@cache
+def _reported(key: int, versions: Versions) -> ApiVersion:
+    """Return the versions of one API. All responses share it, because each idle connection keeps its last response."""
+    return ApiVersion(api_key=key, min_version=versions.first, max_version=versions.last)
 
 
 def _has_subscription(cluster: "Cluster") -> bool:

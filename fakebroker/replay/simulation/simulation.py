@@ -183,12 +183,13 @@ class Simulation:
 
     def _run_steps(self) -> bool:
         """Make up to `_STEPS_AT_ONCE` scheduled calls; return whether there may be more."""
-        step, end_ms = self.scheduler.step, self._end_ms
-        return all(not self._is_done and step(end_ms) for _ in range(_STEPS_AT_ONCE))
-
-    @property
-    def _is_done(self) -> bool:
-        return len(self._done) == len(self.drivers) and all(load.is_done for load in self._loads)
+        step, end_ms, done, count = self.scheduler.step, self._end_ms, self._done, len(self.drivers)
+        for _ in range(_STEPS_AT_ONCE):
+            if len(done) == count and all(load.is_done for load in self._loads):
+                return False
+            if not step(end_ms):
+                return False
+        return True
 
     def tally(self) -> Tally:
         """Return the numbers so far."""

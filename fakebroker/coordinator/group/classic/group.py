@@ -4,15 +4,17 @@ The procedures in `rebalance`, `join`, `sync` and `leave` decide what requests a
 groups, on the coordinator, or on the types of tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
+from typing import TypeVar
 
 from fakebroker.coordinator.group.api import JoinedMember, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION, GroupExtension
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.protocol_selection import most_voted
+from fakebroker.coordinator.group.classic.shared_values import shared_counts, shared_protocols, shared_topics
 from fakebroker.coordinator.group.classic.states import (
     COMPLETING_REBALANCE,
     CONSUMER_PROTOCOL_TYPE,
@@ -28,8 +30,10 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
-from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict, no_entries
 from fakebroker.errors import ErrorCode
+
+V = TypeVar("V")
 
 NONE = ErrorCode.NONE
 _DEADLINE, _REBALANCE_TIMEOUT = attrgetter("deadline_ms"), attrgetter("rebalance_timeout_ms")
@@ -38,6 +42,8 @@ _DEADLINE, _REBALANCE_TIMEOUT = attrgetter("deadline_ms"), attrgetter("rebalance
 @dataclass(slots=True, eq=False)
 class Group:
     """One classic group (Kafka's `ClassicGroup`). Whenever none of its procedures runs, the rules in `invariants` hold.
+
+    Dictionaries that are empty in a group without a rebalance are shared by all groups (`NO_ENTRIES`).
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
@@ -72,7 +78,7 @@ class Group:
         controls: The manual settings of the group's rebalances, or None.
         is_overdue: Whether the timer of the state has expired while the group was held in the state (`controls`).
         held_sync: The leader's SyncGroup and its token, while the group is held in CompletingRebalance.
-        change: The changes by the request or timer in progress.
+        pending_change: The changes by the request or timer in progress; None if there are none yet. See `change`.
         is_being_stored: Whether its first join is in progress, and the new group is not in the log yet.
     """
 
@@ -88,12 +94,12 @@ class Group:
     protocol_name: str | None = None
     leader_id: str | None = None
     members: SnapshotDict[Member] = field(default_factory=SnapshotDict)
-    static_members: dict[str, str] = field(default_factory=dict)
-    pending_members: dict[str, float] = field(default_factory=dict)
-    parked_joins: SnapshotDict[object] = field(default_factory=SnapshotDict)
-    parked_syncs: SnapshotDict[object] = field(default_factory=SnapshotDict)
-    awaiting_sync: dict[str, None] = field(default_factory=dict)
-    protocol_counts: dict[str, int] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=no_entries)
+    pending_members: dict[str, float] = field(default_factory=no_entries)
+    parked_joins: SnapshotDict[object] = field(default_factory=no_entries)
+    parked_syncs: SnapshotDict[object] = field(default_factory=no_entries)
+    awaiting_sync: dict[str, None] = field(default_factory=no_entries)
+    protocol_counts: Mapping[str, int] = field(default_factory=no_entries)
     subscribed_topics: frozenset[str] | None = None
     offsets: OffsetStore = field(default_factory=OffsetStore)
     new_member_added: bool = False
@@ -109,7 +115,7 @@ class Group:
     controls: GroupControls | None = None
     is_overdue: bool = False
     held_sync: tuple[SyncGroup, object] | None = None
-    change: Change = field(default_factory=Change)
+    pending_change: Change | None = None
     is_being_stored: bool = False
     repeating_members: int = 0
 
@@ -150,6 +156,13 @@ class Group:
         return self.controls is not None and self.state in self.controls.held_states
 
     # History
+
+    @property
+    def change(self) -> Change:
+        """The changes by the request or timer in progress. Created when needed, because most groups do not change."""
+        if self.pending_change is None:
+            self.pending_change = Change()
+        return self.pending_change
 
     def record_creation(self, cause: str, now_ms: float) -> None:
         """Add the creation of the group to its change; called once, when the group has its first contents."""
@@ -193,19 +206,19 @@ class Group:
         change.moments.append(moment)
         change.clear_members()
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
+    def timers(self, *, with_members: bool) -> Timers:
         """Return the timers; `with_members` adds the session and the pending id that expire next."""
         if self.state is DEAD:
             return ()
-        extension = self.extension
-        join_ms, sync_ms = self.join_deadline_ms - now_ms, self.sync_deadline_ms - now_ms
-        timers: Timers = "join", join_ms, "sync", sync_ms, extension.timer_name, extension.deadline_ms - now_ms
+        timers: Timers = "join", "", self.join_deadline_ms, "sync", "", self.sync_deadline_ms
+        if self.extension.deadline_ms < inf:
+            timers += self.extension.timer_name, "", self.extension.deadline_ms
         if with_members and self.members:
             member = min(self.members.values(), key=_DEADLINE)
-            timers += f"session of {member.member_id}", member.deadline_ms - now_ms
+            timers += "session of ", member.member_id, member.deadline_ms
         if with_members and self.pending_members:
             member_id = min(self.pending_members, key=self.pending_members.__getitem__)
-            timers += f"pending {member_id}", self.pending_members[member_id] - now_ms
+            timers += "pending ", member_id, self.pending_members[member_id]
         return timers
 
     # Checks
@@ -271,12 +284,13 @@ class Group:
 
     def add(self, member: Member, protocol_type: str) -> None:
         """Add a member, whose id may have been pending. The first member sets the protocol type of the group."""
+        member.protocols = shared_protocols(member.protocols)
         if not self.members:
             self.protocol_type = protocol_type
             self.leader_id = member.member_id
-        self.pending_members.pop(member.member_id, None)
+        self.pending_members = _without_key(self.pending_members, member.member_id)
         if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
+            self.static_members = _with_entry(self.static_members, member.instance_id, member.member_id)
         self.members[member.member_id] = member
         self.change.joined.append(member.member_id)
         self._count_protocols(member, 1)
@@ -285,7 +299,7 @@ class Group:
         """Set protocols and timeouts of a member from its new JoinGroup, or from an old copy of the member."""
         if request.protocols != member.protocols:
             self._count_protocols(member, -1)
-            member.protocols = request.protocols
+            member.protocols = shared_protocols(request.protocols)
             self._count_protocols(member, 1)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -296,7 +310,7 @@ class Group:
         self.parked_syncs.pop(member_id, None)
         self.take_held_sync(member_id)
         self.awaiting_sync.pop(member_id, None)
-        self.pending_members.pop(member_id, None)
+        self.pending_members = _without_key(self.pending_members, member_id)
         member = self.members.pop(member_id, None)
         if member is None:
             return
@@ -321,7 +335,7 @@ class Group:
         self.members[new_member_id] = member
         self.change.left.append(old_member_id)
         self.change.joined.append(new_member_id)
-        self.static_members[instance_id] = new_member_id
+        self.static_members = _with_entry(self.static_members, instance_id, new_member_id)
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
         return member
@@ -329,10 +343,12 @@ class Group:
     def _count_protocols(self, member: Member, change: int) -> None:
         if len(member.protocols) > 1 and len(dict(member.protocols)) < len(member.protocols):
             self.repeating_members += change
+        counts = dict(self.protocol_counts)
         for name, _ in member.protocols:
-            count = self.protocol_counts[name] = self.protocol_counts.get(name, 0) + change
+            count = counts[name] = counts.get(name, 0) + change
             if not count:
-                del self.protocol_counts[name]
+                del counts[name]
+        self.protocol_counts = shared_counts(tuple(counts.items()))
 
     # Generations
 
@@ -364,7 +380,7 @@ class Group:
             if parsed is None:
                 return None
             topics.update(parsed)
-        return frozenset(topics)
+        return shared_topics(frozenset(topics))
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
         """Return the members for the JoinGroup response of the leader."""
@@ -393,23 +409,30 @@ class Group:
         """Park a join until the join phase ends. As in Kafka, an older join of the member is dropped unanswered."""
         if member_id in self.parked_joins:
             self.extension.supersede(self.parked_joins.pop(member_id))
+        if not self.parked_joins:
+            self.parked_joins = SnapshotDict()
         self.parked_joins[member_id] = token
         self.change.rejoined.append(member_id)
 
     def park_sync(self, member_id: str, token: object) -> None:
         """Park a sync until the leader has synced. As in Kafka, an older sync of the member is dropped unanswered."""
-        self.parked_syncs.pop(member_id, None)
+        if not self.parked_syncs:
+            self.parked_syncs = SnapshotDict()
+        elif member_id in self.parked_syncs:
+            del self.parked_syncs[member_id]
         self.parked_syncs[member_id] = token
 
     def answer_join(self, member_id: str, result: JoinResult) -> None:
         """Answer the parked join of a member, if there is one."""
         if member_id in self.parked_joins:
             self.answer(self.parked_joins.pop(member_id), result)
+            self.parked_joins = self.parked_joins or NO_ENTRIES
 
     def answer_sync(self, member_id: str, result: SyncResult) -> None:
         """Answer the parked or held sync of a member, if there is one."""
         if member_id in self.parked_syncs:
             self.answer(self.parked_syncs.pop(member_id), result)
+            self.parked_syncs = self.parked_syncs or NO_ENTRIES
         if held := self.take_held_sync(member_id):
             self.answer(held[1], result)
 
@@ -439,7 +462,7 @@ class Group:
 
     def arm_pending(self, member_id: str, timeout_ms: float, now_ms: float) -> None:
         """Add a pending id, and start its timer."""
-        self.pending_members[member_id] = now_ms + timeout_ms
+        self.pending_members = _with_entry(self.pending_members, member_id, now_ms + timeout_ms)
         self.deadline_ms = min(self.deadline_ms, now_ms + timeout_ms)
 
     def arm_join(self, timeout_ms: float, now_ms: float) -> None:
@@ -466,3 +489,17 @@ class Group:
 def _without(ids: Sequence[str], others: Sequence[str]) -> list[str]:
     excluded = frozenset(others)
     return [member_id for member_id in ids if member_id not in excluded]
+
+
+def _with_entry(entries: dict[str, V], key: str, value: V) -> dict[str, V]:
+    """Add an entry to a dict that is not shared, or return a new dict with it."""
+    if not entries:
+        return {key: value}
+    entries[key] = value
+    return entries
+
+
+def _without_key(entries: dict[str, V], key: str) -> dict[str, V]:
+    """Remove a key, and return the dict, or the shared one if it is empty now."""
+    entries.pop(key, None)
+    return entries or NO_ENTRIES

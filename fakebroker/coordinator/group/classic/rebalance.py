@@ -13,6 +13,7 @@ from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EM
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.persistence import store
 from fakebroker.coordinator.group.records import Procedure
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
 from fakebroker.errors import ErrorCode
 
 _HELD_TIMEOUT_MS = 24 * 3600 * 1000
@@ -40,7 +41,7 @@ def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     """
     if group.state is COMPLETING_REBALANCE:
         _abandon_generation(group, now_ms)
-    group.awaiting_sync.clear()
+    group.awaiting_sync = NO_ENTRIES
     group.sync_deadline_ms = inf
     group.is_overdue = False
     group.transition_to(PREPARING_REBALANCE, now_ms)
@@ -196,7 +197,7 @@ def _start_generation(group: Group, now_ms: float) -> ErrorCode:
     for member in group.members.values():
         group.arm_session(member, member.session_timeout_ms, now_ms)
         member.is_new = False
-        group.awaiting_sync[member.member_id] = None
+    group.awaiting_sync = dict.fromkeys(group.members)
     group.arm_sync(group.rebalance_timeout_ms(), now_ms)
     return ErrorCode.NONE
 

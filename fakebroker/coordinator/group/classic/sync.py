@@ -5,9 +5,11 @@ from math import inf
 from fakebroker.coordinator.group.api import SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import answer_parked_syncs, start_rebalance, sync_result
+from fakebroker.coordinator.group.classic.shared_values import shared_assignment
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.persistence import store
 from fakebroker.coordinator.group.records import Procedure
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
 from fakebroker.errors import ErrorCode
 
 
@@ -35,6 +37,7 @@ def sync(group: Group, request: SyncGroup, token: object, now_ms: float) -> Proc
 def _stop_awaiting(group: Group, member_id: str) -> None:
     group.awaiting_sync.pop(member_id, None)
     if not group.awaiting_sync:
+        group.awaiting_sync = NO_ENTRIES
         group.sync_deadline_ms = inf
 
 
@@ -56,7 +59,7 @@ def _assign(group: Group, request: SyncGroup, token: object, now_ms: float) -> P
     """Store the assignments, then answer all syncs. If storing fails, syncs get the error and a rebalance starts."""
     assignments = dict(request.assignments)
     for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, b"")
+        member.assignment = shared_assignment(assignments.get(member.member_id, b""))
     error = yield from store(group)
     _stop_awaiting(group, request.member_id)
     group.park_sync(request.member_id, token)

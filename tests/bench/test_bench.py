@@ -1,0 +1,95 @@
+"""What `make bench` prints and decides, from given results."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.bench import big_groups, footprint, simulated
+from tests.bench.bench import check
+from tests.bench.figures import Figure, shown
+from tests.bench.parts import PARTS, measure
+from tests.bench.workloads import WORKLOADS
+
+MACHINE = {"cpu": "a", "cores": 2}
+RECORDED = {"ratios": {"keys / heartbeats": 10.0}, "machine": MACHINE, "date": "2026-11-23"}
+LOW = {"ratios": {"keys / heartbeats": 8.0}, "machine": MACHINE, "others": 0.0}
+
+
+def checked(run: dict[str, object], before: dict[str, object]) -> tuple[bool, str]:
+    out = io.StringIO()
+    return check(run, before, RECORDED, Console(file=out, width=200)), out.getvalue()
+
+
+def test_a_low_ratio_is_a_warning_at_first() -> None:
+    has_failed, told = checked(LOW, {})
+    assert not has_failed
+    assert told.startswith("WARNING keys / heartbeats: 8, 20% under the recorded 10")
+
+
+def test_a_second_low_ratio_fails() -> None:
+    has_failed, told = checked(LOW, LOW)
+    assert has_failed
+    assert told.startswith("FAILED keys / heartbeats: 8, 20% under the recorded 10; 8 in the run before")
+
+
+def test_another_machine_is_mentioned() -> None:
+    _, told = checked({**LOW, "machine": {"cpu": "b", "cores": 8}}, {})
+    assert "recorded on 2026-11-23 on another machine: {'cpu': 'a', 'cores': 2}" in told
+
+
+def test_other_ratios_say_nothing() -> None:
+    assert checked({**LOW, "ratios": {"keys / heartbeats": 9.0}}, LOW) == (False, "")
+
+
+def test_aims_are_minimums_or_limits() -> None:
+    assert Figure(what="", measured=1, unit="", aim=2).verdict == "MISSED"
+    assert Figure(what="", measured=1, unit="", aim=2, is_limit=True).verdict == "reached"
+    assert Figure(what="", measured=1, unit="", aim=2, is_limit=True).shown_aim == "at most 2.00"
+    assert Figure(what="", measured=1, unit="").verdict == ""
+
+
+def test_numbers_have_three_digits() -> None:
+    assert [shown(number) for number in (0.01234, 0.5, 1.234, 12.34, 1234567.8)] == [
+        "0.012", "0.50", "1.23", "12.3", "1,234,568",
+    ]  # fmt: skip
+
+
+def test_figures_of_the_other_measurements() -> None:
+    rows = [{"members": size, "us_per_member": 50.0, "join_us_per_member": 30.0} for size in big_groups.SIZES]
+    memory = {"import_ms": 100.0, "start_ms": 4.0, "group_bytes": 1_300.0, "connection_bytes": 7_000.0}
+    found = [
+        *big_groups.figures(rows, 10.0),
+        *footprint.figures(memory),
+        *simulated.figures({"requests": 800_000, "cpu_s": 2.0}, 10.0),
+    ]
+    assert [(one.measured, one.unit, one.verdict) for one in found] == [
+        (50.0, "us", "reached"),
+        (1.0, "times", ""),
+        (0.2, "times", ""),
+        (100.0, "ms", "reached"),
+        (4.0, "ms", "reached"),
+        (1.3, "GB", "MISSED"),
+        (70.0, "MB", "reached"),
+        (400_000, "requests/s", "reached"),
+        (4.0, "times", ""),
+    ]
+
+
+@pytest.mark.slow
+def test_the_plot_of_big_groups_is_small_and_always_the_same(tmp_path: Path) -> None:
+    rows = [{"members": size, "us_per_member": 50.0, "join_us_per_member": 30.0} for size in big_groups.SIZES]
+    for name in ("one.svg", "two.svg"):
+        big_groups.plot(rows, tmp_path / name)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+    assert (tmp_path / "one.svg").stat().st_size < 50_000
+
+
+@pytest.mark.slow
+def test_parts_of_all_requests_are_measured(subtests: pytest.Subtests) -> None:
+    for name in ("heartbeats", "rebalances", "commits", "fetch"):
+        with subtests.test(name):
+            parts = measure(next(workload for workload in WORKLOADS if workload.name == name))
+            assert set(parts) == set(PARTS)
+            assert all(time_us > 0 for time_us in parts.values())

@@ -1,0 +1,72 @@
+"""What idle groups and connections keep in memory: objects that are shared, and bytes."""
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+from fakebroker.cluster.call import Peer, read_call
+from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
+from fakebroker.protocol.frames import request_frame
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.cluster.idle_groups import IdleGroups
+
+GROUPS, CONNECTIONS = 400, 400
+WARM_UP = 100
+# Python's versions and platforms differ; the bounds are well above the bytes of Python 3.11 on Linux.
+MAX_BYTES_OF_A_GROUP = 5_000
+MAX_BYTES_OF_A_CONNECTION = 3_000
+
+
+def allocated_bytes(work: Callable[[], object]) -> int:
+    """Return how many bytes more are allocated after the work than before."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def groups_of(idle: IdleGroups) -> list[Group]:
+    return list(idle.cluster.brokers[1].coordinator.groups())
+
+
+def test_idle_groups_share_what_is_empty_or_equal() -> None:
+    idle = IdleGroups()
+    idle.add(2)
+    one, other = groups_of(idle)
+    assert one.state.value == "Stable"
+    for name in ("static_members", "pending_members", "parked_joins", "parked_syncs", "awaiting_sync"):
+        assert getattr(one, name) is NO_ENTRIES, name
+    assert one.pending_change is None
+    assert one.send is other.send
+    assert one.subscribed_topics is other.subscribed_topics
+    assert one.protocol_counts is other.protocol_counts
+    (member,), (other_member,) = one.members.values(), other.members.values()
+    assert member.protocols is other_member.protocols
+    assert member.assignment is other_member.assignment
+
+
+def test_bytes_of_a_group_with_one_member_and_one_offset() -> None:
+    idle = IdleGroups(journal="off")
+    idle.cluster.history.max_moments = WARM_UP  # limited, so not part of the memory of a group
+    idle.add(WARM_UP)
+    assert allocated_bytes(lambda: idle.add(GROUPS)) / GROUPS < MAX_BYTES_OF_A_GROUP
+
+
+def test_bytes_of_a_connection_that_has_sent_api_versions() -> None:
+    cluster = IdleGroups(journal="off").cluster
+    frame = request_frame(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3, 1, "c")[4:]
+    peers = []
+
+    def connect(count: int) -> None:
+        for number in range(count):
+            peer = Peer(cluster.brokers[1], "/127.0.0.1", number)
+            peers.append(peer)
+            assert cluster.handle(read_call(peer, frame), 1.0)
+
+    connect(WARM_UP)
+    assert allocated_bytes(lambda: connect(CONNECTIONS)) / CONNECTIONS < MAX_BYTES_OF_A_CONNECTION
