@@ -577,9 +577,7 @@ class Cluster:
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
-            broker.transaction_coordinator.tick(now_ms)
-        if self.transactions.waiting:
-            self.transactions.retry()
+        self.transactions.tick(now_ms)
         # After the timers of groups, because sessions restart when their coordinator moves.
         self.controller.balance_leaders(now_ms)
         for call, response in self.sync_delays.due(now_ms):
@@ -595,7 +593,7 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
-        deadlines += [broker.transaction_coordinator.next_deadline() for broker in self.brokers.values()]
+        deadlines.append(self.transactions.next_deadline())
         deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline())
         deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
         return min([deadline for deadline in deadlines if deadline is not None], default=None)

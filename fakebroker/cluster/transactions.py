@@ -89,12 +89,14 @@ class Transactions:
     Attributes:
         moves: The moves of the coordinators with the leaders of `__transaction_state`.
         waiting: The markers that wait for their partitions, in the order in which they were sent.
+        is_used: Whether `__transaction_state` exists. Otherwise the coordinators have no timers.
     """
 
     def __init__(self, cluster: CoordinatedCluster, wake: Callable[[Partition, int], None]) -> None:
         self._cluster = cluster
         self._wake = wake
         self.waiting: list[WaitingMarker] = []
+        self.is_used = False
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
         )
@@ -128,6 +130,7 @@ class Transactions:
 
     def lead(self, topic: Topic) -> None:
         """Make the leaders of the new topic `__transaction_state` the coordinators of its partitions, without ids."""
+        self.is_used = True
         self.moves.clear()
         self.configure()
         for partition in topic.partitions:
@@ -140,6 +143,7 @@ class Transactions:
         self.waiting.clear()
         self.configure()
         topic = self._cluster.topics.get(TRANSACTIONS_TOPIC)
+        self.is_used = topic is not None
         for partition in () if topic is None else topic.partitions:
             leader = self._cluster.leader_of(partition)
             if leader is not None:
@@ -168,6 +172,24 @@ class Transactions:
             self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    # Time
+
+    def tick(self, now_ms: float) -> None:
+        """Run the timers that are due in all coordinators, and write waiting markers."""
+        if not self.is_used:
+            return
+        for broker in self._cluster.brokers.values():
+            broker.transaction_coordinator.tick(now_ms)
+        if self.waiting:
+            self.retry()
+
+    def next_deadline(self) -> float | None:
+        """Return when the next timer of a coordinator is due; None without timers."""
+        if not self.is_used:
+            return None
+        found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
+        return min([each for each in found if each is not None], default=None)
 
     # Markers
 
