@@ -91,6 +91,8 @@ class FetchPurgatory:
             The requests that may have enough records now. They stay in the purgatory. The Fetch handler reads their
             logs again, and either removes them or updates `missing_bytes`.
         """
+        if not self._by_partition:
+            return []
         waiting = self._by_partition.get(_key(partition), {})
         for delayed in waiting:
             delayed.missing_bytes -= size_bytes

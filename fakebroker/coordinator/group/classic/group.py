@@ -206,19 +206,19 @@ class Group:
         change.moments.append(moment)
         change.clear_members()
 
-    def timers(self, now_ms: float, *, with_members: bool) -> Timers:
+    def timers(self, *, with_members: bool) -> Timers:
         """Return the timers; `with_members` adds the session and the pending id that expire next."""
         if self.state is DEAD:
             return ()
-        extension = self.extension
-        join_ms, sync_ms = self.join_deadline_ms - now_ms, self.sync_deadline_ms - now_ms
-        timers: Timers = "join", join_ms, "sync", sync_ms, extension.timer_name, extension.deadline_ms - now_ms
+        timers: Timers = "join", "", self.join_deadline_ms, "sync", "", self.sync_deadline_ms
+        if self.extension.deadline_ms < inf:
+            timers += self.extension.timer_name, "", self.extension.deadline_ms
         if with_members and self.members:
             member = min(self.members.values(), key=_DEADLINE)
-            timers += f"session of {member.member_id}", member.deadline_ms - now_ms
+            timers += "session of ", member.member_id, member.deadline_ms
         if with_members and self.pending_members:
             member_id = min(self.pending_members, key=self.pending_members.__getitem__)
-            timers += f"pending {member_id}", self.pending_members[member_id] - now_ms
+            timers += "pending ", member_id, self.pending_members[member_id]
         return timers
 
     # Checks
@@ -418,7 +418,8 @@ class Group:
         """Park a sync until the leader has synced. As in Kafka, an older sync of the member is dropped unanswered."""
         if not self.parked_syncs:
             self.parked_syncs = SnapshotDict()
-        self.parked_syncs.pop(member_id, None)
+        elif member_id in self.parked_syncs:
+            del self.parked_syncs[member_id]
         self.parked_syncs[member_id] = token
 
     def answer_join(self, member_id: str, result: JoinResult) -> None:
