@@ -26,7 +26,8 @@ from tests.support.wire_client import WireClient
 GROUPS, CONNECTIONS = 1_000_000, 10_000
 """What the results are scaled to."""
 MEASURED_GROUPS, MEASURED_CONNECTIONS = 30_000, 1_000
-WARM_GROUPS, WARM_CONNECTIONS = 10_000, 100
+WARM_GROUPS, WARM_CONNECTIONS = 25_000, 100
+"""The history is full by then: it keeps 20,000 changes of groups."""
 AT_ONCE = 5_000
 REPEATS = 9
 IMPORT = """
