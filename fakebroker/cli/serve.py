@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_GARBAGE_COLLECTIONS = 10_000, 1, 350
+GARBAGE_COLLECTIONS = 10_000, 1, 350
 """How many more objects there are before a garbage collection, and how many collections before a more complete one.
 
 Brokers make no garbage: new requests replace older ones in journals. With Python's thresholds, collections would take a
@@ -178,7 +178,7 @@ def serve(
         advertised_host=advertised_host,
     )
     allow_all()
-    gc.set_threshold(*_GARBAGE_COLLECTIONS)
+    gc.set_threshold(*GARBAGE_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster, _controlled(cluster, control_address, control_token) as server:

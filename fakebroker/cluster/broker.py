@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Versions
 
@@ -20,6 +21,7 @@ class BrokerNode:
         host: The advertised host.
         port: The advertised port; -1 before the broker listens.
         coordinator: Its group coordinator, which serves the partitions of __consumer_offsets that the broker leads.
+        transaction_coordinator: Its transaction coordinator, which serves the partitions of __transaction_state.
         fetch_sessions: The fetch sessions of its clients (KIP-227).
         release: The Kafka release that the broker emulates.
         versions: The supported versions, by API key. An API that is missing is not supported.
@@ -35,6 +37,7 @@ class BrokerNode:
     host: str
     port: int
     coordinator: Coordinator
+    transaction_coordinator: TransactionCoordinator
     fetch_sessions: FetchSessions
     release: Release
     versions: Mapping[int, Versions]

@@ -44,6 +44,7 @@ from fakebroker.cluster.topics import (
     Topics,
     spread,
 )
+from fakebroker.cluster.transactions import Transactions
 from fakebroker.coordinator.group.append_errors import client_error
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
@@ -55,10 +56,6 @@ from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
-
-TRANSACTIONS_TOPIC_PARTITIONS = 50
-TRANSACTIONS_TOPIC_REPLICATION_FACTOR = 3
-"""Kafka's `transaction.state.log.replication.factor`; at most the number of brokers."""
 
 _HANDLERS = handlers.BY_NAME
 
@@ -90,6 +87,7 @@ class Cluster:
         topics: The topics.
         features: The finalized features.
         group_moves: The moves of group coordinators.
+        transactions: The transaction coordinators.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         append_failures: The appends to __consumer_offsets that fail.
@@ -121,6 +119,7 @@ class Cluster:
         racks: Sequence[str | None] = (),
     ) -> None:
         self.config = config
+        self.now_ms = self.wire_ms = now_ms
         self.journal = journal
         self.new_id = new_id
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
@@ -144,7 +143,13 @@ class Cluster:
         self.group_moves = CoordinatorMoves(
             self.brokers, self.topics.offsets_partition, lambda broker: broker.coordinator, _load_groups
         )
-        moves = {OFFSETS_TOPIC: self.group_moves}
+        self.transactions = Transactions(
+            self, lambda partition, size_bytes: fetch.wake(self, partition, size_bytes, self.now_ms)
+        )
+        moves: dict[str, CoordinatorMoves[Any]] = {
+            OFFSETS_TOPIC: self.group_moves,
+            TRANSACTIONS_TOPIC: self.transactions.moves,
+        }
         self.controller = Controller(self.brokers, self.topics, self.purgatory, copies, moves, _leader_balance(config))
         self.faults = FaultInjector(self.brokers, self.topics, random, self.send)
         self.append_failures = AppendFailures()
@@ -153,7 +158,6 @@ class Cluster:
         self.quotas = Quotas()
         self.history = History()
         self._keeps_history = keeps_history
-        self.now_ms = self.wire_ms = now_ms
         self.next_producer_id = 0
         self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.answered: list[Call] = []
@@ -175,7 +179,9 @@ class Cluster:
             on_change=partial(self._record_history, node_id) if self._keeps_history else discard_change,
         )
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
-        return BrokerNode(node_id, "", -1, coordinator, sessions, emulated.release, emulated.versions, rack=rack)
+        transaction_coordinator = self.transactions.new_coordinator(node_id, emulated.release)
+        coordinators = coordinator, transaction_coordinator
+        return BrokerNode(node_id, "", -1, *coordinators, sessions, emulated.release, emulated.versions, rack=rack)
 
     def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -239,6 +245,8 @@ class Cluster:
         if name == OFFSETS_TOPIC:
             self._lead_offsets_topic()
             self.settle(self.now_ms)
+        elif name == TRANSACTIONS_TOPIC:
+            self.transactions.lead(topic)
         return topic
 
     def _lead_offsets_topic(self) -> None:
@@ -381,6 +389,7 @@ class Cluster:
         """Change the release that a broker emulates. Stop the broker first, because clients use its old versions."""
         broker.release, broker.versions = emulated.release, emulated.versions
         broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
+        self.transactions.configure()
 
     def remove_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
         """Remove a broker and move its replicas to others."""
@@ -400,8 +409,9 @@ class Cluster:
             self.topics.show_offsets_topic()
             return self.topics.offsets_topic
         if name == TRANSACTIONS_TOPIC:
-            factor = min(TRANSACTIONS_TOPIC_REPLICATION_FACTOR, len(self.brokers))
-            return self.topics.create(name, self._spread(TRANSACTIONS_TOPIC_PARTITIONS, factor))
+            factor = min(self.config.number("transaction.state.log.replication.factor"), len(self.brokers))
+            count = self.config.number("transaction.state.log.num.partitions")
+            return self.add_topic(name, self._spread(count, factor))
         assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
         return self.topics.create(name, assignment)
 
@@ -437,10 +447,20 @@ class Cluster:
         stale = self.group_moves.stale_leader(index, self.now_ms)
         return self.leader_of(self.topics.offsets_topic.partitions[index]) if stale is None else self.brokers.get(stale)
 
+    def new_producer_id(self) -> int:
+        """Return a producer id that is not in use."""
+        self.next_producer_id += 1
+        return self.next_producer_id - 1
+
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
-        """Return the broker for FindCoordinator with a transactional id. Transactions are not supported otherwise."""
+        """Return the broker that FindCoordinator returns for a transactional id: the leader of its partition.
+
+        The first call creates __transaction_state, as for groups. During `stale_ms` it is the old coordinator.
+        """
         topic = self.topics.get(TRANSACTIONS_TOPIC) or self.auto_create_topic(TRANSACTIONS_TOPIC)
-        return self.leader_of(_partition_for(topic, transactional_id))
+        partition = _partition_for(topic, transactional_id)
+        stale = self.transactions.moves.stale_leader(partition.index, self.now_ms)
+        return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 
     @property
     def may_answer_with_bytes(self) -> bool:
@@ -557,6 +577,9 @@ class Cluster:
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
+            broker.transaction_coordinator.tick(now_ms)
+        if self.transactions.waiting:
+            self.transactions.retry()
         # After the timers of groups, because sessions restart when their coordinator moves.
         self.controller.balance_leaders(now_ms)
         for call, response in self.sync_delays.due(now_ms):
@@ -572,6 +595,7 @@ class Cluster:
         Delayed Fetch requests have their own deadlines: `purgatory.next_deadline`.
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
+        deadlines += [broker.transaction_coordinator.next_deadline() for broker in self.brokers.values()]
         deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline())
         deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
         return min([deadline for deadline in deadlines if deadline is not None], default=None)

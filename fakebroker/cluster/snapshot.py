@@ -137,6 +137,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     for broker in cluster.brokers.values():
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):
             broker.coordinator.resign(index, now_ms)
+        cluster.transactions.moves.resign_all(broker, now_ms)
     cluster.settle(now_ms)
     for call, response in cluster.sync_delays.release_all():
         cluster.answer(call, response, now_ms)
@@ -153,7 +154,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     """Restore a broker in place, because connections refer to it, or recreate one that was removed."""
     fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions))
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
-    for name in ("release", "versions", "coordinator", "fetch_sessions"):
+    for name in ("release", "versions", "coordinator", "transaction_coordinator", "fetch_sessions"):
         setattr(broker, name, getattr(fresh, name))
     broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
@@ -162,7 +163,7 @@ def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
 
 
 def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
-    """Load all partitions of __consumer_offsets into the coordinators of their leaders, immediately."""
+    """Load all partitions of the internal topics into the coordinators of their leaders, immediately."""
     partitions = cluster.topics.offsets_topic.partitions
     for broker in cluster.brokers.values():
         broker.coordinator.set_partition_count(len(partitions))
@@ -175,6 +176,7 @@ def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         coordinator = cluster.brokers[partition.leader_id].coordinator
         coordinator.start_loading(index)
         coordinator.finish_loading(index, snapshot.records[index], now_ms)
+    cluster.transactions.load()
 
 
 def _newest(records: list[Record]) -> list[Record]:

@@ -281,8 +281,11 @@ class Reactor:
             self._poller.modify(fd, READ)
 
     def _read(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
+        size_bytes = READ_BYTES
+        if connection.frames.held_bytes:
+            size_bytes = min(max(READ_BYTES, connection.frames.missing_bytes), MAX_READ_BYTES)
         try:
-            data = connection.socket.recv(min(max(READ_BYTES, connection.frames.missing_bytes), MAX_READ_BYTES))
+            data = connection.socket.recv(size_bytes)
         except BlockingIOError:
             return
         except OSError:

@@ -3,7 +3,7 @@
     python -m tests.bench.rebalance [--members N ...] [--rebalances N]
 
 All members of one group send JoinGroup, then SyncGroup, over their own connections. Requests and responses are frames,
-which are decoded and encoded in this process as in a server; only sockets are missing. Prints the medians in
+which are decoded and encoded in this process as in `fakebroker serve`; only sockets are missing. Prints the medians in
 microseconds of CPU time for each member, and how much of it is spent until the join phase has ended.
 """
 
@@ -13,6 +13,7 @@ import json
 import statistics
 import time
 
+from fakebroker.cli.serve import GARBAGE_COLLECTIONS
 from tests.support.cluster.group_frames import GroupFrames
 
 MEMBERS = (500, 1_000, 2_000, 5_000, 10_000)
@@ -38,6 +39,7 @@ def rebalance_us(group: GroupFrames) -> tuple[float, float]:
 def measure(members: int, rebalances: int) -> dict[str, float]:
     """Return the medians of several rebalances of a group."""
     group = GroupFrames(members)
+    rebalance_us(group)
     gc.collect()
     times = [rebalance_us(group) for _ in range(rebalances)]
     return {
@@ -52,6 +54,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
     parser.add_argument("--rebalances", type=int, default=REBALANCES)
     arguments = parser.parse_args()
+    gc.set_threshold(*GARBAGE_COLLECTIONS)
     for members in arguments.members:
         print(json.dumps(measure(members, arguments.rebalances)), flush=True)
 

@@ -1,10 +1,15 @@
-"""InitProducerId: new ids for idempotent producers; transactional ids are rejected."""
+"""InitProducerId: new ids for idempotent producers, and the ids of transactional ones."""
 
 import pytest
 
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
+
+
+def find_transaction_coordinator(key: str) -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(key_type=1, coordinator_keys=[key])
 
 
 def request(transactional_id: str | None = None, producer_id: int = -1, epoch: int = -1) -> InitProducerIdRequest:
@@ -28,12 +33,20 @@ def test_each_request_gets_a_new_producer_id(subtests: pytest.Subtests) -> None:
             ]
 
 
-def test_transactional_ids_are_not_supported(subtests: pytest.Subtests) -> None:
+def test_transactional_ids_keep_their_producer_id(subtests: pytest.Subtests) -> None:
     for version in versions("InitProducerId"):
         with subtests.test(version=version):
-            response = ClusterHarness().ask(request("payments"), version)
-            expected = (ErrorCode.UNSUPPORTED_VERSION, -1, -1)
-            assert (response.error_code, response.producer_id, response.producer_epoch) == expected
+            harness = ClusterHarness()
+            harness.ask(find_transaction_coordinator("payments"), 4)
+            responses = [harness.ask(request("payments"), version) for _ in range(2)]
+            assert [(each.error_code, each.producer_id, each.producer_epoch) for each in responses] == [
+                (0, 0, 0),
+                (0, 0, 1),
+            ]
+
+
+def test_without_the_transactions_topic_there_is_no_coordinator() -> None:
+    assert ClusterHarness().ask(request("payments"), 5).error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_producer_id_and_epoch_are_given_together(subtests: pytest.Subtests) -> None:

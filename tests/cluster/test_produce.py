@@ -111,7 +111,11 @@ VALID = batch(b"a")
         pytest.param(VALID[:16] + b"\1" + VALID[17:], ErrorCode.INVALID_RECORD, id="magic 1"),
         pytest.param(VALID[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE, id="flipped byte"),
         pytest.param(batch(b"a", is_control=True), ErrorCode.INVALID_RECORD, id="control batch"),
-        pytest.param(batch(b"a", is_transactional=True), ErrorCode.INVALID_TXN_STATE, id="transactional"),
+        pytest.param(
+            batch(b"a", is_transactional=True),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            id="transactional, without an id",
+        ),
         pytest.param(batch(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, id="too large"),
     ],
 )

@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 from confluent_kafka.admin._acl import AclOperation
+from kafka import KafkaAdminClient
 from kafka.errors import IncompatibleBrokerVersion
 
 from fakebroker import FakeCluster
@@ -93,7 +94,9 @@ def test_kafka_python_describes_a_topic_by_name_and_by_id(start_admin: StartAdmi
     assert "orders" not in admin.list_topics()
 
 
-def test_unsupported_apis_are_errors(start_admin: StartAdmin) -> None:
-    admin = python_admin(start_admin)
-    with pytest.raises(IncompatibleBrokerVersion):
-        admin.list_transactions()
+def test_unsupported_apis_are_errors() -> None:
+    with FakeCluster(as_version="2.8") as cluster:
+        admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+        with pytest.raises(IncompatibleBrokerVersion):
+            admin.list_transactions()
+        admin.close()

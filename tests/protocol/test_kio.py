@@ -40,6 +40,7 @@ KIO_LACKS = {
     "RenewDelegationToken": {0},
     "ExpireDelegationToken": {0},
     "DescribeDelegationToken": {0},
+    "WriteTxnMarkers": {0},
 }
 API_OF = {cls: api for api in APIS for cls in (api.request, api.response)}
 COVERED = [(cls, version) for cls, version in KAFKA_VERSIONS if version not in KIO_LACKS.get(API_OF[cls].name, ())]

@@ -25,6 +25,7 @@ FIRST_VERSIONS_OF_4_0 = {
     "CreateTopics": 2,
     "DeleteTopics": 1,
     "OffsetForLeaderEpoch": 2,
+    "WriteTxnMarkers": 1,
     "DescribeAcls": 1,
     "CreateAcls": 1,
     "DeleteAcls": 1,

@@ -74,6 +74,25 @@ SETTINGS: dict[str, ConfigKey] = {
         about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
     ),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(
+        _INT, 10_000, 1, about="How often transactions that have timed out are looked for."
+    ),
+    "transaction.max.timeout.ms": ConfigKey(_INT, 900_000, 1, about="Longest timeout a transaction may ask for."),
+    "transaction.partition.verification.enable": ConfigKey(
+        _BOOLEAN, True, about="Produce checks that a partition was added to the transaction."
+    ),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": ConfigKey(
+        _INT, 3_600_000, 1, about="How often expired transactional ids are looked for."
+    ),
+    "transaction.state.log.num.partitions": ConfigKey(
+        _INT, 50, 1, 10_000, about="Partitions of __transaction_state, unless it is created with another number."
+    ),
+    "transaction.state.log.replication.factor": ConfigKey(
+        _SHORT, 3, 1, about="Replicas of __transaction_state, at most one a broker."
+    ),
+    "transactional.id.expiration.ms": ConfigKey(
+        _INT, 604_800_000, 1, about="How long a transactional id without a transaction is kept."
+    ),
 }
 SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about and key.broker_name}
 SETTINGS = dict(sorted(SETTINGS.items()))

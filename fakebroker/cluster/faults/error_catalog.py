@@ -73,6 +73,11 @@ _EPOCH = _LOG + "FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH "
 _CONTROLLER = "NOT_CONTROLLER REQUEST_TIMED_OUT "
 _CLUSTER = "CLUSTER_AUTHORIZATION_FAILED "
 _PRODUCER = "INVALID_PRODUCER_EPOCH INVALID_PRODUCER_ID_MAPPING INVALID_TXN_STATE "
+_TRANSACTION = (
+    _COORDINATOR
+    + _PRODUCER
+    + "PRODUCER_FENCED CONCURRENT_TRANSACTIONS TRANSACTIONAL_ID_AUTHORIZATION_FAILED INVALID_REQUEST "
+)
 _TOPIC_CHANGE = (
     _CONTROLLER
     + _CLUSTER
@@ -213,6 +218,31 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         ),
     ),
     "OffsetForLeaderEpoch": (_place(_EPOCH, "topics.partitions"),),
+    "AddPartitionsToTxn": (
+        _place(
+            _TRANSACTION + _TOPIC + "OPERATION_NOT_ATTEMPTED",
+            "v3_and_below_topics.partitions",
+            "results_by_topic_v3_and_below.results_by_partition",
+            versions="0-3",
+        ),
+        _place("CLUSTER_AUTHORIZATION_FAILED", versions="4+"),
+        _place(
+            _TRANSACTION + _TOPIC + "OPERATION_NOT_ATTEMPTED TRANSACTION_ABORTABLE",
+            "transactions.topics.partitions",
+            "results_by_transaction.topic_results.results_by_partition",
+            versions="4+",
+        ),
+    ),
+    "EndTxn": (_place(_TRANSACTION + "TRANSACTION_ABORTABLE"),),
+    "WriteTxnMarkers": (
+        _place(
+            _CLUSTER
+            + "UNKNOWN_TOPIC_OR_PARTITION NOT_LEADER_OR_FOLLOWER INVALID_PRODUCER_EPOCH TRANSACTION_COORDINATOR_FENCED "
+            "NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND REQUEST_TIMED_OUT",
+            "markers.topics.partition_indexes",
+            "markers.topics.partitions",
+        ),
+    ),
     "DescribeAcls": (_place(_ACLS),),
     "CreateAcls": (_place(_ACLS, "creations", "results"),),
     "DeleteAcls": (_place(_ACLS, "filters", "filter_results"),),
@@ -296,6 +326,14 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         ),
     ),
     "UnregisterBroker": (_place(_CLUSTER + _CONTROLLER + "BROKER_ID_NOT_REGISTERED"),),
+    "DescribeTransactions": (
+        _place(
+            _COORDINATOR + "TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTIONAL_ID_NOT_FOUND INVALID_REQUEST",
+            "transactional_ids",
+            "transaction_states",
+        ),
+    ),
+    "ListTransactions": (_place(_COORDINATOR + "INVALID_REGULAR_EXPRESSION"),),
     "GetTelemetrySubscriptions": (_place("INVALID_REQUEST THROTTLING_QUOTA_EXCEEDED"),),
     "PushTelemetry": (
         _place(
@@ -324,6 +362,7 @@ _KINDS = {
     "partition_id": "partition",
     "member_id": "member_id",
     "group_instance_id": "instance_id",
+    "transactional_id": "transactional_id",
 }
 # Arrays of plain values that identify groups, topics or partitions, with the kind of name.
 _BARE_KINDS = {
@@ -333,13 +372,14 @@ _BARE_KINDS = {
     "topic_names": "topic",
     "partition_indexes": "partition",
     "partitions": "partition",
+    "transactional_ids": "transactional_id",
 }
 _PATHS_WITHOUT_ERRORS = {"ListPartitionReassignments": ("topics", "partition_indexes")}
 """The paths of partitions in requests whose errors are about the request as a whole."""
 _TOPIC_RESOURCE, _GROUP_KEY = 2, 0
 
 Part = Mapping[str, Any]
-"""The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id."""
+"""The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id and so on."""
 
 TopicName = Callable[[bytes], str | None]
 """A function that returns the name of the topic with an id; None if there is no such topic."""

@@ -22,6 +22,9 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import BYTES, Primitive
 
+ERROR_FIELDS = ("error_code", "partition_error_code")
+"""The names of the fields with error codes."""
+
 _BLANKS: dict[str, object] = {"node_id": -1, "port": -1, "metadata": "", "records": b""}
 """Values of fields in responses with an error, where Kafka uses another value than null, -1 or the default."""
 
@@ -81,7 +84,7 @@ def error_struct(error: InjectedError, cls: Any, source: object) -> Any:
 
 
 def _value(field: Field, source: object, error: InjectedError) -> object:
-    if field.name == "error_code":
+    if field.name in ERROR_FIELDS:
         return error.code
     if field.name == "error_message" and error.place.has_messages:
         return MESSAGES[error.code]

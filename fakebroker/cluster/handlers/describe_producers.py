@@ -19,8 +19,7 @@ from fakebroker.topic_partition import name_error
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_NO_COORDINATOR_EPOCH = -1
-"""No transaction coordinator has written to the log, because transactions are not supported."""
+_NO_TRANSACTION = -1
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersResponse:
@@ -63,7 +62,10 @@ def _state(producer: Producer) -> ProducerState:
     return ProducerState(
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        last_sequence=producer.newest.last_sequence,
-        last_timestamp=producer.newest.max_timestamp_ms,
-        coordinator_epoch=_NO_COORDINATOR_EPOCH,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=_NO_TRANSACTION
+        if producer.transaction_offset is None
+        else producer.transaction_offset,
     )

@@ -11,11 +11,13 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.fetch_purgatory import DelayedFetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.logs.fetch_sessions import FetchContext, Key
+from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.replication.racks import RACK_AWARE_SELECTOR, preferred_read_replica
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.message_sets import UnsupportedCompressionError, iterate_messages
 from fakebroker.protocol.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -117,7 +119,8 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
         if data.error_code or data.preferred_read_replica != -1:
             reading.missing_bytes = 0
         elif len(stored) < reading.missing_bytes:
-            reading.missing_bytes -= _available_bytes(partition, requested, stored, limit_bytes)
+            end_offset = _end_offset(call, partition)
+            reading.missing_bytes -= _available_bytes(end_offset, requested, stored, limit_bytes)
         else:
             reading.missing_bytes -= len(stored)
         reading.data[key] = data
@@ -140,7 +143,7 @@ def _read_partition(
     *,
     at_least_one: bool,
 ) -> PartitionData:
-    log = partition.log
+    log, is_committed = partition.log, call.request.isolation_level == _READ_COMMITTED
     # From version 11 on consumers may read from followers (KIP-392).
     error = leadership_error(partition, call.broker, requested.current_leader_epoch, leader_only=call.api_version < 11)
     if error is not ErrorCode.NONE:
@@ -151,18 +154,36 @@ def _read_partition(
         return _failed(requested, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     at_least_one = at_least_one or call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     read_replica = _preferred_read_replica(cluster, call, partition) if call.request.rack_id else None
+    records, end_offset = b"", _end_offset(call, partition)
+    if read_replica is None:
+        records = log.read(requested.fetch_offset, limit_bytes, at_least_one=at_least_one, end_offset=end_offset)
     return PartitionData(
         partition_index=partition.index,
         error_code=ErrorCode.NONE,
         high_watermark=log.high_watermark,
-        last_stable_offset=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=[] if call.request.isolation_level == _READ_COMMITTED else None,
+        aborted_transactions=_aborted(log, requested.fetch_offset, records) if is_committed else None,
         preferred_read_replica=-1 if read_replica is None else read_replica,
-        records=b""
-        if read_replica is not None
-        else log.read(requested.fetch_offset, limit_bytes, at_least_one=at_least_one),
+        records=records,
     )
+
+
+def _end_offset(call: Call, partition: Partition) -> int:
+    """Return the offset before which a request may read: consumers of committed records read stable ones."""
+    is_committed = call.request.isolation_level == _READ_COMMITTED
+    return partition.log.last_stable_offset if is_committed else partition.log.high_watermark
+
+
+def _aborted(log: PartitionLog, offset: int, records: bytes) -> list[AbortedTransaction]:
+    """Return the aborted transactions whose records may be among those returned."""
+    if not records or not log.producers.has_aborted:
+        return []
+    end_offset = split_batches(records)[-1].last_offset + 1
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in log.producers.aborted_in(offset, end_offset)
+    ]
 
 
 def _preferred_read_replica(cluster: "Cluster", call: Call, partition: Partition) -> int | None:
@@ -198,10 +219,10 @@ def _with_messages(
     return data
 
 
-def _available_bytes(partition: Partition, requested: FetchPartition, records: bytes, limit_bytes: int) -> int:
+def _available_bytes(end_offset: int, requested: FetchPartition, records: bytes, limit_bytes: int) -> int:
     """Return how many bytes are available for a request: the limit, if there is a batch that did not fit."""
     next_offset = split_batches(records)[-1].last_offset + 1 if records else requested.fetch_offset
-    return len(records) if next_offset == partition.log.log_end_offset else max(len(records), limit_bytes)
+    return len(records) if next_offset >= end_offset else max(len(records), limit_bytes)
 
 
 def _failed(requested: FetchPartition, error: ErrorCode) -> PartitionData:

@@ -1,26 +1,43 @@
-"""InitProducerId: assign a new producer id, with epoch 0, for idempotence (KIP-98). Transactions are not supported."""
+"""InitProducerId: give a producer its id and epoch, for idempotence or transactions (KIP-98, KIP-360).
+
+The transaction coordinator decides requests with a transactional id (KafkaApis.handleInitProducerIdRequest).
+"""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.transaction_errors import in_version
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> InitProducerIdResponse:
-    error = _error(call.request)
-    if error is not ErrorCode.NONE:
-        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-    # As in Kafka, a producer without a transactional id gets a new producer id even if it has a producer id.
-    producer_id = cluster.next_producer_id
-    cluster.next_producer_id += 1
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+_FIRST_VERSION_OF_PRODUCER_FENCED = 4
 
 
-def _error(request: InitProducerIdRequest) -> ErrorCode:
-    if (request.producer_id == -1) != (request.producer_epoch == -1) or request.transactional_id == "":
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.NONE if request.transactional_id is None else ErrorCode.UNSUPPORTED_VERSION
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    request: InitProducerIdRequest = call.request
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    if request.transactional_id is None:
+        # As in Kafka, a producer without a transactional id gets a new producer id even if it has one.
+        return InitProducerIdResponse(producer_id=cluster.new_producer_id(), producer_epoch=0)
+    late: LateResponse[ProducerResult] = LateResponse(lambda result: _response(call, result))
+    call.broker.transaction_coordinator.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+        now_ms,
+        late,
+    )
+    return late.take(cluster, call)
+
+
+def _response(call: Call, result: ProducerResult) -> InitProducerIdResponse:
+    error = in_version(result.error, has_fenced=call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED)
+    return InitProducerIdResponse(error_code=error, producer_id=result.producer_id, producer_epoch=result.epoch)

@@ -36,6 +36,7 @@ _FIRST_VERSIONS = {
     LATEST_TIERED: 9,  # KIP-1005
     EARLIEST_PENDING_UPLOAD: 11,  # KIP-1023
 }
+_READ_COMMITTED = 1
 _DEBUGGING_REPLICA_ID = -2
 _UNKNOWN = TimestampAndOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
@@ -100,7 +101,11 @@ def _answer(
 
 def _find(cluster: "Cluster", call: Call, name: str, requested: ListOffsetsPartition) -> TimestampAndOffset | ErrorCode:
     partition = _partition(cluster, call, name, requested)
-    return partition if isinstance(partition, ErrorCode) else _offset(partition, requested.timestamp)
+    if isinstance(partition, ErrorCode):
+        return partition
+    is_committed = call.request.isolation_level == _READ_COMMITTED
+    end_offset = partition.log.last_stable_offset if is_committed else partition.log.high_watermark
+    return _offset(partition, requested.timestamp, end_offset)
 
 
 def _partition(cluster: "Cluster", call: Call, name: str, requested: ListOffsetsPartition) -> Partition | ErrorCode:
@@ -112,18 +117,18 @@ def _partition(cluster: "Cluster", call: Call, name: str, requested: ListOffsets
     return partition if error is ErrorCode.NONE else error
 
 
-def _offset(partition: Partition, timestamp_ms: int) -> TimestampAndOffset:
+def _offset(partition: Partition, timestamp_ms: int, end_offset: int) -> TimestampAndOffset:
+    """Return the offset for a timestamp or a special position, before the end for the isolation level."""
     log = partition.log
     if timestamp_ms == LATEST:
-        return TimestampAndOffset(log.high_watermark, -1, partition.leader_epoch)
+        return TimestampAndOffset(end_offset, -1, partition.leader_epoch)
     if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
         return TimestampAndOffset(log.log_start_offset, -1, _epoch_at_start(partition))
     if timestamp_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         # Tiered storage is not supported.
         return _UNKNOWN
-    return (
-        log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms)
-    ) or _UNKNOWN
+    found = log.max_timestamp() if timestamp_ms == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp_ms)
+    return found if found is not None and found.offset < end_offset else _UNKNOWN
 
 
 def _epoch_at_start(partition: Partition) -> int:

@@ -11,6 +11,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.log_config import FOREVER_MS, LogConfig, log_config
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
+from fakebroker.cluster.handlers.transactional_produce import partition_error, request_error
 from fakebroker.cluster.logs.producer_state import RefusedBatchError
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
@@ -66,11 +67,15 @@ class Prepared(NamedTuple):
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | None:
     request: ProduceRequest = call.request
     moved: list[Partition] = []
+    error = request_error(request)
     topics = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=[_produce(cluster, call, topic, data, moved, now_ms) for data in topic.partition_data],
+            partition_responses=[
+                _refused(data.index, error) if error else _produce(cluster, call, topic, data, moved, now_ms)
+                for data in topic.partition_data
+            ],
         )
         for topic in request.topic_data
     ]
@@ -123,6 +128,8 @@ def prepare(
     partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
     if isinstance(partition, ErrorCode):
         return _refused(data.index, partition)
+    if refusal := partition_error(cluster, call, partition, data.records, now_ms):
+        return _refused_transaction(data.index, refusal)
     config = log_config(cluster, call.broker, partition.topic)
     try:
         batch = _checked(cluster, call, partition, config, data.records or b"", now_ms)
@@ -185,6 +192,13 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
     return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
 
 
+def _refused_transaction(index: int, error: ErrorCode) -> PartitionProduceResponse:
+    message = None
+    if error in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_TXN_STATE):
+        message = "the transaction coordinator has not confirmed that the partition is in the transaction"
+    return _refused(index, error, message)
+
+
 def _checked(
     cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, records: bytes, now_ms: float
 ) -> RecordBatch | ErrorCode:
@@ -222,9 +236,6 @@ def _checked_batch(
     batches = split_batches(records)
     if call.api_version < 7 and any(batch.compression is Compression.ZSTD for batch in batches):
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    if any(batch.is_transactional for batch in batches):
-        # Transactions are not supported; InitProducerId rejects transactional ids.
-        return ErrorCode.INVALID_TXN_STATE
     error = _write_error(cluster, call, partition, config)
     if error is not ErrorCode.NONE:
         return error

@@ -155,6 +155,12 @@ class PartitionLog:
     def high_watermark(self) -> int:
         return self.log_end_offset
 
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset before which all transactions have ended, at most the high watermark (KIP-98)."""
+        unstable = self.producers.first_unstable_offset
+        return self.high_watermark if unstable is None else max(self.log_start_offset, unstable)
+
     def append(self, batch: bytes, leader_epoch: int) -> int:
         """Append one batch. It is not validated. Its base offset and leader epoch are overwritten.
 
@@ -174,13 +180,14 @@ class PartitionLog:
             self.size_bytes -= self._compactor.appended(self._batches, self.size_bytes)
         return base_offset
 
-    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
+    def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, end_offset: int | None = None) -> bytes:
         """Return whole batches. The first one contains the offset, or is the next one if compaction removed the record.
 
         Args:
             offset: Where to start, from the log start offset to the log end offset.
             max_bytes: The largest size to return.
             at_least_one: Whether to return the first batch even if it is larger than `max_bytes` (KIP-74).
+            end_offset: If given, only batches before this offset are returned.
 
         Raises:
             ValueError: The offset is out of range.
@@ -189,12 +196,13 @@ class PartitionLog:
         self._require_in_range(offset)
         if offset == self.log_end_offset:
             return b""
+        end_offset = self.log_end_offset if end_offset is None else end_offset
         chosen: list[bytes] = []
         total_bytes = 0
         for index in range(self._index_of(offset), len(self._batches)):
             batch = self._batches[index]
             total_bytes += batch.size_bytes
-            if total_bytes > max_bytes and (chosen or not at_least_one):
+            if batch.last_offset >= end_offset or (total_bytes > max_bytes and (chosen or not at_least_one)):
                 break
             chosen.append(batch.data)
         return b"".join(chosen)
@@ -291,9 +299,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that contain this offset or later ones, as if a new leader had not replicated them.
 
-        The log end offset becomes the end of the last remaining batch. Producer state does not change. In a
-        compacted log, if more than the compactor's window is dropped, older records that the dropped ones have
-        superseded may be missing.
+        The log end offset becomes the end of the last remaining batch. The sequence numbers of producers do not change;
+        open and aborted transactions are those of the remaining batches. In a compacted log, if more than the
+        compactor's window is dropped, older records that the dropped ones have superseded may be missing.
 
         Raises:
             ValueError: The offset is out of range.
@@ -305,6 +313,7 @@ class PartitionLog:
         has_batches = self._head < len(self._batches)
         self.log_end_offset = self._batches[-1].last_offset + 1 if has_batches else self.log_start_offset
         self.epochs.truncate_from_end(self.log_end_offset)
+        self.producers.truncated(self._live(), self.log_end_offset)
         if self._compactor is not None:
             self._compactor.truncated(self._batches, self.log_end_offset)
         if self._cleaner is not None:
@@ -337,3 +346,4 @@ class PartitionLog:
     def _move_start(self, offset: int) -> None:
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
+        self.producers.forget_aborted(offset)

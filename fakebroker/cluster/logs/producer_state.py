@@ -1,13 +1,16 @@
-"""State of the idempotent producers of one log, and the checks of their batches (KIP-98), without transactions.
+"""State of the idempotent and transactional producers of one log, and the checks of their batches (KIP-98, KIP-890).
 
 Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
+from fakebroker.cluster.logs.transaction_markers import Marker, marker_in
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.records import RecordBatch
 from fakebroker.protocol.releases import Release
@@ -23,6 +26,9 @@ EXPIRATION_CHECK_INTERVAL_MS = 600_000
 
 SEQUENCES = 2**31
 """Sequence numbers wrap around from `SEQUENCES - 1` to 0."""
+
+NO_SEQUENCE = -1
+NO_COORDINATOR_EPOCH = -1
 
 _HAS_UNKNOWN_PRODUCER_ID = Release(1, 0)
 _KEEPS_PRODUCERS_WITHOUT_RECORDS = Release(2, 4)  # KAFKA-7190
@@ -47,17 +53,38 @@ class AppendedBatch(NamedTuple):
     max_timestamp_ms: int
 
 
+class AbortedTransaction(NamedTuple):
+    """A transaction that was aborted: its producer, the offset of its first record, and that of its marker."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+
+
 @dataclass(slots=True)
 class Producer:
-    """A producer: its latest epoch and the newest batches of that epoch, at least one."""
+    """A producer of a log.
+
+    Attributes:
+        producer_id: Its id.
+        epoch: Its latest epoch.
+        last_timestamp_ms: The largest timestamp of its newest batch or marker.
+        batches: Its newest batches in that epoch; none after a marker that has raised the epoch.
+        coordinator_epoch: The epoch of the coordinator that wrote its newest marker; -1 if there is none.
+        transaction_offset: The offset of the first record of its open transaction; None if none is open.
+    """
 
     producer_id: int
     epoch: int
+    last_timestamp_ms: int
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=RETAINED_BATCHES))
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    transaction_offset: int | None = None
 
     @property
-    def newest(self) -> AppendedBatch:
-        return self.batches[-1]
+    def last_sequence(self) -> int:
+        """The sequence number of its last record in this epoch; -1 if there is none."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class Producers:
@@ -66,11 +93,14 @@ class Producers:
     Producers are kept when their records are deleted (KIP-360).
     """
 
-    __slots__ = ("_by_id", "_next_check_ms")
+    __slots__ = ("_aborted", "_by_id", "_next_check_ms", "_open")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._next_check_ms = 0.0
+        # Open transactions begin in the order of their first offsets, and aborted ones end in that of their markers.
+        self._open: dict[int, int] = {}
+        self._aborted: list[AbortedTransaction] = []
 
     def clone(self) -> "Producers":
         """Return an independent copy."""
@@ -80,6 +110,7 @@ class Producers:
             for producer_id, producer in self._by_id.items()
         }
         twin._next_check_ms = self._next_check_ms
+        twin._open, twin._aborted = self._open.copy(), self._aborted.copy()
         return twin
 
     def active(self, now_ms: float) -> Iterable[Producer]:
@@ -87,13 +118,37 @@ class Producers:
         self._expire(now_ms)
         return self._by_id.values()
 
+    def get(self, producer_id: int) -> Producer | None:
+        """Return a producer; None if it is unknown."""
+        return self._by_id.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction; None if no transaction is open."""
+        return next(iter(self._open.values()), None)
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether any transaction was aborted."""
+        return bool(self._aborted)
+
+    def aborted_in(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that may have records from an offset to before another one.
+
+        Those whose markers are before the first offset have none; the others are in the order of their markers.
+        """
+        first = bisect_left(self._aborted, offset, key=attrgetter("marker_offset"))
+        return [each for each in self._aborted[first:] if each.first_offset < end_offset]
+
     def remember(self, batch: RecordBatch) -> None:
-        """Store a batch that was appended. Batches without a producer id are ignored."""
+        """Store a batch that was appended. Other batches than those of producers, and markers, are ignored."""
         if batch.producer_id < 0:
             return
-        producer = self._by_id.get(batch.producer_id)
-        if producer is None or producer.epoch != batch.producer_epoch:
-            producer = self._by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
+        if batch.is_control:
+            if (marker := marker_in(batch)) is not None:
+                self._end(batch, marker)
+            return
+        producer = self._of_epoch(batch)
         producer.batches.append(
             AppendedBatch(
                 batch.base_sequence,
@@ -103,6 +158,66 @@ class Producers:
                 batch.max_timestamp_ms,
             )
         )
+        if batch.is_transactional and producer.transaction_offset is None:
+            producer.transaction_offset = self._open[batch.producer_id] = batch.base_offset
+
+    def _of_epoch(self, batch: RecordBatch) -> Producer:
+        """Return the producer of a batch, without its earlier batches if the epoch is another."""
+        producer = self._by_id.get(batch.producer_id)
+        if producer is None:
+            producer = Producer(batch.producer_id, batch.producer_epoch, batch.max_timestamp_ms)
+            self._by_id[batch.producer_id] = producer
+        elif producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.last_timestamp_ms = batch.max_timestamp_ms
+        return producer
+
+    def _end(self, batch: RecordBatch, marker: Marker) -> None:
+        """End the open transaction of a producer, if there is one."""
+        producer = self._of_epoch(batch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        first_offset, producer.transaction_offset = producer.transaction_offset, None
+        self._open.pop(batch.producer_id, None)
+        if first_offset is not None and not marker.is_commit:
+            self._aborted.append(AbortedTransaction(batch.producer_id, first_offset, batch.base_offset))
+
+    def truncated(self, batches: Iterable[RecordBatch], end_offset: int) -> None:
+        """Restore the open and aborted transactions of the remaining batches, after later ones were dropped."""
+        if not self._open and not self._aborted:
+            return
+        kept = Producers()
+        for batch in batches:
+            kept.remember(batch)
+        self._open = kept._open
+        self._aborted = [each for each in self._aborted if each.marker_offset < end_offset]
+        for producer in self._by_id.values():
+            producer.transaction_offset = self._open.get(producer.producer_id)
+
+    def forget_aborted(self, start_offset: int) -> None:
+        """Forget the aborted transactions that ended before the log start offset."""
+        first = bisect_left(self._aborted, start_offset, key=attrgetter("marker_offset"))
+        del self._aborted[:first]
+
+    def marker_error(self, producer_id: int, epoch: int, coordinator_epoch: int, *, raises_epoch: bool) -> ErrorCode:
+        """Return why a marker cannot be written, else NONE.
+
+        Args:
+            producer_id: The producer id.
+            epoch: The producer epoch of the marker.
+            coordinator_epoch: The epoch of the coordinator.
+            raises_epoch: Whether the epoch of the marker is higher than that of the records (KIP-890, since 4.2).
+                Then an equal epoch is refused, unless no transaction is open: the marker may be a repeated one.
+        """
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            return ErrorCode.NONE
+        is_same = raises_epoch and epoch == producer.epoch and producer.transaction_offset is not None
+        if epoch < producer.epoch or is_same:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
 
     def check(self, batch: RecordBatch, release: Release, log_start_offset: int, now_ms: float) -> AppendedBatch | None:
         """Check a batch before it is appended.
@@ -124,7 +239,8 @@ class Producers:
         self._expire(now_ms)
         producer = self._by_id.get(batch.producer_id)
         keeps_all = release >= _KEEPS_PRODUCERS_WITHOUT_RECORDS
-        if producer is not None and not keeps_all and producer.newest.last_offset < log_start_offset:
+        is_gone = producer is not None and producer.batches and producer.batches[-1].last_offset < log_start_offset
+        if not keeps_all and is_gone:
             del self._by_id[batch.producer_id]
             producer = None
         if producer is None:
@@ -133,6 +249,9 @@ class Producers:
         repeated = _repeated(batch, producer)
         if repeated is None:
             _check_next(batch, producer)
+            if producer.transaction_offset is not None and not batch.is_transactional:
+                message = f"producer {batch.producer_id} has an open transaction: expected a transactional batch"
+                raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, message)
         return repeated
 
     def _expire(self, now_ms: float) -> None:
@@ -142,7 +261,7 @@ class Producers:
         self._by_id = {
             producer_id: producer
             for producer_id, producer in self._by_id.items()
-            if now_ms - producer.newest.max_timestamp_ms < EXPIRATION_MS
+            if producer.transaction_offset is not None or now_ms - producer.last_timestamp_ms < EXPIRATION_MS
         }
 
 
@@ -174,7 +293,7 @@ def _check_next(batch: RecordBatch, producer: Producer) -> None:
     if batch.producer_epoch < producer.epoch:
         raise RefusedBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{label}: expected epoch {producer.epoch} or later")
     is_same_epoch = batch.producer_epoch == producer.epoch
-    expected = (producer.newest.last_sequence + 1) % SEQUENCES if is_same_epoch else 0
+    expected = (producer.last_sequence + 1) % SEQUENCES if is_same_epoch else 0
     if batch.base_sequence != expected:
         raise RefusedBatchError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

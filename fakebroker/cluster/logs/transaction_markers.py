@@ -1,0 +1,54 @@
+"""Transaction markers: control batches that end the transaction of a producer in one partition (KIP-98).
+
+Follows Kafka's `EndTransactionMarker` and `ControlRecordType`.
+"""
+
+import struct
+from typing import NamedTuple
+
+from fakebroker.protocol.records import Record, RecordBatch, encode_batch, iterate_records
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_VERSION = 0
+_ABORT, _COMMIT = 0, 1
+
+
+class Marker(NamedTuple):
+    """The content of a marker: the outcome, and the leader epoch of the transaction coordinator's partition."""
+
+    is_commit: bool
+    coordinator_epoch: int
+
+
+def encode_marker(producer_id: int, epoch: int, *, is_commit: bool, coordinator_epoch: int, now_ms: float) -> bytes:
+    """Return a control batch that ends the transaction of a producer.
+
+    Args:
+        producer_id: The producer id.
+        epoch: The producer epoch, which the producer has from then on.
+        is_commit: Whether the transaction is committed, else aborted.
+        coordinator_epoch: The leader epoch of the partition of `__transaction_state`.
+        now_ms: The timestamp, truncated to whole milliseconds.
+    """
+    key, value = _KEY.pack(_VERSION, _COMMIT if is_commit else _ABORT), _VALUE.pack(_VERSION, coordinator_epoch)
+    return encode_batch(
+        [Record(0, int(now_ms), key, value)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def marker_in(batch: RecordBatch) -> Marker | None:
+    """Return the marker in a batch; None if it has another kind of records, or a control record that is malformed."""
+    if not batch.is_control:
+        return None
+    record = next(iterate_records(batch))
+    try:
+        _, kind = _KEY.unpack_from(record.key or b"")
+        _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
+    except struct.error:
+        return None
+    return Marker(kind == _COMMIT, coordinator_epoch) if kind in (_ABORT, _COMMIT) else None

@@ -1,0 +1,232 @@
+"""The transaction coordinators of a cluster: their log `__transaction_state`, their moves, and the markers they send.
+
+The markers of a transaction are written to the leader of each partition at once if it can take them, else as soon as it
+can (Kafka's `TransactionMarkerChannelManager`, without requests between brokers). Does not depend on requests.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.configs.log_config import LogConfig, log_config
+from fakebroker.cluster.configs.resolution import ConfigHolder
+from fakebroker.cluster.configs.settings import Config
+from fakebroker.cluster.features import TRANSACTION_VERSION, Features
+from fakebroker.cluster.logs.transaction_markers import encode_marker
+from fakebroker.cluster.logs.transactions_topic import append_records, read_records
+from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition, Topic, Topics
+from fakebroker.coordinator.transaction.api import Markers
+from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
+from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
+from fakebroker.coordinator.transaction.records import TopicPartition, TransactionRecord
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.releases import Release
+
+_CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)
+"""The first releases that check a pending transition first, and that refuse equal epochs of markers (KIP-890)."""
+
+
+class CoordinatedCluster(ConfigHolder, Protocol):
+    """What transaction coordinators need of a cluster."""
+
+    brokers: dict[int, BrokerNode]
+    topics: Topics
+    features: Features
+    now_ms: float
+
+    def leader_of(self, partition: Partition) -> BrokerNode | None: ...
+
+    def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool: ...
+
+    def new_producer_id(self) -> int: ...
+
+
+@dataclass(slots=True)
+class WaitingMarker:
+    """A marker that its partition cannot take yet.
+
+    Attributes:
+        markers: The marker, with the other markers of its transaction.
+        place: The topic and the index of the partition.
+        done: See `SendMarkers`.
+    """
+
+    markers: Markers
+    place: TopicPartition
+    done: Callable[[TopicPartition, ErrorCode, float], None]
+
+
+def transaction_config(config: Config, release: Release, version: int, partition_count: int) -> TransactionConfig:
+    """Return the settings of a transaction coordinator.
+
+    Args:
+        config: The settings of the cluster.
+        release: The release that the broker emulates.
+        version: The finalized level of the feature `transaction.version`.
+        partition_count: The number of partitions of `__transaction_state`.
+    """
+    return TransactionConfig(
+        partition_count=partition_count,
+        max_timeout_ms=config.number("transaction.max.timeout.ms"),
+        id_expiration_ms=config.number("transactional.id.expiration.ms"),
+        abort_check_interval_ms=config.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiration_check_interval_ms=config.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+        version=version,
+        checks_pending_first=release >= _CHECKS_PENDING_FIRST,
+    )
+
+
+class Transactions:
+    """The transaction coordinators of all brokers, as a service of one cluster.
+
+    Args:
+        cluster: The cluster.
+        wake: Called with a partition and a number of bytes after an append, to answer delayed Fetch requests.
+
+    Attributes:
+        moves: The moves of the coordinators with the leaders of `__transaction_state`.
+        waiting: The markers that wait for their partitions, in the order in which they were sent.
+    """
+
+    def __init__(self, cluster: CoordinatedCluster, wake: Callable[[Partition, int], None]) -> None:
+        self._cluster = cluster
+        self._wake = wake
+        self.waiting: list[WaitingMarker] = []
+        self.moves = CoordinatorMoves(
+            cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
+        )
+
+    # Coordinators
+
+    def new_coordinator(self, node_id: int, release: Release) -> TransactionCoordinator:
+        """Return the coordinator of a new broker."""
+        cluster = self._cluster
+        return TransactionCoordinator(
+            self.config_for(release),
+            cluster.new_producer_id,
+            self._send,
+            partial(self._append, node_id),
+            cluster.now_ms,
+        )
+
+    def config_for(self, release: Release) -> TransactionConfig:
+        """Return the settings of a broker's coordinator."""
+        cluster = self._cluster
+        topic = cluster.topics.get(TRANSACTIONS_TOPIC)
+        count = (
+            cluster.config.number("transaction.state.log.num.partitions") if topic is None else len(topic.partitions)
+        )
+        return transaction_config(cluster.config, release, cluster.features.level(TRANSACTION_VERSION), count)
+
+    def configure(self) -> None:
+        """Give all coordinators the current settings: feature levels and the number of partitions may have changed."""
+        for broker in self._cluster.brokers.values():
+            broker.transaction_coordinator.config = self.config_for(broker.release)
+
+    def lead(self, topic: Topic) -> None:
+        """Make the leaders of the new topic `__transaction_state` the coordinators of its partitions, without ids."""
+        self.moves.clear()
+        self.configure()
+        for partition in topic.partitions:
+            leader = self._cluster.leader_of(partition)
+            if leader is not None:
+                leader.transaction_coordinator.lead(partition.index, partition.leader_epoch, self._cluster.now_ms)
+
+    def load(self) -> None:
+        """Load all partitions into the coordinators of their leaders, at once, after a restore."""
+        self.waiting.clear()
+        self.configure()
+        topic = self._cluster.topics.get(TRANSACTIONS_TOPIC)
+        for partition in () if topic is None else topic.partitions:
+            leader = self._cluster.leader_of(partition)
+            if leader is not None:
+                leader.transaction_coordinator.start_loading(partition.index)
+                _load(leader.transaction_coordinator, partition, self._cluster.now_ms)
+
+    def _partition(self, index: int) -> Partition:
+        topic = self._cluster.topics.get(TRANSACTIONS_TOPIC)
+        assert topic is not None, f"{TRANSACTIONS_TOPIC} does not exist"
+        return topic.partitions[index]
+
+    def _append(
+        self, node_id: int, index: int, records: Sequence[TransactionRecord], done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Write a coordinator's records to their partition, before they take effect."""
+        cluster, partition = self._cluster, self._partition(index)
+        if partition.leader_id == node_id:
+            if not cluster.has_enough_replicas(
+                partition, log_config(cluster, cluster.brokers[node_id], partition.topic)
+            ):
+                done(ErrorCode.NOT_ENOUGH_REPLICAS)
+                return
+            size_bytes = partition.log.size_bytes
+            level = cluster.features.level(TRANSACTION_VERSION)
+            append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
+            self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
+        # Otherwise the broker is a zombie, whose records are lost.
+        done(ErrorCode.NONE)
+
+    # Markers
+
+    def _send(self, markers: Markers, done: Callable[[TopicPartition, ErrorCode, float], None]) -> None:
+        for place in markers.partitions:
+            self._write_or_wait(WaitingMarker(markers, place, done))
+
+    def retry(self) -> None:
+        """Write the waiting markers whose partitions can take them now."""
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            self._write_or_wait(each)
+
+    def _write_or_wait(self, marker: WaitingMarker) -> None:
+        result = self.write(marker.markers, marker.place)
+        if result is None:
+            self.waiting.append(marker)
+        else:
+            marker.done(marker.place, result, self._cluster.now_ms)
+
+    def write(self, markers: Markers, place: TopicPartition) -> ErrorCode | None:
+        """Write a marker to a partition.
+
+        Returns:
+            NONE or the final error, see `SendMarkers`; None if the partition cannot take the marker at the moment.
+        """
+        cluster = self._cluster
+        name, index = place
+        topic = cluster.topics.get(name)
+        partition = None if topic is None else topic.partition(index)
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        leader = cluster.leader_of(partition)
+        return None if leader is None else self.write_at(leader, partition, markers)
+
+    def write_at(self, leader: BrokerNode, partition: Partition, markers: Markers) -> ErrorCode | None:
+        """Write a marker to the log of a partition at its leader; see `write`."""
+        cluster = self._cluster
+        if not cluster.has_enough_replicas(partition, log_config(cluster, leader, partition.topic)):
+            return None
+        raises_epoch = markers.version >= KIP_890 and leader.release >= _REFUSES_EQUAL_EPOCHS
+        error = partition.log.producers.marker_error(
+            markers.producer_id, markers.epoch, markers.coordinator_epoch, raises_epoch=raises_epoch
+        )
+        if error:
+            return error
+        data = encode_marker(
+            markers.producer_id,
+            markers.epoch,
+            is_commit=markers.is_commit,
+            coordinator_epoch=markers.coordinator_epoch,
+            now_ms=cluster.now_ms,
+        )
+        partition.log.append(data, partition.leader_epoch)
+        # Readers of committed records get all records of the transaction at once.
+        self._wake(partition, partition.log.size_bytes)
+        return ErrorCode.NONE
+
+
+def _load(coordinator: TransactionCoordinator, partition: Partition, now_ms: float) -> None:
+    records = read_records(partition.log, partition.index)
+    coordinator.finish_loading(partition.index, records, partition.leader_epoch, now_ms)

@@ -1,0 +1,316 @@
+"""Transactions over requests: produce, commit, abort, fence; what each version answers; failovers of coordinators."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from fakebroker.protocol.messages.end_txn import EndTxnRequest
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from fakebroker.protocol.records import Record, encode_batch
+from tests.cluster.test_transactional_logs import READ_COMMITTED, fetched, visible
+from tests.support.cluster.cluster_harness import ClusterHarness
+
+ID = "payments"
+
+
+@dataclass
+class TransactionalClient:
+    """A producer with a transactional id, which sends requests by hand."""
+
+    harness: ClusterHarness = field(default_factory=lambda: ClusterHarness(topics={"news": 2}, brokers=3))
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = 0
+
+    def ask(self, request: Any, version: int, broker: int = 0) -> Any:
+        return self.harness.ask(request, version, broker=broker or self.coordinator())
+
+    def coordinator(self) -> int:
+        """Return the node id of the coordinator."""
+        (found,) = self.harness.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[ID]), 4).coordinators
+        node_id: int = found.node_id
+        return node_id
+
+    def init(self, version: int = 5, **fields: Any) -> ErrorCode:
+        request = InitProducerIdRequest(**{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
+        response = self.ask(request, version)
+        if not response.error_code:
+            self.producer_id, self.epoch, self.sequence = response.producer_id, response.producer_epoch, 0
+        return ErrorCode(response.error_code)
+
+    def add(self, *indexes: int, topic: str = "news", version: int = 3) -> dict[int, str]:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
+        )
+        (row,) = self.ask(request, version).results_by_topic_v3_and_below
+        return {each.partition_index: ErrorCode(each.partition_error_code).name for each in row.results_by_partition}
+
+    def produce(self, value: bytes, index: int = 0, version: int = 9, **changes: Any) -> str:
+        data = encode_batch(
+            [Record(0, 1_000, None, value)],
+            producer_id=changes.get("producer_id", self.producer_id),
+            producer_epoch=changes.get("epoch", self.epoch),
+            base_sequence=self.sequence,
+            is_transactional=changes.get("is_transactional", True),
+        )
+        partition = self.harness.partition(index)
+        request = ProduceRequest(
+            transactional_id=changes.get("transactional_id", ID),
+            acks=-1,
+            timeout_ms=1_000,
+            topic_data=[
+                TopicProduceData(
+                    name="news",
+                    topic_id=partition.topic.topic_id,
+                    partition_data=[PartitionProduceData(index=index, records=data)],
+                )
+            ],
+        )
+        response = self.harness.ask(request, version, broker=partition.leader_id)
+        error = ErrorCode(response.responses[0].partition_responses[0].error_code)
+        self.sequence += not error
+        return error.name
+
+    def end(self, *, commit: bool, version: int = 3, **changes: Any) -> str:
+        request = EndTxnRequest(
+            transactional_id=ID,
+            producer_id=self.producer_id,
+            producer_epoch=changes.get("epoch", self.epoch),
+            committed=commit,
+        )
+        response = self.ask(request, version)
+        if not response.error_code and version >= 5:
+            self.producer_id, self.epoch, self.sequence = response.producer_id, response.producer_epoch, 0
+        return ErrorCode(response.error_code).name
+
+    def state(self) -> str:
+        (found,) = self.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0).transaction_states
+        state: str = found.transaction_state
+        return state
+
+    def committed(self, index: int = 0) -> list[bytes]:
+        assert index == 0, "fetched() reads partition 0"
+        return visible(fetched(self.harness, 0, READ_COMMITTED), 0)[0]
+
+
+@pytest.fixture
+def client() -> TransactionalClient:
+    one = TransactionalClient(ClusterHarness(topics={"news": 2}, brokers=1))
+    assert one.init() is ErrorCode.NONE
+    return one
+
+
+def test_a_committed_and_an_aborted_transaction(client: TransactionalClient) -> None:
+    assert client.add(0, 1) == {0: "NONE", 1: "NONE"}
+    assert client.produce(b"a") == "NONE"
+    assert (client.state(), client.committed()) == ("Ongoing", [])
+    assert client.end(commit=True) == "NONE"
+    assert (client.state(), client.committed()) == ("CompleteCommit", [b"a"])
+    client.add(0)
+    client.produce(b"b")
+    assert client.end(commit=False) == "NONE"
+    assert (client.state(), client.committed()) == ("CompleteAbort", [b"a"])
+    data = fetched(client.harness, 0, READ_COMMITTED)
+    assert [(each.producer_id, each.first_offset) for each in data.aborted_transactions or ()] == [(0, 2)]
+
+
+def test_the_epoch_of_each_transaction_with_kip_890(client: TransactionalClient) -> None:
+    for value in (b"a", b"b"):
+        assert client.produce(value, version=12) == "NONE"  # which adds the partition
+        assert client.end(commit=True, version=5) == "NONE"
+    assert (client.epoch, client.committed()) == (2, [b"a", b"b"])
+
+
+def test_partitions_that_were_not_added_are_refused(subtests: pytest.Subtests) -> None:
+    for version, error in ((9, "INVALID_TXN_STATE"), (10, "INVALID_TXN_STATE"), (11, "TRANSACTION_ABORTABLE")):
+        with subtests.test(version=version):
+            client = TransactionalClient()
+            client.init()
+            assert client.produce(b"a", version=version) == error
+            client.add(0)
+            assert client.produce(b"a", version=version) == "NONE"
+
+
+def test_releases_before_verification_take_any_partition() -> None:
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, as_version="3.5"))
+    client.init(version=4)
+    assert client.produce(b"a") == "NONE"
+
+
+def test_verification_can_be_disabled() -> None:
+    config: dict[str, object] = {"transaction.partition.verification.enable": False}
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, config=config))
+    client.init()
+    assert client.produce(b"a", version=11) == "NONE"
+
+
+def test_faulty_batches(client: TransactionalClient, subtests: pytest.Subtests) -> None:
+    client.add(0)
+    for name, changes, error in (
+        ("no transactional id", {"transactional_id": None}, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
+        ("unknown transactional id", {"transactional_id": "other"}, "INVALID_PRODUCER_ID_MAPPING"),
+        ("other producer id", {"producer_id": 7}, "INVALID_PRODUCER_ID_MAPPING"),
+        ("other epoch", {"epoch": 7}, "INVALID_PRODUCER_EPOCH"),
+    ):
+        with subtests.test(name):
+            assert client.produce(b"a", **changes) == error
+    client.produce(b"a")
+    with subtests.test("not transactional, in a transaction"):
+        assert client.produce(b"b", is_transactional=False, transactional_id=None) == "INVALID_TXN_STATE"
+
+
+def test_a_new_producer_fences_the_old_one(subtests: pytest.Subtests) -> None:
+    for version, error in ((1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED")):
+        with subtests.test(version=version):
+            old = TransactionalClient()
+            old.init()
+            old.add(0)
+            old.produce(b"a")
+            new = TransactionalClient(old.harness)
+            assert new.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+            assert new.init() is ErrorCode.NONE
+            assert (new.epoch, old.committed()) == (2, [])
+            assert old.add(0, version=version) == {0: error}
+            assert old.end(commit=True, version=version) == error
+            assert old.produce(b"b") == "INVALID_PRODUCER_EPOCH"
+
+
+def test_one_unknown_partition_prevents_that_others_are_added(client: TransactionalClient) -> None:
+    assert client.add(0, 9) == {0: "OPERATION_NOT_ATTEMPTED", 9: "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert client.add(0, topic=TRANSACTIONS_TOPIC) == {0: "TOPIC_AUTHORIZATION_FAILED"}
+    assert client.state() == "Empty"
+
+
+def test_batches_of_transactions(client: TransactionalClient, subtests: pytest.Subtests) -> None:
+    def asked(version: int, verify_only: bool, *indexes: int) -> list[str]:
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=ID,
+            producer_id=client.producer_id,
+            producer_epoch=client.epoch,
+            verify_only=verify_only,
+            topics=[AddPartitionsToTxnTopic(name="news", partitions=list(indexes))],
+        )
+        (result,) = client.ask(AddPartitionsToTxnRequest(transactions=[transaction]), version).results_by_transaction
+        (topic,) = result.topic_results
+        return [ErrorCode(each.partition_error_code).name for each in topic.results_by_partition]
+
+    assert asked(5, True, 0) == ["TRANSACTION_ABORTABLE"]
+    assert asked(4, False, 0) == ["NONE"]
+    for version, error in ((4, "INVALID_TXN_STATE"), (5, "TRANSACTION_ABORTABLE")):
+        with subtests.test(version=version):
+            assert asked(version, True, 0, 1) == ["NONE", error]
+
+
+def test_markers_wait_for_a_leader() -> None:
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+    client.init()
+    partition, harness = client.harness.partition(), client.harness
+    coordinator = client.coordinator()
+    if partition.leader_id == coordinator:
+        harness.cluster.controller.set_leader(partition, coordinator % 3 + 1, harness.now_ms, Failover())
+    client.add(0)
+    client.produce(b"a")
+    leader = harness.cluster.brokers[partition.leader_id]
+    harness.cluster.controller.stop_broker(leader, harness.now_ms, Failover(), elect=False)
+    assert client.end(commit=True) == "NONE"
+    assert (client.state(), client.init()) == ("PrepareCommit", ErrorCode.CONCURRENT_TRANSACTIONS)
+    harness.advance(10_000)
+    assert client.state() == "PrepareCommit"
+    harness.cluster.controller.start_broker(leader, harness.now_ms, Failover())
+    harness.advance(0)
+    assert client.state() == "CompleteCommit"
+    assert partition.log.last_stable_offset == partition.log.high_watermark == 2
+
+
+@pytest.mark.parametrize("how", [Failover(), Failover(load_ms=5_000)], ids=["at once", "loading"])
+def test_a_transaction_survives_its_coordinator(how: Failover) -> None:
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+    client.init()
+    client.add(0)
+    client.produce(b"a")
+    harness, old = client.harness, client.coordinator()
+    index = harness.cluster.brokers[old].transaction_coordinator.partition_for(ID)
+    partition = harness.partition(index, TRANSACTIONS_TOPIC)
+    harness.cluster.controller.set_leader(partition, old % 3 + 1, harness.now_ms, how)
+    assert client.coordinator() != old
+    if how.load_ms:
+        assert client.end(commit=True) == "COORDINATOR_LOAD_IN_PROGRESS"
+        harness.advance(5_000)
+    assert client.end(commit=True) == "NONE"
+    assert client.state() == "CompleteCommit"
+
+
+def test_transactions_are_listed(client: TransactionalClient, subtests: pytest.Subtests) -> None:
+    client.add(0)
+    client.harness.advance(5_000)
+
+    def listed(version: int = 2, **filters: Any) -> tuple[str, list[str], list[str]]:
+        request = ListTransactionsRequest(**{"state_filters": [], "producer_id_filters": [], **filters})
+        found = client.ask(request, version)
+        names = [each.transactional_id for each in found.transaction_states]
+        return ErrorCode(found.error_code).name, found.unknown_state_filters, names
+
+    for filters, expected in (
+        ({}, ("NONE", [], [ID])),
+        ({"state_filters": ["Ongoing", "Nonsense"]}, ("NONE", ["Nonsense"], [ID])),
+        ({"state_filters": ["Empty"]}, ("NONE", [], [])),
+        ({"producer_id_filters": [client.producer_id]}, ("NONE", [], [ID])),
+        ({"producer_id_filters": [99]}, ("NONE", [], [])),
+        ({"duration_filter": 4_999}, ("NONE", [], [ID])),
+        ({"duration_filter": 5_000}, ("NONE", [], [])),
+        ({"transactional_id_pattern": "pay.*"}, ("NONE", [], [ID])),
+        ({"transactional_id_pattern": "pay"}, ("NONE", [], [])),
+        ({"transactional_id_pattern": ""}, ("NONE", [], [ID])),
+        ({"transactional_id_pattern": "("}, ("INVALID_REGULAR_EXPRESSION", [], [])),
+    ):
+        with subtests.test(**filters):
+            assert listed(**filters) == expected
+
+
+def test_descriptions_of_missing_transactions(client: TransactionalClient) -> None:
+    ids = [ID, "missing", ""]
+    found = client.ask(DescribeTransactionsRequest(transactional_ids=ids), 0).transaction_states
+    assert [ErrorCode(each.error_code).name for each in found] == [
+        "NONE",
+        "TRANSACTIONAL_ID_NOT_FOUND",
+        "INVALID_REQUEST",
+    ]
+
+
+def test_an_admin_aborts_a_hanging_transaction(client: TransactionalClient) -> None:
+    client.add(0)
+    client.produce(b"a")
+    marker = WritableTxnMarker(
+        producer_id=client.producer_id,
+        producer_epoch=client.epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name="news", partition_indexes=[0, 9])],
+        coordinator_epoch=0,
+    )
+    (result,) = client.ask(WriteTxnMarkersRequest(markers=[marker]), 1).markers
+    (topic,) = result.topics
+    assert [ErrorCode(each.error_code).name for each in topic.partitions] == ["NONE", "UNKNOWN_TOPIC_OR_PARTITION"]
+    log = client.harness.partition().log
+    assert log.last_stable_offset == log.high_watermark
+    assert client.state() == "Ongoing"  # the coordinator is not told
