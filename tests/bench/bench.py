@@ -33,6 +33,8 @@ from tests.bench.workloads import HEARTBEATS, WORKLOADS
 OUT = Path("bench-results")
 RESULTS = OUT / "bench.json"
 RECORDED = Path(__file__).parent / "recorded.json"
+MOST_OTHERS = 0.1
+"""Share of the CPU time that other processes may use while results are recorded."""
 PLOT = Path("scenarios/performance/rebalances.svg")
 
 Run = dict[str, Any]
@@ -122,6 +124,9 @@ def check(run: Run, before: Run, recorded: Run, console: Console) -> bool:
     for title, lines in (("FAILED", regressions), ("WARNING", [fall for fall in found if fall not in regressions])):
         for line in lines:
             console.print(f"[bold red]{title}[/] {line}")
+    if found:
+        told = f"Other processes used {run['others']:.0%} of the CPU time now, {recorded['others']:.0%} when recorded."
+        console.print(f"{told} If that differs much, repeat it on an idle machine.")
     if found and run["machine"] != recorded["machine"]:
         console.print(f"The ratios were recorded on {recorded['date']} on another machine: {recorded['machine']}")
     return bool(regressions)
@@ -151,6 +156,8 @@ def main() -> None:
     show(run, console)
     before = _read(RESULTS)
     if arguments.record:
+        if run["others"] > MOST_OTHERS:
+            console.print("[bold red]WARNING[/] recorded on a busy machine: record again when it is idle")
         RECORDED.write_text(json.dumps(run, indent=1) + "\n")
         PLOT.parent.mkdir(exist_ok=True)
         shutil.copy(OUT / PLOT.name, PLOT)

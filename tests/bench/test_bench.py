@@ -13,7 +13,7 @@ from tests.bench.parts import PARTS, measure
 from tests.bench.workloads import WORKLOADS
 
 MACHINE = {"cpu": "a", "cores": 2}
-RECORDED = {"ratios": {"keys / heartbeats": 10.0}, "machine": MACHINE, "date": "2026-11-23"}
+RECORDED = {"ratios": {"keys / heartbeats": 10.0}, "machine": MACHINE, "date": "2026-11-23", "others": 0.5}
 LOW = {"ratios": {"keys / heartbeats": 8.0}, "machine": MACHINE, "others": 0.0}
 
 
@@ -37,6 +37,10 @@ def test_a_second_low_ratio_fails() -> None:
 def test_another_machine_is_mentioned() -> None:
     _, told = checked({**LOW, "machine": {"cpu": "b", "cores": 8}}, {})
     assert "recorded on 2026-11-23 on another machine: {'cpu': 'a', 'cores': 2}" in told
+
+
+def test_the_load_of_the_machine_is_mentioned() -> None:
+    assert "Other processes used 0% of the CPU time now, 50% when recorded." in checked(LOW, {})[1]
 
 
 def test_other_ratios_say_nothing() -> None:

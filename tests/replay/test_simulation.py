@@ -327,6 +327,7 @@ _EVENT_TABLES: list[dict[str, Any]] = [
     {"do": "move_offsets_partition", "partition": 0, "to": 2},
     {"do": "fail", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
     {"do": "fail", "api": None, "delay_s": 0.1, "times": 5},
+    {"do": "fail", "api": "OffsetCommit", "throttle_time_ms": 700, "times": 5},
     {"do": "clear_faults"},
     {"do": "delete_topic", "name": "orders"},
 ]
