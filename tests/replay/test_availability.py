@@ -30,6 +30,7 @@ from tests.support.replay.recorded_events import (
     scripts,
 )
 from tests.support.replay.simulated_replays import play_in_memory, script, two_broker_settings
+from tests.support.soak import sampled, soak
 
 END_S = 100  # The members of `HEALTHY` get their last response at second 30; their session timeout is 10 s.
 
@@ -157,6 +158,7 @@ def checked(spark: SparkSession, more: Sequence[Event], **how: Any) -> dict[str,
     )
 
 
+@soak
 def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, list[Event], dict[str, Any], bool]] = [
         ("responses again in time", [beat(40.9), beat(40.9, **OF_1), *both_leave(41)], {}, True),
@@ -185,7 +187,7 @@ def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subte
         ),
         ("no response until the end", [lost("Heartbeat", 50, lost=False)], {}, False),
     ]
-    for name, more, how, passed in cases:
+    for name, more, how, passed in sampled(cases, 2):
         with subtests.test(case=name):
             check = checked(spark, more, **how)["cluster-answers"]
             assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
@@ -225,6 +227,7 @@ SENT = sum(each.count for each in HEALTHY if each.kind == "request")
 LOST = [lost("Heartbeat", 6 + n, until_s=6.5 + n) for n in range(5)]
 
 
+@soak
 def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, list[Event], Sequence[Mapping[str, Any]], bool]] = [
         ("4 % are lost", LOST[:3], (), True),
@@ -272,7 +275,7 @@ def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtes
             True,
         ),
     ]
-    for name, more, timeline, passed in cases:
+    for name, more, timeline, passed in sampled(cases, 2):
         with subtests.test(case=name):
             assert checked(spark, more, timeline=timeline)["requests-answered"].passed is passed
 

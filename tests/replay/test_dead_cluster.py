@@ -128,6 +128,8 @@ def _fails(
 
 
 @pytest.mark.slow
+@soak
+@pytest.mark.skipif(not IS_SOAK, reason="the same failure is checked in memory")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_fails_if_one_of_three_brokers_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other brokers take over its groups."""
@@ -137,7 +139,7 @@ def test_a_replay_fails_if_one_of_three_brokers_dies(tmp_path: Path, monkeypatch
 
 @pytest.mark.slow
 @soak
-@pytest.mark.skipif(not IS_SOAK, reason="takes as long as the test above")
+@pytest.mark.skipif(not IS_SOAK, reason="the same failure is checked in memory")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_does_not_pass_if_one_of_three_brokers_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -148,7 +150,7 @@ def test_a_replay_does_not_pass_if_one_of_three_brokers_is_silent(
 
 @pytest.mark.slow
 @soak
-@pytest.mark.skipif(not IS_SOAK, reason="takes as long as the test above")
+@pytest.mark.skipif(not IS_SOAK, reason="the same failure is checked in memory")
 @pytest.mark.usefixtures("replays_on_spark")
 def test_a_replay_does_not_pass_if_sync_groups_of_a_group_are_swallowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

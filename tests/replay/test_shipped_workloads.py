@@ -24,7 +24,7 @@ from tests.support.replay.plain_numbers import plain_numbers
 from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import scripts
 from tests.support.replay.workload_plays import SEED, Play, WorkloadPlayer, tagged
-from tests.support.soak import IS_SOAK, soak
+from tests.support.soak import sampled, soak
 
 FILES = {file.stem: file for file in sorted(Path("scenarios/workloads").glob("*.toml"))}
 
@@ -194,7 +194,7 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     subtests: pytest.Subtests, spark: SparkSession, player: WorkloadPlayer
 ) -> None:
     """The workloads are checked at once; they have no groups and topics in common."""
-    names = list(FILES)[:: 1 if IS_SOAK else 3]
+    names = sampled(list(FILES), 4)
     plays = {name: player.play(small(name, load_workload(FILES[name]))) for name in names}
     end_us = max(row["sent_us"] for play in plays.values() for row in play.events)
     parts = [tagged(name, play, end_us) for name, play in plays.items()]

@@ -17,6 +17,7 @@ from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
 from tests.support.replay.summaries import summary_document
+from tests.support.soak import IS_SOAK, soak
 
 WORKLOAD = """\
 duration_s = 2
@@ -34,6 +35,8 @@ check = ["one-owner"]
 
 
 @pytest.mark.slow
+@soak
+@pytest.mark.skipif(not IS_SOAK, reason="three Java processes on two cores take a minute")
 def test_executors_in_other_processes_get_the_package(tmp_path: Path) -> None:
     (file := tmp_path / "small.toml").write_text(WORKLOAD)
     command = [sys.executable, "-m", "fakebroker", "replay", str(file), "--out", str(tmp_path / "out")]

@@ -1,10 +1,13 @@
-"""Number of randomly drawn cases that a test runs: a sample in `make test`, all of them in `make soak`."""
+"""The cases that a test runs: a sample in `make test`, all of them in `make soak`."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pytest
+
+T = TypeVar("T")
 
 IS_SOAK = os.environ.get("FAKEBROKER_SOAK") == "1"
 """Whether this is the run of `make soak`."""
@@ -66,3 +69,10 @@ def examples(sample: int, *, soak: int) -> int:
 def cases(sample: int, *, soak: int) -> Seeds:
     """Return the seeds of the cases to run: `sample` of them, or `soak` in `make soak`; both start at 0."""
     return Seeds(soak if IS_SOAK else sample)
+
+
+def sampled(items: Sequence[T], every: int) -> Sequence[T]:
+    """Return the cases of a list to run: the first of each `every` ones, or all in `make soak`."""
+    found = items if IS_SOAK else items[::every]
+    progress.examples += len(found)
+    return found
