@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PARALLEL := --numprocesses 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak rewrite mutate bench bench-control bench-replay serve clean
+.PHONY: help demo test check lint soak rewrite mutate bench bench-control bench-replay class-archive serve clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -49,6 +49,9 @@ bench-replay: $(STAMP) ## compare replays with real clients under the same load,
 	$(BIN)/python -m tests.bench.replay
 	$(BIN)/python -m tests.bench.startup
 
+class-archive: $(STAMP) ## write an archive of Spark's classes (190 MB), with which replays take less time; needs a minute
+	$(BIN)/python -m fakebroker.replay.spark.class_archive
+
 serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
 	$(BIN)/fakebroker serve
 
@@ -60,5 +63,4 @@ $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "fakebroker needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	-$(BIN)/python -m fakebroker.replay.spark.class_archive
 	@touch $@
