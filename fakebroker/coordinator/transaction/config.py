@@ -17,7 +17,7 @@ class TransactionConfig:
         abort_check_interval_ms: `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
         expiration_check_interval_ms: `transaction.remove.expired.transaction.cleanup.interval.ms`.
         version: The finalized level of the feature `transaction.version`.
-        checks_pending_first: Whether AddPartitionsToTxn is refused during a transition whatever it asks, as since 4.0.
+        checks_pending_first: Whether AddPartitionsToTxn looks for a pending transition before the epoch, as since 4.0.
     """
 
     partition_count: int = 50
