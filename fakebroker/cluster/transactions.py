@@ -21,9 +21,10 @@ from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition, Topic, Topi
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
-from fakebroker.coordinator.transaction.records import TopicPartition, TransactionRecord
+from fakebroker.coordinator.transaction.records import TransactionRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
+from fakebroker.topic_partition import TopicPartition
 
 _CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)
 """The first releases that check a pending transition first, and that refuse equal epochs of markers (KIP-890)."""

@@ -5,11 +5,12 @@ partitions of internal topics, or only ask which partitions were added.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
-from fakebroker.coordinator.transaction.records import TopicPartition
+from fakebroker.cluster.late_response import LateResponse
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -20,6 +21,8 @@ from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -30,7 +33,7 @@ _FIRST_VERSION_OF_BATCHES = 4
 Results = Mapping[TopicPartition, ErrorCode]
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> AddPartitionsToTxnResponse | None:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: AddPartitionsToTxnRequest = call.request
     if call.api_version >= _FIRST_VERSION_OF_BATCHES:
         return _handle_batch(cluster, call, request.transactions, now_ms)
@@ -40,49 +43,37 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AddPartitionsToTxnR
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    found: list[AddPartitionsToTxnResponse] = []
-    is_late = False
-
-    def answer(results: Results) -> None:
-        rows = _rows(results, has_fenced=call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED)
-        response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows)
-        found.append(response)
-        if is_late:
-            cluster.answer(call, response, cluster.now_ms)
-
-    _add(cluster, call, transaction, answer, now_ms, may_be_internal=False)
-    is_late = not found
-    return found[0] if found else None
+    has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
+    late: LateResponse[Results] = LateResponse(
+        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_rows(results, has_fenced=has_fenced))
+    )
+    _add(cluster, call, transaction, late, now_ms, may_be_internal=False)
+    return late.take(cluster, call)
 
 
 def _handle_batch(
     cluster: "Cluster", call: Call, transactions: Sequence[AddPartitionsToTxnTransaction], now_ms: float
-) -> AddPartitionsToTxnResponse | None:
-    """Handle the transactions one after the other; the request is answered when all have a result."""
-    found: dict[str, AddPartitionsToTxnResult] = {}
-    is_late = False
+) -> Message | None:
+    """Handle the transactions one after the other; the request is answered when all have a result.
 
-    def response() -> AddPartitionsToTxnResponse:
-        return AddPartitionsToTxnResponse(results_by_transaction=list(found.values()))
+    As in Kafka, a request without transactions is never answered.
+    """
+    found: list[AddPartitionsToTxnResult] = []
+    late: LateResponse[None] = LateResponse(lambda _: AddPartitionsToTxnResponse(results_by_transaction=found))
 
     def answer(transactional_id: str, results: Results) -> None:
         rows = _rows(results, has_fenced=True)
-        found[transactional_id] = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=rows)
-        if is_late and len(found) == len(transactions):
-            cluster.answer(call, response(), cluster.now_ms)
+        found.append(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=rows))
+        if len(found) == len(transactions):
+            late(None)
 
     for each in transactions:
-        done = _for_transaction(answer, each.transactional_id)
+        done = partial(answer, each.transactional_id)
         if each.verify_only:
             done(_verified(call, each))
         else:
             _add(cluster, call, each, done, now_ms, may_be_internal=True)
-    is_late = len(found) < len(transactions) or not transactions  # as in Kafka, an empty request is never answered
-    return None if is_late else response()
-
-
-def _for_transaction(answer: Callable[[str, Results], None], transactional_id: str) -> Callable[[Results], None]:
-    return lambda results: answer(transactional_id, results)
+    return late.take(cluster, call)
 
 
 def _add(

@@ -11,6 +11,7 @@ from fakebroker.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from fakebroker.topic_partition import by_topic
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -32,9 +33,6 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         error = coordinator.error_for(transactional_id) or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return _failed(transactional_id, error)
     value = transaction.value
-    topics: dict[str, list[int]] = {}
-    for name, index in value.partitions:
-        topics.setdefault(name, []).append(index)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
@@ -43,7 +41,7 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=value.start_ms,
         producer_id=value.producer_id,
         producer_epoch=value.epoch,
-        topics=[TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[TopicData(topic=name, partitions=indexes) for name, indexes in by_topic(value.partitions).items()],
     )
 
 

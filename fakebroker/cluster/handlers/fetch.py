@@ -143,7 +143,7 @@ def _read_partition(
     *,
     at_least_one: bool,
 ) -> PartitionData:
-    log, is_committed = partition.log, call.request.isolation_level == _READ_COMMITTED
+    log = partition.log
     # From version 11 on consumers may read from followers (KIP-392).
     error = leadership_error(partition, call.broker, requested.current_leader_epoch, leader_only=call.api_version < 11)
     if error is not ErrorCode.NONE:
@@ -154,8 +154,9 @@ def _read_partition(
         return _failed(requested, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     at_least_one = at_least_one or call.api_version < _FIRST_VERSION_OF_WHOLE_MESSAGES
     read_replica = _preferred_read_replica(cluster, call, partition) if call.request.rack_id else None
-    records, end_offset = b"", _end_offset(call, partition)
+    records = b""
     if read_replica is None:
+        end_offset = _end_offset(call, partition)
         records = log.read(requested.fetch_offset, limit_bytes, at_least_one=at_least_one, end_offset=end_offset)
     return PartitionData(
         partition_index=partition.index,
@@ -163,7 +164,7 @@ def _read_partition(
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=_aborted(log, requested.fetch_offset, records) if is_committed else None,
+        aborted_transactions=_aborted(log, requested.fetch_offset, records) if _is_committed(call) else None,
         preferred_read_replica=-1 if read_replica is None else read_replica,
         records=records,
     )
@@ -171,8 +172,12 @@ def _read_partition(
 
 def _end_offset(call: Call, partition: Partition) -> int:
     """Return the offset before which a request may read: consumers of committed records read stable ones."""
-    is_committed = call.request.isolation_level == _READ_COMMITTED
-    return partition.log.last_stable_offset if is_committed else partition.log.high_watermark
+    return partition.log.last_stable_offset if _is_committed(call) else partition.log.high_watermark
+
+
+def _is_committed(call: Call) -> bool:
+    """Return whether a consumer reads records of committed transactions only."""
+    return bool(call.request.isolation_level == _READ_COMMITTED)
 
 
 def _aborted(log: PartitionLog, offset: int, records: bytes) -> list[AbortedTransaction]:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_pairs, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
-from fakebroker.coordinator.transaction.records import TopicPartition, TransactionRecord, TransactionValue
+from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from fakebroker.topic_partition import by_topic
 
 _KEY_VERSION = 0
 _STATES = tuple(TransactionState)
@@ -67,13 +68,16 @@ def record_value(value: TransactionValue | None, version: int) -> bytes | None:
     """
     if value is None:
         return None
-    is_empty = value.state is TransactionState.EMPTY
+    partitions = None
+    if value.state is not TransactionState.EMPTY:
+        topics = by_topic(value.partitions).items()
+        partitions = [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics]
     written = TransactionLogValue(
         producer_id=value.producer_id,
         producer_epoch=value.epoch,
         transaction_timeout_ms=value.timeout_ms,
         transaction_status=_NUMBERS[value.state],
-        transaction_partitions=None if is_empty else _by_topic(value.partitions),
+        transaction_partitions=partitions,
         transaction_last_update_timestamp_ms=value.last_update_ms,
         transaction_start_timestamp_ms=value.start_ms,
         client_transaction_version=value.version,
@@ -113,10 +117,3 @@ def parse_record(key: bytes | None, data: bytes | None) -> TransactionRecord | N
         version=value.client_transaction_version,
     )
     return TransactionRecord(transactional_id, stored)
-
-
-def _by_topic(partitions: Sequence[TopicPartition]) -> list[PartitionsSchema]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        by_topic.setdefault(topic, []).append(index)
-    return [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in by_topic.items()]

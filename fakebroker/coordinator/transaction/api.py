@@ -7,8 +7,9 @@ that do not have it (KIP-588).
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID, TopicPartition
+from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

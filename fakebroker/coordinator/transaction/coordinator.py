@@ -20,7 +20,6 @@ from fakebroker.coordinator.transaction.records import (
     MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    TopicPartition,
     TransactionRecord,
     TransactionValue,
 )
@@ -39,6 +38,7 @@ from fakebroker.coordinator.transaction.states import (
 )
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 
 _NONE = ErrorCode.NONE
 

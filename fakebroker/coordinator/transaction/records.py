@@ -7,9 +7,7 @@ an id is valid. A record without a value is a tombstone.
 from dataclasses import dataclass
 
 from fakebroker.coordinator.transaction.states import TransactionState
-
-TopicPartition = tuple[str, int]
-"""A topic and the index of a partition."""
+from fakebroker.topic_partition import TopicPartition
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1

@@ -5,13 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from fakebroker.coordinator.transaction.config import KIP_890
-from fakebroker.coordinator.transaction.records import (
-    EXHAUSTED_EPOCH,
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    TopicPartition,
-    TransactionValue,
-)
+from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionValue
 from fakebroker.coordinator.transaction.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -22,6 +16,7 @@ from fakebroker.coordinator.transaction.states import (
     TRANSITIONS,
     TransactionState,
 )
+from fakebroker.topic_partition import TopicPartition
 
 
 @dataclass(slots=True, eq=False)

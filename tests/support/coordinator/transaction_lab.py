@@ -8,9 +8,10 @@ from typing import Any
 from fakebroker.coordinator.transaction.api import Markers, ProducerResult
 from fakebroker.coordinator.transaction.config import TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
-from fakebroker.coordinator.transaction.records import TopicPartition, TransactionRecord, TransactionValue
+from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 
 ID = "txn-1"
 P0, P1 = ("orders", 0), ("orders", 1)
