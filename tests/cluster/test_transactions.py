@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster import snapshot
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
+from fakebroker.coordinator.transaction.api import Markers
+from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -15,6 +18,7 @@ from fakebroker.protocol.messages.add_partitions_to_txn import (
 )
 from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
@@ -314,3 +318,76 @@ def test_an_admin_aborts_a_hanging_transaction(client: TransactionalClient) -> N
     log = client.harness.partition().log
     assert log.last_stable_offset == log.high_watermark
     assert client.state() == "Ongoing"  # the coordinator is not told
+
+
+def test_a_marker_answers_a_fetch_that_waits_for_committed_records(client: TransactionalClient) -> None:
+    client.add(0)
+    client.produce(b"a" * 500)
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**20)
+    topics = [FetchTopic(topic="news", partitions=[partition])]
+    request = FetchRequest(max_wait_ms=60_000, min_bytes=500, isolation_level=READ_COMMITTED, topics=topics)
+    call = client.harness.send(request, 12)
+    assert call.response is None
+    client.end(commit=True)
+    assert call.response is not None
+
+
+def test_markers_with_kip_890_raise_the_epoch_since_4_2(subtests: pytest.Subtests) -> None:
+    for release, error in (("4.1", "NONE"), ("4.2", "INVALID_PRODUCER_EPOCH")):
+        with subtests.test(release=release):
+            client = TransactionalClient(ClusterHarness(topics={"news": 1}, as_version=release))
+            client.init()
+            client.add(0)
+            client.produce(b"a")
+            partition = client.harness.partition()
+            markers = Markers(ID, client.producer_id, client.epoch, True, 0, KIP_890, (("news", 0),))
+            found = client.harness.cluster.transactions.write_at(client.harness.cluster.brokers[1], partition, markers)
+            assert found is ErrorCode[error]
+
+
+def test_ids_are_not_stored_without_enough_replicas() -> None:
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+    harness, coordinator = client.harness, client.coordinator()
+    for node_id in {1, 2, 3} - {coordinator}:
+        harness.cluster.controller.stop_broker(harness.cluster.brokers[node_id], harness.now_ms, Failover())
+    assert client.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_an_old_epoch_is_refused_before_the_coordinator_is_asked_since_4_1(subtests: pytest.Subtests) -> None:
+    for release, error in (("4.0", "NOT_ENOUGH_REPLICAS"), ("4.1", "INVALID_PRODUCER_EPOCH")):
+        with subtests.test(release=release):
+            client = TransactionalClient(ClusterHarness(topics={"news": 1}, as_version=release))
+            client.init()
+            client.init()
+            client.add(0)
+            client.produce(b"a")
+            broker = client.harness.cluster.brokers[1]
+            client.harness.cluster.transactions.moves.resign_all(broker, client.harness.now_ms)
+            assert client.produce(b"b", epoch=0) == error
+
+
+def test_the_old_coordinator_is_found_for_a_while() -> None:
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+    harness, old = client.harness, client.coordinator()
+    index = harness.cluster.brokers[old].transaction_coordinator.partition_for(ID)
+    how = Failover(stale_ms=1_000)
+    harness.cluster.controller.set_leader(
+        harness.partition(index, TRANSACTIONS_TOPIC), old % 3 + 1, harness.now_ms, how
+    )
+    assert (client.coordinator(), client.init()) == (old, ErrorCode.NOT_COORDINATOR)
+    harness.advance(1_000)
+    assert (client.coordinator(), client.init()) == (old % 3 + 1, ErrorCode.NONE)
+
+
+def test_a_restored_transaction_continues_and_times_out(client: TransactionalClient) -> None:
+    client.add(0)
+    client.produce(b"a")
+    cluster = client.harness.cluster
+    taken = snapshot.take(cluster)
+    client.end(commit=False)
+    snapshot.restore(cluster, taken, client.harness.now_ms)
+    assert client.state() == "Ongoing"
+    client.harness.advance(70_000)
+    assert client.state() == "CompleteAbort"
+    snapshot.start_over(cluster, ClusterHarness(topics={"news": 2}).cluster, client.harness.now_ms)
+    assert not cluster.transactions.is_used

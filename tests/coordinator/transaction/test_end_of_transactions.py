@@ -175,7 +175,9 @@ def test_the_epoch_after_each_end_with_kip_890() -> None:
     assert len(lab.sent) == 1
     lab.add(P0, epoch=1)
     assert lab.end(commit=False, epoch=1, raises_epoch=True).epoch == 2
+    lab.now_ms = 7_000.0
     assert lab.end(commit=False, epoch=2, raises_epoch=True).epoch == 3  # without partitions
+    assert lab.value.start_ms == 7_000
     assert (lab.value.state.value, len(lab.sent)) == ("CompleteAbort", 2)
 
 

@@ -213,7 +213,9 @@ def test_a_new_coordinator_continues(subtests: pytest.Subtests) -> None:
         late = lab.sent[-1][1]
         lab.fail_over()
         assert (lab.value.state.value, lab.sent[-1][0].partitions) == ("PrepareCommit", (P0, P1))
+        stored = len(lab.log)
         late(P1, ErrorCode.NONE, lab.now_ms)  # a response to the old coordinator
+        assert len(lab.log) == stored
         lab.write_markers(P0)
         assert lab.value.state.value == "PrepareCommit"
         lab.write_markers(P1)
