@@ -199,10 +199,12 @@ class Transactions:
             self._write_or_wait(WaitingMarker(markers, place, done))
 
     def retry(self) -> None:
-        """Write the waiting markers whose partitions can take them now."""
+        """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
         waiting, self.waiting = self.waiting, []
+        coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
         for each in waiting:
-            self._write_or_wait(each)
+            if any(coordinator.awaits(each.markers) for coordinator in coordinators):
+                self._write_or_wait(each)
 
     def _write_or_wait(self, marker: WaitingMarker) -> None:
         result = self.write(marker.markers, marker.place)

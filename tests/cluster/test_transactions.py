@@ -391,3 +391,25 @@ def test_a_restored_transaction_continues_and_times_out(client: TransactionalCli
     assert client.state() == "CompleteAbort"
     snapshot.start_over(cluster, ClusterHarness(topics={"news": 2}).cluster, client.harness.now_ms)
     assert not cluster.transactions.is_used
+
+
+def test_waiting_markers_are_dropped_when_their_coordinator_resigns() -> None:
+    """The new coordinator has lost the record of the commit: the transaction is open, and must stay so."""
+    client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
+    client.init()
+    harness, coordinator, partition = client.harness, client.coordinator(), client.harness.partition()
+    controller, now_ms = harness.cluster.controller, harness.now_ms
+    controller.set_leader(partition, coordinator % 3 + 1, now_ms, Failover())
+    client.add(0)
+    client.produce(b"a")
+    leader = harness.cluster.brokers[partition.leader_id]
+    controller.stop_broker(leader, now_ms, Failover(), elect=False)
+    assert client.end(commit=True) == "NONE"
+    index = harness.cluster.brokers[coordinator].transaction_coordinator.partition_for(ID)
+    other = ({1, 2, 3} - {coordinator, leader.node_id}).pop()
+    controller.set_leader(harness.partition(index, TRANSACTIONS_TOPIC), other, now_ms, Failover(lose_tail=1))
+    controller.start_broker(leader, now_ms, Failover())
+    harness.advance(0)
+    assert (client.state(), client.committed()) == ("Ongoing", [])
+    assert client.end(commit=False) == "NONE"
+    assert (client.state(), client.committed()) == ("CompleteAbort", [])

@@ -486,6 +486,13 @@ class TransactionCoordinator:
         else:
             self._complete(transaction, now_ms)
 
+    def awaits(self, markers: Markers) -> bool:
+        """Whether markers that were sent are still to be written; not if their coordinator has resigned since."""
+        transaction = self._transactions.get(markers.transactional_id)
+        if transaction is None or transaction.awaits_markers is None:
+            return False
+        return self._epochs.get(transaction.partition) == markers.coordinator_epoch
+
     def _marker_done(
         self,
         transaction: Transaction,
