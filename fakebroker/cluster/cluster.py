@@ -141,7 +141,7 @@ class Cluster:
             self._leader_config,
             now_ms,
             config.number("log.retention.check.interval.ms"),
-            lambda: int(self.broker_configs.get(CLEANER_BACKOFF) or config.number(CLEANER_BACKOFF)),
+            lambda: self.dynamic_number(CLEANER_BACKOFF),
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.group_moves = CoordinatorMoves(
@@ -460,7 +460,11 @@ class Cluster:
         """Remove the producers of a log that have expired. Before 3.4 there is no setting of their own (KIP-854)."""
         if self.now_ms >= log.producers.next_check_ms:
             name = "producer.id.expiration.ms" if broker.release >= KIP_854 else "transactional.id.expiration.ms"
-            log.producers.expire(self.now_ms, self.config.number(name))
+            log.producers.expire(self.now_ms, self.dynamic_number(name))
+
+    def dynamic_number(self, name: str) -> int:
+        """Return the value of a numeric config that can be changed for the whole cluster."""
+        return int(self.broker_configs.get(name) or self.config.number(name))
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker that FindCoordinator returns for a transactional id: the leader of its partition.

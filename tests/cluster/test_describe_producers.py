@@ -56,6 +56,7 @@ def test_a_producer_is_forgotten_after_a_day() -> None:
     harness = ClusterHarness()
     append(harness, 9, 0, 0, NOW)
     append(harness, 4, 0, 0, NOW + 1)
+    assert len(producers(describe(harness, ("news", [0]))[0])) == 2
     harness.advance(86_400_000)
     assert producers(describe(harness, ("news", [0]))[0]) == [(4, 0, 0, NOW + 1)]
 

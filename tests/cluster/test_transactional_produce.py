@@ -278,6 +278,14 @@ def test_versions_that_verify_do_not_wait() -> None:
     assert produced(client, (1, records(client)), version=11) == ["NOT_ENOUGH_REPLICAS"]
 
 
+def test_verification_can_be_disabled_while_the_cluster_runs() -> None:
+    client = ending()
+    client.harness.cluster.broker_configs = {"transaction.partition.verification.enable": "false"}
+    assert produced(client, (1, records(client)), version=11) == ["NONE"]
+    call = send(client, [(1, records(client, 1))])
+    assert results(call) == [("NONE", 1)]  # the transaction is open in this partition
+
+
 def test_a_late_answer_with_acks_0() -> None:
     client = ending()
     refused, taken = (send(client, [(1, records(client))], acks=0) for _ in range(2))

@@ -23,7 +23,9 @@ from fakebroker.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_VERIFIES, _REFUSES_OLD_EPOCHS_FIRST = Release(3, 6), Release(4, 1)
+_VERIFICATION = "transaction.partition.verification.enable"
+
+_FIRST_RELEASE, _REFUSES_OLD_EPOCHS_FIRST = Release(3, 6), Release(4, 1)
 """The first releases that verify partitions, and that do not ask the coordinator about old epochs."""
 
 _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 11, 12
@@ -82,11 +84,17 @@ def verify(
         done: Called with the results, immediately or later.
     """
     adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
-    verifies = call.broker.release >= _VERIFIES and cluster.config.switch("transaction.partition.verification.enable")
-    if batches and (adds or verifies):
+    if batches and (adds or _verifies(cluster, call)):
         _Request(cluster, call, batches, done, adds=adds).attempt(cluster.now_ms)
     else:
         done({})
+
+
+def _verifies(cluster: "Cluster", call: Call) -> bool:
+    """Return whether the broker verifies partitions, which can be disabled while the cluster runs."""
+    altered = cluster.broker_configs.get(_VERIFICATION)
+    is_enabled = cluster.config.switch(_VERIFICATION) if altered is None else altered == "true"
+    return is_enabled and call.broker.release >= _FIRST_RELEASE
 
 
 class _Request:
