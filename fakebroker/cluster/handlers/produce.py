@@ -19,7 +19,7 @@ from fakebroker.cluster.handlers.transactional_produce import (
     verify,
 )
 from fakebroker.cluster.late_response import LateResponse
-from fakebroker.cluster.logs.producer_state import RefusedBatchError, Verification
+from fakebroker.cluster.logs.producer_state import PendingVerification, RefusedBatchError
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression
@@ -205,7 +205,7 @@ def _prepared(
 
 
 def append(
-    cluster: "Cluster", call: Call, prepared: Prepared, now_ms: float, verification: Verification | None = None
+    cluster: "Cluster", call: Call, prepared: Prepared, now_ms: float, verification: PendingVerification | None = None
 ) -> PartitionProduceResponse:
     """Append a batch that was checked, and answer the Fetch requests that wait for it.
 
@@ -228,7 +228,7 @@ def _append(
     config: LogConfig,
     batch: RecordBatch,
     now_ms: float,
-    verification: Verification | None,
+    verification: PendingVerification | None,
 ) -> PartitionProduceResponse:
     """Append a batch, unless its producer's sequence numbers show that it is a duplicate or out of order."""
     log, index = partition.log, partition.index

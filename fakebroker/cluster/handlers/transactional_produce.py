@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import leadership_error
-from fakebroker.cluster.logs.producer_state import OPEN_TRANSACTION, Verification
-from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
+from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
+from fakebroker.cluster.logs.producer_state import OPEN_TRANSACTION, PendingVerification
+from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.produce import ProduceRequest
 from fakebroker.protocol.records import RecordBatch
@@ -23,10 +24,8 @@ from fakebroker.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_VERIFICATION = "transaction.partition.verification.enable"
-
-_FIRST_RELEASE, _REFUSES_OLD_EPOCHS_FIRST = Release(3, 6), Release(4, 1)
-"""The first releases that verify partitions, and that do not ask the coordinator about old epochs."""
+_VERIFIES = Release(3, 6)
+"""The first release that verifies partitions."""
 
 _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 11, 12
 
@@ -39,10 +38,9 @@ _ERRORS = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
-Results = Mapping[TopicPartition, ErrorCode | Verification]
+Results = Mapping[TopicPartition, ErrorCode | PendingVerification]
 """The error or the verification of each partition with a transactional batch, if it is verified at all."""
 
 
@@ -84,17 +82,10 @@ def verify(
         done: Called with the results, immediately or later.
     """
     adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
-    if batches and (adds or _verifies(cluster, call)):
+    if batches and (adds or (call.broker.release >= _VERIFIES and is_enabled(cluster))):
         _Request(cluster, call, batches, done, adds=adds).attempt(cluster.now_ms)
     else:
         done({})
-
-
-def _verifies(cluster: "Cluster", call: Call) -> bool:
-    """Return whether the broker verifies partitions, which can be disabled while the cluster runs."""
-    altered = cluster.broker_configs.get(_VERIFICATION)
-    is_enabled = cluster.config.switch(_VERIFICATION) if altered is None else altered == "true"
-    return is_enabled and call.broker.release >= _FIRST_RELEASE
 
 
 class _Request:
@@ -106,13 +97,13 @@ class _Request:
     """
 
     __slots__ = (
-        "_adds",
         "_batches",
         "_call",
         "_cluster",
         "_done",
         "_last_attempt_ms",
         "_stops",
+        "_verification",
         "scheduled_ms",
         "timer_number",
     )
@@ -126,8 +117,15 @@ class _Request:
         *,
         adds: bool,
     ) -> None:
-        self._cluster, self._call, self._batches, self._done, self._adds = cluster, call, batches, done, adds
+        self._cluster, self._call, self._batches, self._done = cluster, call, batches, done
         self._stops = call.broker.stops
+        self._verification = Verification(
+            call.request.transactional_id,
+            batches[0].batch.producer_id,
+            batches[0].batch.producer_epoch,
+            adds=adds,
+            has_abortable=call.api_version >= _FIRST_VERSION_OF_ABORTABLE,
+        )
         limit_ms = cluster.config.number("add.partitions.to.txn.retry.backoff.max.ms") if adds else 0
         self._last_attempt_ms = cluster.now_ms + limit_ms
         self.scheduled_ms, self.timer_number = inf, 0
@@ -136,16 +134,16 @@ class _Request:
         """Verify all partitions: those without an open transaction are asked about together."""
         if self._call.broker.stops != self._stops:
             return
-        results: dict[TopicPartition, ErrorCode | Verification] = {
+        results: dict[TopicPartition, ErrorCode | PendingVerification] = {
             each.place: self._without_coordinator(each) for each in self._batches
         }
         asked = [
             place
             for place, result in results.items()
-            if isinstance(result, Verification) and result is not OPEN_TRANSACTION
+            if isinstance(result, PendingVerification) and result is not OPEN_TRANSACTION
         ]
         if asked:
-            self._ask(asked, lambda errors: self._asked({**results, **errors}, due_ms))
+            self._verification.ask(self._cluster, asked, lambda errors: self._asked({**results, **errors}, due_ms))
         else:
             self._done(results)
 
@@ -153,41 +151,15 @@ class _Request:
         """Return CONCURRENT_TRANSACTIONS without another attempt."""
         self._done({each.place: ErrorCode.CONCURRENT_TRANSACTIONS for each in self._batches})
 
-    def _without_coordinator(self, each: TransactionalBatch) -> ErrorCode | Verification:
+    def _without_coordinator(self, each: TransactionalBatch) -> ErrorCode | PendingVerification:
         """Return the result for a partition by its log alone; else the verification that begins."""
         partition, batch = each
-        if error := leadership_error(partition, self._call.broker):
+        broker, verification = self._call.broker, self._verification
+        if error := leadership_error(partition, broker) or verification.error_of_epoch(partition, broker.release):
             return error
-        known = partition.log.producers.get(batch.producer_id)
-        refuses_old_epochs = self._call.broker.release >= _REFUSES_OLD_EPOCHS_FIRST
-        if known is not None and refuses_old_epochs and batch.producer_epoch < known.epoch:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        return partition.log.producers.begin_verification(batch, self._cluster.now_ms, adds=self._adds)
+        return partition.log.producers.begin_verification(batch, self._cluster.now_ms, adds=verification.adds)
 
-    def _ask(self, places: Sequence[TopicPartition], done: Callable[[dict[TopicPartition, ErrorCode]], None]) -> None:
-        """Ask the transaction coordinator, which answers with an error for each partition that it refuses."""
-        cluster, transactional_id, batch = self._cluster, self._call.request.transactional_id, self._batches[0].batch
-        # Only FindCoordinator creates the topic.
-        is_known = TRANSACTIONS_TOPIC in cluster.topics
-        broker = cluster.transaction_coordinator_of(transactional_id) if is_known else None
-        if broker is None:
-            done(dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE))
-            return
-        coordinator, producer = broker.transaction_coordinator, (batch.producer_id, batch.producer_epoch)
-        if self._adds:
-            coordinator.add_partitions(
-                transactional_id,
-                *producer,
-                places,
-                cluster.now_ms,
-                lambda error: done(dict.fromkeys(places, error) if error else {}),
-            )
-        else:
-            error, errors = coordinator.verify_partitions(transactional_id, *producer, places)
-            found = dict.fromkeys(places, error) if error else dict(zip(places, errors, strict=True))
-            done({place: error for place, error in found.items() if error})
-
-    def _asked(self, results: dict[TopicPartition, ErrorCode | Verification], due_ms: float) -> None:
+    def _asked(self, results: dict[TopicPartition, ErrorCode | PendingVerification], due_ms: float) -> None:
         if ErrorCode.CONCURRENT_TRANSACTIONS in results.values() and due_ms < self._last_attempt_ms:
             backoff_ms = self._cluster.config.number("add.partitions.to.txn.retry.backoff.ms")
             self._cluster.transactions.repeat(self, due_ms + backoff_ms)
@@ -200,8 +172,6 @@ class _Request:
         )
 
     def _error_in_version(self, error: ErrorCode) -> ErrorCode:
-        if error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._adds:
+        if error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._verification.adds:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        if error is ErrorCode.TRANSACTION_ABORTABLE and self._call.api_version < _FIRST_VERSION_OF_ABORTABLE:
-            return ErrorCode.INVALID_TXN_STATE
         return _ERRORS.get(error, error)

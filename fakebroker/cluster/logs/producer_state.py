@@ -62,7 +62,7 @@ class AbortedTransaction(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Verification:
+class PendingVerification:
     """The check that the transaction coordinator knows the partition, from the request to its first batch in the log.
 
     Follows Kafka's `VerificationStateEntry`. A later batch must not be appended before an earlier one whose
@@ -88,7 +88,7 @@ class Verification:
             self.lowest_sequence = min(self.lowest_sequence, batch.base_sequence)
 
 
-OPEN_TRANSACTION = Verification(NO_EPOCH, NO_SEQUENCE, 0.0, adds=False)
+OPEN_TRANSACTION = PendingVerification(NO_EPOCH, NO_SEQUENCE, 0.0, adds=False)
 """The verification of a batch whose transaction is open in the log already. It must still be open at the append."""
 
 
@@ -134,7 +134,7 @@ class Producers:
     def __init__(self) -> None:
         self.next_check_ms = 0.0
         self._by_id: dict[int, Producer] = {}
-        self._verifications: dict[int, Verification] = {}
+        self._verifications: dict[int, PendingVerification] = {}
         # Open transactions begin in the order of their first offsets, and aborted ones end in that of their markers.
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
@@ -250,26 +250,26 @@ class Producers:
         """Forget the verifications that have begun: a new leader of the partition does not know them."""
         self._verifications.clear()
 
-    def begin_verification(self, batch: RecordBatch, now_ms: float, *, adds: bool) -> Verification:
+    def begin_verification(self, batch: RecordBatch, now_ms: float, *, adds: bool) -> PendingVerification:
         """Begin the verification of a transactional batch, or continue an earlier one.
 
         Returns:
             The verification, or `OPEN_TRANSACTION` if the transaction of the producer in this epoch is open.
         """
-        if self._has_open(batch):
+        if self.has_open(batch.producer_id, batch.producer_epoch):
             return OPEN_TRANSACTION
         found = self._verifications.get(batch.producer_id)
         if found is None:
-            found = Verification(batch.producer_epoch, batch.base_sequence, now_ms, adds)
+            found = PendingVerification(batch.producer_epoch, batch.base_sequence, now_ms, adds)
             self._verifications[batch.producer_id] = found
         else:
             found.add(batch)
         return found
 
-    def _has_open(self, batch: RecordBatch) -> bool:
-        producer = self._by_id.get(batch.producer_id)
-        is_same = producer is not None and producer.epoch == batch.producer_epoch
-        return is_same and batch.producer_id in self._open
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the transaction of a producer is open in this epoch."""
+        producer = self._by_id.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.transaction_offset is not None
 
     def forget_aborted(self, start_offset: int) -> None:
         """Forget the aborted transactions that ended before the log start offset."""
@@ -297,7 +297,11 @@ class Producers:
         return ErrorCode.NONE
 
     def check(
-        self, batch: RecordBatch, release: Release, log_start_offset: int, verification: Verification | None = None
+        self,
+        batch: RecordBatch,
+        release: Release,
+        log_start_offset: int,
+        verification: PendingVerification | None = None,
     ) -> AppendedBatch | None:
         """Check a batch before it is appended.
 
@@ -337,10 +341,10 @@ class Producers:
         return None
 
     def _check_verified(
-        self, batch: RecordBatch, producer: Producer | None, release: Release, verification: Verification
+        self, batch: RecordBatch, producer: Producer | None, release: Release, verification: PendingVerification
     ) -> None:
         """Check that the transaction was not ended since a batch was verified, and that earlier batches come first."""
-        if self._has_open(batch):
+        if self.has_open(batch.producer_id, batch.producer_epoch):
             return
         label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
         found = self._verifications.get(batch.producer_id)
