@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, Compactor
 from fakebroker.cluster.logs.partition_log import EpochEndOffset, PartitionLog, TimestampAndOffset
+from fakebroker.cluster.logs.producer_state import Producers
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import (
     Record,
@@ -20,6 +21,7 @@ from fakebroker.protocol.records import (
     encode_batch,
     split_batches,
 )
+from fakebroker.protocol.transaction_markers import AbortedBatches, encode_marker
 from tests.support.soak import cases, examples, soak
 
 Pair = tuple[bytes | None, bytes | None]
@@ -227,11 +229,11 @@ def test_a_compacted_batch_keeps_its_header(compression: Compression) -> None:
         base_sequence=7,
         timestamp_type=TimestampType.LOG_APPEND_TIME,
         is_transactional=True,
-        is_control=True,
     )
     log = PartitionLog(compactor=Compactor(window_records=1))
     fill(log, b"x", 10)
     log.append(batch, leader_epoch=4)
+    log.append(encode_marker(5, 6, is_commit=True, coordinator_epoch=0, now_ms=0), leader_epoch=4)
     fill(log, b"a", 8 * STEP_RECORDS)
 
     compacted = next(batch for batch in batches_of(log) if batch.last_offset >= 10)
@@ -356,13 +358,13 @@ class CountingCompactor(Compactor):
         super().__init__()
         self.visited = 0
 
-    def _leave_window(self, batch: RecordBatch) -> None:
+    def _leave_window(self, batch: RecordBatch, aborted: AbortedBatches) -> None:
         self.visited += batch.record_count
-        super()._leave_window(batch)
+        super()._leave_window(batch, aborted)
 
-    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
+    def _compacted(self, batch: RecordBatch, producers: Producers) -> RecordBatch | None:
         self.visited += batch.record_count
-        return super()._compacted(batch)
+        return super()._compacted(batch, producers)
 
 
 @pytest.mark.parametrize("keys", [10, 1_000, pytest.param(20_000, marks=pytest.mark.slow)])

@@ -4,10 +4,14 @@ Works on a list of record batches, a few with each append. Does not depend on lo
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from copy import copy
+from itertools import islice, takewhile
 from operator import attrgetter
 
+from fakebroker.cluster.logs.producer_state import Producers
 from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
+from fakebroker.protocol.transaction_markers import AbortedBatches
 
 DEFAULT_WINDOW_RECORDS = 512
 DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
@@ -25,11 +29,13 @@ class Compactor:
     do not supersede older records. So truncating the log within the window restores its earlier contents.
 
     A batch leaves the window when newer batches fill it. Then each of its records supersedes the previous record with
-    the same key. Tombstones and records without a key are superseded as soon as they leave the window.
+    the same key. Tombstones and records without a key are superseded as soon as they leave the window. Batches from the
+    last stable offset on stay in it. Records of aborted transactions supersede none, and are superseded themselves.
 
     When more records are superseded than live, a pass begins. It visits all batches, the oldest first, a few with each
     append, and drops the records that were superseded at its beginning. Of two records with the same key, the newer is
-    never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes.
+    never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes. The
+    markers of transactions of which a pass finds no batch are dropped, too.
 
     Args:
         window_records: The number of records in the window, at least 1; up to `STEP_RECORDS` more are possible.
@@ -42,6 +48,7 @@ class Compactor:
         "_clean_end_offset",
         "_dropping",
         "_due_records",
+        "_in_transaction",
         "_last_offsets",
         "_superseded",
         "_sweep_offset",
@@ -62,6 +69,8 @@ class Compactor:
         self._superseded: set[int] = set()
         self._dropping: set[int] = set()
         self._sweep_offset = 0
+        # The producers of which the current pass has visited a batch, but not its marker.
+        self._in_transaction: set[int] = set()
 
     def clone(self) -> "Compactor":
         """Return an independent copy."""
@@ -69,14 +78,16 @@ class Compactor:
         twin._last_offsets = self._last_offsets.copy()
         twin._superseded = self._superseded.copy()
         twin._dropping = self._dropping.copy()
+        twin._in_transaction = self._in_transaction.copy()
         return twin
 
-    def appended(self, batches: list[RecordBatch], size_bytes: int) -> int:
+    def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
         """Continue compaction after an append.
 
         Args:
             batches: All batches of the log; the last one was just appended. The list is changed in place.
             size_bytes: The size of all batches.
+            producers: The producers of the log.
 
         Returns:
             The number of bytes freed.
@@ -85,17 +96,18 @@ class Compactor:
         self._due_records += newest.last_offset + 1 - newest.base_offset
         if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
             return 0
-        self._move_window(batches, size_bytes)
-        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records)
+        self._move_window(batches, size_bytes, producers)
+        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records, producers)
         self._due_records = 0
         return freed_bytes
 
-    def truncated(self, batches: list[RecordBatch], log_end_offset: int) -> None:
+    def truncated(self, batches: list[RecordBatch], log_end_offset: int, producers: Producers) -> None:
         """Adapt to a log that was truncated. If more than the window was cut, find the superseded records again.
 
         Args:
             batches: The remaining batches.
             log_end_offset: The new log end offset.
+            producers: The producers of these batches.
         """
         if log_end_offset >= self._clean_end_offset:
             return
@@ -103,24 +115,31 @@ class Compactor:
         self._last_offsets = {}
         self._superseded = set()
         self._dropping = set()
-        for batch in batches:
-            self._leave_window(batch)
+        aborted = AbortedBatches(producers.aborted_in(0, log_end_offset))
+        for batch in _stable(batches, producers):
+            self._leave_window(batch, aborted)
 
-    def _move_window(self, batches: list[RecordBatch], size_bytes: int) -> None:
+    def _move_window(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> None:
         """Move the oldest batches out of the window while the others are enough to fill it."""
         log_end_offset = batches[-1].last_offset + 1
-        for index in range(_index_of(batches, self._clean_end_offset), len(batches)):
-            batch = batches[index]
+        aborted = AbortedBatches(producers.aborted_in(self._clean_end_offset, log_end_offset))
+        first = _index_of(batches, self._clean_end_offset)
+        for batch in _stable(islice(batches, first, None), producers):
             records_left = log_end_offset - batch.last_offset - 1
             bytes_left = size_bytes - self._clean_bytes - batch.size_bytes
             if records_left < self._window_records and bytes_left < self._window_bytes:
                 return
-            self._leave_window(batch)
+            self._leave_window(batch, aborted)
 
-    def _leave_window(self, batch: RecordBatch) -> None:
+    def _leave_window(self, batch: RecordBatch, aborted: AbortedBatches) -> None:
         """Move the oldest batch out of the window, and mark the records that it supersedes."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
+        if batch.is_transactional and aborted.contain(batch):
+            self._superseded.update(range(batch.base_offset, batch.last_offset + 1))
+            return
+        if batch.is_control:
+            return
         for offset, key, has_value in record_keys(batch):
             if key is not None:
                 before = self._last_offsets.get(key)
@@ -132,13 +151,14 @@ class Compactor:
                 self._last_offsets.pop(key, None)
             self._superseded.add(offset)
 
-    def _sweep(self, batches: list[RecordBatch], records: int) -> int:
+    def _sweep(self, batches: list[RecordBatch], records: int, producers: Producers) -> int:
         """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
         if not self._dropping:
             if len(self._superseded) <= len(self._last_offsets):
                 return 0
             self._dropping, self._superseded = self._superseded, set()
             self._sweep_offset = 0
+            self._in_transaction.clear()
         start = end = _index_of(batches, self._sweep_offset)
         kept: list[RecordBatch] = []
         freed_bytes = 0
@@ -147,7 +167,7 @@ class Compactor:
             end += 1
             records -= batch.record_count
             freed_bytes += batch.size_bytes
-            compacted = self._compacted(batch)
+            compacted = self._compacted(batch, producers)
             if compacted is not None:
                 freed_bytes -= compacted.size_bytes
                 kept.append(compacted)
@@ -156,13 +176,31 @@ class Compactor:
         self._clean_bytes -= freed_bytes
         return freed_bytes
 
-    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return the batch without the records to drop; None if no record is left."""
+    def _compacted(self, batch: RecordBatch, producers: Producers) -> RecordBatch | None:
+        """Return the batch without the records to drop; None if no record is left, or if no marker is needed."""
+        if batch.is_control:
+            if batch.producer_id in self._in_transaction:
+                self._in_transaction.remove(batch.producer_id)
+                return batch
+            producers.forget_aborted_at(batch.base_offset)
+            return None
+        compacted = self._without_dropped(batch)
+        if compacted is not None and batch.is_transactional:
+            self._in_transaction.add(batch.producer_id)
+        return compacted
+
+    def _without_dropped(self, batch: RecordBatch) -> RecordBatch | None:
         dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
         if not dropped:
             return batch
         self._dropping -= dropped
         return None if len(dropped) == batch.record_count else without(batch, dropped)
+
+
+def _stable(batches: Iterable[RecordBatch], producers: Producers) -> Iterable[RecordBatch]:
+    """Return the batches before the last stable offset."""
+    unstable_offset = producers.first_unstable_offset
+    return batches if unstable_offset is None else takewhile(lambda each: each.last_offset < unstable_offset, batches)
 
 
 def _index_of(batches: list[RecordBatch], offset: int) -> int:
@@ -173,7 +211,7 @@ def _index_of(batches: list[RecordBatch], offset: int) -> int:
 def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
     """Return a batch without some of its records, or None if no record is left.
 
-    Its header fields for producers and transactions do not change.
+    Its offsets and its header fields for producers and transactions do not change.
     """
     kept = [record for record in iterate_records(batch) if record.offset not in offsets]
     if not kept:
@@ -181,6 +219,7 @@ def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
     data = encode_batch(
         kept,
         base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
         compression=batch.compression,
         leader_epoch=batch.partition_leader_epoch,
         producer_id=batch.producer_id,
