@@ -4,14 +4,13 @@ Works on a list of record batches, a few with each append. Does not depend on lo
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections import deque
 from copy import copy
-from itertools import islice, takewhile
 from operator import attrgetter
 
 from fakebroker.cluster.logs.producer_state import Producers
 from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
-from fakebroker.protocol.transaction_markers import AbortedBatches
+from fakebroker.protocol.transaction_markers import marker_in
 
 DEFAULT_WINDOW_RECORDS = 512
 DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
@@ -29,13 +28,15 @@ class Compactor:
     do not supersede older records. So truncating the log within the window restores its earlier contents.
 
     A batch leaves the window when newer batches fill it. Then each of its records supersedes the previous record with
-    the same key. Tombstones and records without a key are superseded as soon as they leave the window. Batches from the
-    last stable offset on stay in it. Records of aborted transactions supersede none, and are superseded themselves.
+    the same key. Tombstones and records without a key are superseded as soon as they leave the window.
 
     When more records are superseded than live, a pass begins. It visits all batches, the oldest first, a few with each
     append, and drops the records that were superseded at its beginning. Of two records with the same key, the newer is
-    never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes. The
-    markers of transactions of which a pass finds no batch are dropped, too.
+    never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes.
+
+    Records of a transaction supersede others when its marker has left the window, if it was committed; if it was
+    aborted, they are superseded. Until then all later batches wait, so a transaction that is never ended stops the
+    compaction, as in Kafka. A marker is dropped in a pass that finds no batch of its transaction.
 
     Args:
         window_records: The number of records in the window, at least 1; up to `STEP_RECORDS` more are possible.
@@ -44,14 +45,17 @@ class Compactor:
     """
 
     __slots__ = (
+        "_aborted",
         "_clean_bytes",
         "_clean_end_offset",
         "_dropping",
         "_due_records",
-        "_in_transaction",
         "_last_offsets",
+        "_open",
         "_superseded",
         "_sweep_offset",
+        "_transactions_kept",
+        "_waiting",
         "_window_bytes",
         "_window_records",
     )
@@ -60,7 +64,8 @@ class Compactor:
         self._window_records = window_records
         self._window_bytes = window_bytes
         self._due_records = 0  # Appended since the last step.
-        # The part before the window: its end offset, its size, and the offset of the last record of each key in it.
+        # The part before the window: its end offset, its size, and the offset of the last record of each key in it,
+        # except in the batches that wait for the end of a transaction.
         self._clean_end_offset = 0
         self._clean_bytes = 0
         self._last_offsets: dict[bytes, int] = {}
@@ -69,8 +74,13 @@ class Compactor:
         self._superseded: set[int] = set()
         self._dropping: set[int] = set()
         self._sweep_offset = 0
-        # The producers of which the current pass has visited a batch, but not its marker.
-        self._in_transaction: set[int] = set()
+        # The waiting batches; the base offsets of those in transactions that are open at the start of the window, by
+        # producer id in the order of their first ones; and the base offsets of those that were aborted.
+        self._waiting: deque[RecordBatch] = deque()
+        self._open: dict[int, list[int]] = {}
+        self._aborted: set[int] = set()
+        # The producers of which the current pass has kept batches of a transaction, until it comes to the marker.
+        self._transactions_kept: set[int] = set()
 
     def clone(self) -> "Compactor":
         """Return an independent copy."""
@@ -78,7 +88,10 @@ class Compactor:
         twin._last_offsets = self._last_offsets.copy()
         twin._superseded = self._superseded.copy()
         twin._dropping = self._dropping.copy()
-        twin._in_transaction = self._in_transaction.copy()
+        twin._waiting = self._waiting.copy()
+        twin._open = {producer_id: offsets.copy() for producer_id, offsets in self._open.items()}
+        twin._aborted = self._aborted.copy()
+        twin._transactions_kept = self._transactions_kept.copy()
         return twin
 
     def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
@@ -87,7 +100,7 @@ class Compactor:
         Args:
             batches: All batches of the log; the last one was just appended. The list is changed in place.
             size_bytes: The size of all batches.
-            producers: The producers of the log.
+            producers: The producers of the log. Aborted transactions whose markers are dropped are removed.
 
         Returns:
             The number of bytes freed.
@@ -96,18 +109,17 @@ class Compactor:
         self._due_records += newest.last_offset + 1 - newest.base_offset
         if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
             return 0
-        self._move_window(batches, size_bytes, producers)
+        self._move_window(batches, size_bytes)
         freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records, producers)
         self._due_records = 0
         return freed_bytes
 
-    def truncated(self, batches: list[RecordBatch], log_end_offset: int, producers: Producers) -> None:
+    def truncated(self, batches: list[RecordBatch], log_end_offset: int) -> None:
         """Adapt to a log that was truncated. If more than the window was cut, find the superseded records again.
 
         Args:
             batches: The remaining batches.
             log_end_offset: The new log end offset.
-            producers: The producers of these batches.
         """
         if log_end_offset >= self._clean_end_offset:
             return
@@ -115,30 +127,48 @@ class Compactor:
         self._last_offsets = {}
         self._superseded = set()
         self._dropping = set()
-        aborted = AbortedBatches(producers.aborted_in(0, log_end_offset))
-        for batch in _stable(batches, producers):
-            self._leave_window(batch, aborted)
+        self._waiting.clear()
+        self._open = {}
+        self._aborted = set()
+        for batch in batches:
+            self._leave_window(batch)
 
-    def _move_window(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> None:
+    def _move_window(self, batches: list[RecordBatch], size_bytes: int) -> None:
         """Move the oldest batches out of the window while the others are enough to fill it."""
         log_end_offset = batches[-1].last_offset + 1
-        aborted = AbortedBatches(producers.aborted_in(self._clean_end_offset, log_end_offset))
-        first = _index_of(batches, self._clean_end_offset)
-        for batch in _stable(islice(batches, first, None), producers):
+        for index in range(_index_of(batches, self._clean_end_offset), len(batches)):
+            batch = batches[index]
             records_left = log_end_offset - batch.last_offset - 1
             bytes_left = size_bytes - self._clean_bytes - batch.size_bytes
             if records_left < self._window_records and bytes_left < self._window_bytes:
                 return
-            self._leave_window(batch, aborted)
+            self._leave_window(batch)
 
-    def _leave_window(self, batch: RecordBatch, aborted: AbortedBatches) -> None:
-        """Move the oldest batch out of the window, and mark the records that it supersedes."""
+    def _leave_window(self, batch: RecordBatch) -> None:
+        """Move the oldest batch out of the window."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
-        if batch.is_transactional and aborted.contain(batch):
-            self._superseded.update(range(batch.base_offset, batch.last_offset + 1))
+        if not (self._waiting or batch.is_transactional):
+            self._supersede(batch)
             return
+        self._waiting.append(batch)
+        if (marker := marker_in(batch)) is not None:
+            offsets = self._open.pop(batch.producer_id, ())
+            if not marker.is_commit:
+                self._aborted.update(offsets)
+        elif batch.is_transactional:
+            self._open.setdefault(batch.producer_id, []).append(batch.base_offset)
+        first_open = next(iter(self._open.values()))[0] if self._open else self._clean_end_offset
+        while self._waiting and self._waiting[0].base_offset < first_open:
+            self._supersede(self._waiting.popleft())
+
+    def _supersede(self, batch: RecordBatch) -> None:
+        """Mark the records that a batch supersedes."""
         if batch.is_control:
+            return
+        if batch.base_offset in self._aborted:
+            self._aborted.remove(batch.base_offset)
+            self._superseded.update(offset for offset, _, _ in record_keys(batch))
             return
         for offset, key, has_value in record_keys(batch):
             if key is not None:
@@ -158,7 +188,7 @@ class Compactor:
                 return 0
             self._dropping, self._superseded = self._superseded, set()
             self._sweep_offset = 0
-            self._in_transaction.clear()
+            self._transactions_kept.clear()
         start = end = _index_of(batches, self._sweep_offset)
         kept: list[RecordBatch] = []
         freed_bytes = 0
@@ -167,8 +197,10 @@ class Compactor:
             end += 1
             records -= batch.record_count
             freed_bytes += batch.size_bytes
-            compacted = self._compacted(batch, producers)
-            if compacted is not None:
+            compacted = self._compacted(batch)
+            if compacted is None and batch.is_control:
+                producers.forget_aborted_at(batch.base_offset)
+            elif compacted is not None:
                 freed_bytes -= compacted.size_bytes
                 kept.append(compacted)
             self._sweep_offset = batch.last_offset + 1
@@ -176,18 +208,21 @@ class Compactor:
         self._clean_bytes -= freed_bytes
         return freed_bytes
 
-    def _compacted(self, batch: RecordBatch, producers: Producers) -> RecordBatch | None:
-        """Return the batch without the records to drop; None if no record is left, or if no marker is needed."""
-        if batch.is_control:
-            if batch.producer_id in self._in_transaction:
-                self._in_transaction.remove(batch.producer_id)
-                return batch
-            producers.forget_aborted_at(batch.base_offset)
-            return None
-        compacted = self._without_dropped(batch)
-        if compacted is not None and batch.is_transactional:
-            self._in_transaction.add(batch.producer_id)
-        return compacted
+    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
+        """Return the batch without the records to drop; None if no record is left, or none that a marker is about."""
+        if batch.is_transactional:
+            return self._compacted_transaction(batch)
+        return self._without_dropped(batch)
+
+    def _compacted_transaction(self, batch: RecordBatch) -> RecordBatch | None:
+        if not batch.is_control:
+            compacted = self._without_dropped(batch)
+            if compacted is not None:
+                self._transactions_kept.add(batch.producer_id)
+            return compacted
+        is_needed = batch.producer_id in self._transactions_kept
+        self._transactions_kept.discard(batch.producer_id)
+        return batch if is_needed else None
 
     def _without_dropped(self, batch: RecordBatch) -> RecordBatch | None:
         dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
@@ -195,12 +230,6 @@ class Compactor:
             return batch
         self._dropping -= dropped
         return None if len(dropped) == batch.record_count else without(batch, dropped)
-
-
-def _stable(batches: Iterable[RecordBatch], producers: Producers) -> Iterable[RecordBatch]:
-    """Return the batches before the last stable offset."""
-    unstable_offset = producers.first_unstable_offset
-    return batches if unstable_offset is None else takewhile(lambda each: each.last_offset < unstable_offset, batches)
 
 
 def _index_of(batches: list[RecordBatch], offset: int) -> int:

@@ -321,7 +321,7 @@ class PartitionLog:
         self.epochs.truncate_from_end(self.log_end_offset)
         self.producers.truncated(self._live(), self.log_end_offset)
         if self._compactor is not None:
-            self._compactor.truncated(self._batches, self.log_end_offset, self.producers)
+            self._compactor.truncated(self._batches, self.log_end_offset)
         if self._cleaner is not None:
             self._cleaner.truncated(self.log_end_offset)
 
