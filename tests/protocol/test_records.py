@@ -186,7 +186,7 @@ def test_an_empty_batch_left_by_compaction_has_no_records() -> None:
 @DRAWN
 @given(records=record_lists(last_timestamp_ms=2**62), producer=PRODUCERS, is_transactional=st.booleans())
 def test_uncompressed_batches_have_the_bytes_of_other_clients(
-    builder: Any, records: list[Record], producer: dict[str, int], is_transactional: bool
+    builder: Any, records: list[Record], producer: dict[str, Any], is_transactional: bool
 ) -> None:
     theirs = built_by(builder, records, Compression.NONE, **producer, is_transactional=is_transactional)
     ours = encode_batch(records, **producer, is_transactional=is_transactional)
@@ -230,7 +230,7 @@ def test_other_clients_decode_the_batches(reader: Any, compression: Compression,
     assert fields == records
 
 
-def built_by(builder: Any, records: list[Record], compression: Compression, **changes: int) -> bytes:
+def built_by(builder: Any, records: list[Record], compression: Compression, **changes: Any) -> bytes:
     """Return a batch built by another client."""
     producer = {"is_transactional": 1, "producer_id": 5, "producer_epoch": 6, "base_sequence": 7} | changes
     theirs = builder(magic=2, compression_type=int(compression), batch_size=1 << 20, **producer)
