@@ -240,16 +240,23 @@ class Transactions:
         """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
         waiting, self.waiting = self.waiting, []
         coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
+        blocked: set[TopicPartition] = set()  # of many markers for a partition, only one is tried
         for each in waiting:
-            if any(coordinator.awaits(each.markers) for coordinator in coordinators):
-                self._write_or_wait(each)
+            if each.place in blocked:
+                self.waiting.append(each)
+            elif any(coordinator.awaits(each.markers) for coordinator in coordinators) and not self._write_or_wait(
+                each
+            ):
+                blocked.add(each.place)
 
-    def _write_or_wait(self, marker: WaitingMarker) -> None:
+    def _write_or_wait(self, marker: WaitingMarker) -> bool:
+        """Write a marker if its partition can take it; return whether it could."""
         result = self.write(marker.markers, marker.place)
         if result is None:
             self.waiting.append(marker)
-        else:
-            marker.done(marker.place, result, self._cluster.now_ms)
+            return False
+        marker.done(marker.place, result, self._cluster.now_ms)
+        return True
 
     def write(self, markers: Markers, place: TopicPartition) -> ErrorCode | None:
         """Write a marker to a partition.

@@ -336,7 +336,8 @@ class TransactionCoordinator:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error:
             return error, []
-        return _NONE, [_NONE if each in value.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
+        added = set(value.partitions)
+        return _NONE, [_NONE if each in added else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
 
     def end(
         self,
@@ -607,8 +608,10 @@ def _error_of_epoch(value: TransactionValue, producer_id: int, epoch: int) -> Er
 
 def _is_retry(value: TransactionValue, producer_id: int, epoch: int) -> bool:
     """Return whether an EndTxn has the epoch before the last end of a transaction, which has raised it (KIP-890)."""
+    if value.version < KIP_890:
+        return False
     if producer_id == value.producer_id:
-        return value.epoch > 0 and epoch == value.epoch - 1
+        return epoch == value.epoch - 1
     return producer_id == value.previous_producer_id and epoch == EXHAUSTED_EPOCH and value.epoch == 0
 
 
