@@ -608,8 +608,6 @@ def _error_of_epoch(value: TransactionValue, producer_id: int, epoch: int) -> Er
 
 def _is_retry(value: TransactionValue, producer_id: int, epoch: int) -> bool:
     """Return whether an EndTxn has the epoch before the last end of a transaction, which has raised it (KIP-890)."""
-    if value.version < KIP_890:
-        return False
     if producer_id == value.producer_id:
         return epoch == value.epoch - 1
     return producer_id == value.previous_producer_id and epoch == EXHAUSTED_EPOCH and value.epoch == 0
