@@ -246,14 +246,16 @@ class Transactions:
     def retry(self) -> None:
         """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
         waiting, self.waiting = self.waiting, []
-        coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
         blocked: set[TopicPartition] = set()  # Of many markers for a partition, only the first is tried.
         for each in waiting:
             if each.place in blocked:
                 self.waiting.append(each)
-            elif any(coordinator.awaits(each.markers) for coordinator in coordinators):
-                if not self._write_or_wait(each):
-                    blocked.add(each.place)
+            elif self._is_awaited(each) and not self._write_or_wait(each):
+                blocked.add(each.place)
+
+    def _is_awaited(self, marker: WaitingMarker) -> bool:
+        """Return whether the coordinator of a marker still waits for it."""
+        return any(broker.transaction_coordinator.awaits(marker.markers) for broker in self._cluster.brokers.values())
 
     def _write_or_wait(self, marker: WaitingMarker) -> bool:
         """Write a marker if its partition can take it; return whether it could."""
