@@ -503,7 +503,7 @@ def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
 
 
 def test_dropped_changes_of_a_group_are_counted_and_make_waits_undecided(control: ControlHarness) -> None:
-    control.cluster.cluster.history.max_moments_of_a_group = 1
+    control.cluster.cluster.history.max_moments_of_one = 1
     control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
     control.post("/groups/g/force_rebalance")
     timeline = control.get("/groups/g/timeline")

@@ -9,7 +9,8 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, NOTHING_DROPPED, DroppedMoments, Moment
+from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.runtime.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.errors import cut_line
 
 _IN_OUT_WIDTH = 20

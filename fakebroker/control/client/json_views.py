@@ -14,7 +14,8 @@ from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
 from fakebroker.cluster.seeding.seed import GroupSeed
-from fakebroker.coordinator.group.history import DroppedMoments, Moment, Timer
+from fakebroker.coordinator.group.history import Moment, Timer
+from fakebroker.coordinator.runtime.history import DroppedMoments
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import format_partitions, is_partition
 from fakebroker.validation import data_bytes
