@@ -14,7 +14,6 @@ from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.resolution import ConfigHolder
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.features import TRANSACTION_VERSION, Features
-from fakebroker.cluster.logs.transaction_markers import encode_marker
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition, Topic, Topics
@@ -24,6 +23,7 @@ from fakebroker.coordinator.transaction.coordinator import TransactionCoordinato
 from fakebroker.coordinator.transaction.records import TransactionRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
+from fakebroker.protocol.transaction_markers import encode_marker
 from fakebroker.topic_partition import TopicPartition
 
 _CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)

@@ -4,6 +4,7 @@
 - `codec.py` encodes and decodes messages with functions that `compiler.py` generates.
 - `frames.py` has the framing and the headers of requests and responses.
 - `records.py` and `message_sets.py` have the formats of records.
+- `transaction_markers.py` has the control records that end transactions.
 - `consumer_protocol.py` has the subscriptions and assignments that consumers exchange.
 - `releases.py` has the API versions of each Kafka release.
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.producer_state import AbortedTransaction
-from fakebroker.cluster.logs.transaction_markers import Marker, encode_marker, marker_in
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fakebroker.protocol.records import Record, RecordBatch, decode_records, encode_batch, split_batches
+from fakebroker.protocol.transaction_markers import Marker, encode_marker, marker_in
 from tests.support.annotated_hex import annotated_hex
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.soak import examples, soak

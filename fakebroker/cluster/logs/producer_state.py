@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
-from fakebroker.cluster.logs.transaction_markers import Marker, marker_in
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.records import RecordBatch
 from fakebroker.protocol.releases import Release
+from fakebroker.protocol.transaction_markers import Marker, marker_in
 
 RETAINED_BATCHES = 5
 """How many batches per producer are kept to detect duplicates: as many as a client may have in flight."""
