@@ -28,6 +28,7 @@ from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.offsets_topic import append_records, read_records
+from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.replication.controller import Controller, LeaderBalance
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
@@ -50,7 +51,7 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import History, discard_change
-from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.group.records import PendingOffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
@@ -58,6 +59,9 @@ from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _HANDLERS = handlers.BY_NAME
+
+KIP_854 = Release(3, 4)
+"""The first release with `producer.id.expiration.ms`."""
 
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 
@@ -137,7 +141,7 @@ class Cluster:
             self._leader_config,
             now_ms,
             config.number("log.retention.check.interval.ms"),
-            lambda: int(self.broker_configs.get(CLEANER_BACKOFF) or config.number(CLEANER_BACKOFF)),
+            lambda: self.dynamic_number(CLEANER_BACKOFF),
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.group_moves = CoordinatorMoves(
@@ -203,11 +207,16 @@ class Cluster:
         if not self.has_enough_replicas(partition, log_config(self, broker, partition.topic)):
             return client_error(ErrorCode.NOT_ENOUGH_REPLICAS, records, config)
         failure = self.append_failures.pick(partition.index) if self.append_failures.active else None
-        if failure is None:
-            return ErrorCode.NONE
-        error = client_error(failure.error, records, config)
-        failure.hits += bool(error)
-        return error
+        if failure is not None:
+            error = client_error(failure.error, records, config)
+            failure.hits += bool(error)
+            return error
+        first = records[0]
+        if isinstance(first, PendingOffsetRecord):
+            producer = partition.log.producers.get(first.producer_id)
+            if producer is not None and first.epoch < producer.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+        return ErrorCode.NONE
 
     def _copy_rate(self, partition: Partition, node_id: int) -> float:
         follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]
@@ -451,6 +460,16 @@ class Cluster:
         """Return a producer id that is not in use."""
         self.next_producer_id += 1
         return self.next_producer_id - 1
+
+    def expire_producers(self, log: PartitionLog, broker: BrokerNode) -> None:
+        """Remove the producers of a log that have expired. Before 3.4 there is no setting of their own (KIP-854)."""
+        if self.now_ms >= log.producers.next_check_ms:
+            name = "producer.id.expiration.ms" if broker.release >= KIP_854 else "transactional.id.expiration.ms"
+            log.producers.expire(self.now_ms, self.dynamic_number(name))
+
+    def dynamic_number(self, name: str) -> int:
+        """Return the value of a numeric config that can be changed for the whole cluster."""
+        return int(self.broker_configs.get(name) or self.config.number(name))
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker that FindCoordinator returns for a transactional id: the leader of its partition.

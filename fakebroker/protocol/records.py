@@ -254,28 +254,35 @@ def _complete_batch_bytes(data: bytes, position: int) -> int:
     return size_bytes
 
 
-def validate_produced(
-    data: bytes,
-    limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES,
-    batches: Sequence[RecordBatch] | None = None,
-) -> RecordBatch:
-    """Decode and validate the batch that a producer sent for a partition, as a broker does before it appends the batch.
+def only_batch(data: bytes) -> RecordBatch:
+    """Return the only batch of the records of a partition in a Produce request of version 3 or newer.
 
-    Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`. As in
-    Kafka, an incomplete batch after the complete one is ignored.
+    Follows Kafka's `ProduceRequest.validateRecords`, which ignores an incomplete batch after the complete one.
+
+    Raises:
+        InvalidBatchError: There is no complete batch or more than one; `error_code` is that of the response.
+    """
+    batches = split_batches(data)
+    if len(batches) != 1:
+        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
+    return batches[0]
+
+
+def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
+    """Validate a batch that a producer sent, as a broker does before it appends the batch.
+
+    Follows Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`.
 
     Args:
-        data: The records of one partition in a Produce request of version 3 or newer.
+        batch: The batch.
         limit_bytes: The largest size of the decompressed records.
-        batches: The result of `split_batches`, if it is known.
+
+    Returns:
+        The batch, with the largest timestamp of its records in its header.
 
     Raises:
         InvalidBatchError: The batch is invalid; `error_code` is that of the response.
     """
-    batches = split_batches(data) if batches is None else batches
-    if len(batches) != 1:
-        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
-    batch = batches[0]
     newest_ms = validate_batch(batch, limit_bytes)
     if batch.base_offset != 0:
         raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")
@@ -575,7 +582,9 @@ def encode_batch(
         raise ProtocolError(f"record batch with base offset {base_offset}: {error}") from error
 
 
-def encode_pairs(pairs: Iterable[tuple[bytes, bytes | None]], timestamp_ms: int) -> bytes:
+def encode_pairs(
+    pairs: Iterable[tuple[bytes, bytes | None]], timestamp_ms: int, producer: tuple[int, int] | None = None
+) -> bytes:
     """Encode keys and values with the same timestamp as one batch from offset 0, as coordinators write them.
 
     The result equals that of `encode_batch`, which takes twice as long.
@@ -583,6 +592,8 @@ def encode_pairs(pairs: Iterable[tuple[bytes, bytes | None]], timestamp_ms: int)
     Args:
         pairs: Keys and values, at least one pair.
         timestamp_ms: Milliseconds since the Unix epoch.
+        producer: The id and the epoch of the producer if the batch is transactional. The base sequence is then 0: group
+            coordinators do not count the records of a producer (Kafka's `CoordinatorRuntime`).
     """
     out: list[bytes] = []
     count = 0
@@ -591,7 +602,9 @@ def encode_pairs(pairs: Iterable[tuple[bytes, bytes | None]], timestamp_ms: int)
         body = b"".join((b"\0\0", _varint(count), _varint(len(key)), key, *ending))
         out += (_varint(len(body)), body)
         count += 1
-    checked = _CHECKED_PART.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + b"".join(out)
+    attributes, of_producer = (0, (-1, -1, -1)) if producer is None else (_TRANSACTIONAL_BIT, (*producer, 0))
+    header = _CHECKED_PART.pack(attributes, count - 1, timestamp_ms, timestamp_ms, *of_producer, count)
+    checked = header + b"".join(out)
     length = _HEADER.size - _LENGTH_END - _CHECKED_PART.size + len(checked)
     return _UNCHECKED_PART.pack(0, length, -1, _MAGIC, crc32c(checked)) + checked
 
