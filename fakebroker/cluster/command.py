@@ -20,6 +20,7 @@ from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
 from fakebroker.cluster.seeding.seed import GroupSeed, SeedOptions
+from fakebroker.cluster.seeding.transaction_seed import TransactionSeed, TransactionSeedOptions
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.validation import accepts_data, accepts_none, convert, plain
 
@@ -30,6 +31,7 @@ OPTIONS: Mapping[Any, type[msgspec.Struct]] = {
     FailoverOptions: Failover,
     FaultOptions: Fault,
     SeedOptions: GroupSeed,
+    TransactionSeedOptions: TransactionSeed,
 }
 """The struct with the types and bounds of each set of keyword arguments, such as `**how: Unpack[FailoverOptions]`."""
 
