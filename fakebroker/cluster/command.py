@@ -9,7 +9,7 @@ import inspect
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
@@ -133,6 +133,7 @@ def checked_event(event: Mapping[str, Any], commands: Mapping[str, Command]) -> 
     return name, command.checked(arguments)
 
 
+@cache
 def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]:
     """Return a struct with the parameters of a method as fields.
 

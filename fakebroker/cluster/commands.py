@@ -770,7 +770,9 @@ class ClusterCommands:
                 held = [f"{key!r} in {each.value}" for key, each in held_states]
                 where = f" in {state}" if state else ""
                 known = one_of(held, none="but there is none")
-                raise ConfigError.of("group_id", group_id, f"a group or transactional id that is held{where}, {known}")
+                is_group = not isinstance(states[0], TransactionState)
+                subject = "a group" if is_group else "a transactional id"
+                raise ConfigError.of("group_id", group_id, f"{subject} that is held{where}, {known}")
             self._release(group_id, states)
 
         self._run(release)

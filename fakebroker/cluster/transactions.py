@@ -25,7 +25,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.runtime.timer_queue import TimerEntry, TimerQueue
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
-from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
+from fakebroker.coordinator.transaction.coordinator import RETRY_MS, TransactionCoordinator
 from fakebroker.coordinator.transaction.history import TransactionHistory
 from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
@@ -140,6 +140,7 @@ class Transactions:
         self.waiting: list[WaitingMarker] = []
         self._repeated: TimerQueue[Attempt] = TimerQueue()
         self.is_used = False
+        self._tried_ms = 0.0
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
         )
@@ -282,6 +283,8 @@ class Transactions:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
         found.append(self._repeated.next_deadline())
+        if self.waiting and self._cluster.append_failures.active:
+            found.append(self._tried_ms + RETRY_MS)  # Failures end without an event, when they have occurred.
         return min([each for each in found if each is not None], default=None)
 
     # Markers
@@ -307,6 +310,7 @@ class Transactions:
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
             self.waiting.append(marker)
+            self._tried_ms = self._cluster.now_ms
         else:
             marker.done(marker.place, result, self._cluster.now_ms)
 

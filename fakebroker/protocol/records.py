@@ -30,6 +30,7 @@ _OFFSETS = struct.Struct(">q15xi34x")  # The base offset and the last offset del
 _INT16, _INT32, _INT64, _UINT32 = (struct.Struct(">" + code) for code in "hiqI")
 _LENGTH_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT = 8, 12, 16, 17, 21
 _MAX_TIMESTAMP_AT = 35
+_LOW_ATTRIBUTES_AT = _ATTRIBUTES_AT + 1
 _LENGTH_END = 12  # The batch length counts the bytes from here.
 _SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is corrupt: the next batch cannot be found.
 _MAGIC = 2
@@ -160,7 +161,7 @@ class RecordBatch:
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL_BIT)
+        return bool(self.data[_LOW_ATTRIBUTES_AT] & _TRANSACTIONAL_BIT)  # Half the time of `attributes`.
 
     @property
     def is_control(self) -> bool:

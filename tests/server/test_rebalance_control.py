@@ -137,7 +137,9 @@ def test_a_held_group_completes_its_rebalance_on_release(fake_cluster: FakeClust
 def test_a_hold_may_be_released_before_its_block_ends(fake_cluster: FakeCluster) -> None:
     with fake_cluster.hold("g", "PreparingRebalance"):
         fake_cluster.release("g")
-        with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, but there is none"):
+        with pytest.raises(
+            ConfigError, match="group_id='g': expected a group that is held, but there is none"
+        ):
             fake_cluster.release("g")
 
 
@@ -208,7 +210,10 @@ def test_a_delay_applies_to_one_response(fake_cluster: FakeCluster, members: lis
 def test_invalid_controls_are_rejected(fake_cluster: FakeCluster) -> None:
     for refused, sentence in (
         (lambda: fake_cluster.hold("g", "Stable"), "state='Stable': expected one of PreparingRebalance, Completing"),
-        (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, but there is none"),
+        (
+            lambda: fake_cluster.release("h"),
+            "group_id='h': expected a group that is held, but there is none",
+        ),
         (lambda: fake_cluster.force_rebalance("h"), "group_id='h': expected an existing group; its"),
         (lambda: fake_cluster.evict("g", "x"), "group 'g': member='x': expected one of app-"),
         (lambda: fake_cluster.expire("g", "x"), "group 'g': member='x'"),

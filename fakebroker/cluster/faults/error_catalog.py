@@ -438,7 +438,12 @@ def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName)
     paths = [place.request_path for place in PLACES[api.name] if version in place.versions]
     path = _PATHS_WITHOUT_ERRORS.get(api.name, paths[-1])
     for part in _parts(request, path, version, topic_name, {}):
-        yield part if key_type == GROUP_KEY else {"transactional_id": part["group"]}
+        if api.name != "FindCoordinator":
+            yield part
+        elif key_type == GROUP_KEY:
+            yield {**part, "transactional_id": None}
+        else:
+            yield {"group": None, "transactional_id": part["group"]}
 
 
 def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: TopicName, outer: Part) -> Iterator[Part]:

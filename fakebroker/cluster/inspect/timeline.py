@@ -82,7 +82,7 @@ def text_of(
     start = datetime.fromtimestamp(start_ms / 1000, UTC)
     head = f"{layout.subject} {cut_line(key)}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
     names = names_in(moments)
-    lines = [head, _legend(layout), *([_note(dropped)] if dropped else []), "", _head(layout)]
+    lines = [head, *_wrapped(_legend(layout), _WIDTH), *([_note(dropped)] if dropped else []), "", _head(layout)]
     coordinator_id = -1
     for moment in moments:
         place = f", at broker {moment.coordinator_id}" if moment.coordinator_id != coordinator_id else ""

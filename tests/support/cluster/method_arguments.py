@@ -77,7 +77,7 @@ KEYWORDS: dict[str, dict[str, Any]] = {
 
 
 def new_cluster() -> FakeCluster:
-    """Return a cluster that has not started, with a stable group of one static member, and a transaction, for which the arguments fit."""
+    """Return a cluster that has not started, with a stable group of one static member, and a transaction."""
     cluster = FakeCluster(topics={"orders": 6}, clock="manual")
     member = MemberSeed(client_id="app", instance_id="instance")
     cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5}, lag={"orders-1": 0})
