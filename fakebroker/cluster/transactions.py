@@ -16,6 +16,7 @@ from fakebroker.cluster.configs.resolution import ConfigHolder
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.features import TRANSACTION_VERSION, Features
+from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
@@ -52,6 +53,7 @@ class CoordinatedCluster(ConfigHolder, Protocol):
     brokers: dict[int, BrokerNode]
     topics: Topics
     features: Features
+    log_manager: LogManager
     append_failures: AppendFailures
     now_ms: float
 
@@ -340,7 +342,8 @@ class Transactions:
         is_of_groups = partition.topic.name == OFFSETS_TOPIC
         if is_of_groups and not leader.coordinator.leads(partition.index):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is loading the partition, or has failed to
-        if not cluster.has_enough_replicas(partition, log_config(cluster, leader, partition.topic)):
+        config = log_config(cluster, leader, partition.topic)
+        if not cluster.has_enough_replicas(partition, config):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         cluster.expire_producers(partition.log, leader)
         raises_epoch = markers.version >= KIP_890 and leader.release >= _REFUSES_EQUAL_EPOCHS
@@ -358,6 +361,7 @@ class Transactions:
                 return error
         else:
             self._append_marker(partition, markers)
+            cluster.log_manager.appended(config, cluster.now_ms)
         # Readers of committed records get all records of the transaction at once.
         self._wake(partition, partition.log.size_bytes)
         return ErrorCode.NONE

@@ -128,9 +128,7 @@ def test_the_commands_of_a_group_work(browser: Browser, cluster: FakeCluster, ur
         with open_page(browser, f"{url}#groups/{GROUP}", allowed_errors=(HTTP_ERROR,)) as page:
             state = page.locator(".view .chip").first
             page.get_by_role("button", name="Release").click()
-            expect(
-                page.get_by_role("alert").filter(has_text="expected a group that is held")
-            ).to_be_visible()
+            expect(page.get_by_role("alert").filter(has_text="expected a group that is held")).to_be_visible()
             page.get_by_role("button", name="Hold", exact=True).click()
             page.get_by_role("button", name="Force rebalance").click()
             expect(state).to_have_text("PreparingRebalance")

@@ -137,9 +137,7 @@ def test_a_held_group_completes_its_rebalance_on_release(fake_cluster: FakeClust
 def test_a_hold_may_be_released_before_its_block_ends(fake_cluster: FakeCluster) -> None:
     with fake_cluster.hold("g", "PreparingRebalance"):
         fake_cluster.release("g")
-        with pytest.raises(
-            ConfigError, match="group_id='g': expected a group that is held, but there is none"
-        ):
+        with pytest.raises(ConfigError, match="group_id='g': expected a group that is held, but there is none"):
             fake_cluster.release("g")
 
 

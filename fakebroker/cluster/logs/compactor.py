@@ -8,6 +8,7 @@ from collections import deque
 from copy import copy
 from operator import attrgetter
 
+from fakebroker.cluster.logs.producer_state import Producers
 from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
 from fakebroker.protocol.transaction_markers import marker_in
 
@@ -93,12 +94,13 @@ class Compactor:
         twin._transactions_kept = self._transactions_kept.copy()
         return twin
 
-    def appended(self, batches: list[RecordBatch], size_bytes: int) -> int:
+    def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
         """Continue compaction after an append.
 
         Args:
             batches: All batches of the log; the last one was just appended. The list is changed in place.
             size_bytes: The size of all batches.
+            producers: The producers of the log. Aborted transactions whose markers are dropped are removed.
 
         Returns:
             The number of bytes freed.
@@ -108,7 +110,7 @@ class Compactor:
         if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
             return 0
         self._move_window(batches, size_bytes)
-        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records)
+        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records, producers)
         self._due_records = 0
         return freed_bytes
 
@@ -179,7 +181,7 @@ class Compactor:
                 self._last_offsets.pop(key, None)
             self._superseded.add(offset)
 
-    def _sweep(self, batches: list[RecordBatch], records: int) -> int:
+    def _sweep(self, batches: list[RecordBatch], records: int, producers: Producers) -> int:
         """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
         if not self._dropping:
             if len(self._superseded) <= len(self._last_offsets):
@@ -196,7 +198,9 @@ class Compactor:
             records -= batch.record_count
             freed_bytes += batch.size_bytes
             compacted = self._compacted(batch)
-            if compacted is not None:
+            if compacted is None and batch.is_control:
+                producers.forget_aborted_at(batch.base_offset)
+            elif compacted is not None:
                 freed_bytes -= compacted.size_bytes
                 kept.append(compacted)
             self._sweep_offset = batch.last_offset + 1
@@ -236,7 +240,7 @@ def _index_of(batches: list[RecordBatch], offset: int) -> int:
 def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
     """Return a batch without some of its records, or None if no record is left.
 
-    Its header fields for producers and transactions do not change.
+    Its offsets and its header fields for producers and transactions do not change.
     """
     kept = [record for record in iterate_records(batch) if record.offset not in offsets]
     if not kept:
@@ -244,6 +248,7 @@ def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
     data = encode_batch(
         kept,
         base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
         compression=batch.compression,
         leader_epoch=batch.partition_leader_epoch,
         producer_id=batch.producer_id,
