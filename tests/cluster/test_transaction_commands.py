@@ -112,7 +112,7 @@ def test_filters_of_views(client: Cockpit) -> None:
     assert (found(longer_than_s=99), found(longer_than_s=101)) == ({"old"}, set())
     for invalid in ({"state": "Dead"}, {"producer_id": -1}, {"longer_than_s": -1}):
         with pytest.raises(ConfigError, match=next(iter(invalid))):
-            found(**invalid)  # type: ignore[arg-type]
+            found(**invalid)
 
 
 # Holds
