@@ -12,7 +12,7 @@ TopicPartition = tuple[str, int]
 LEGAL_NAME = "a name of 1 to 249 characters (a-z, A-Z, 0-9, '.', '_', '-') other than '.' and '..'"
 """The names that `is_legal_name` accepts, for error messages."""
 
-MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
+MAX_INT16, MAX_INT32, MAX_INT64 = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _PARTITION = re.compile(r"(.+)-([0-9]{1,10})", re.DOTALL)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.documents.test_readme import README, ROOT
+from tests.support.soak import sampled, soak
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, soak]
 
 BASE_INSTALL = {
     *("fakebroker", "click", "cramjam", "crc32c", "msgspec"),
@@ -21,8 +22,8 @@ TEST_PROGRAM = {
     *("pytest", "iniconfig", "packaging", "pluggy", "Pygments"),
     "confluent-kafka",  # the client of the README's example
 }
-VERSIONS = ["3.11", "3.12", "3.13"]
 OWN_VERSION = "{}.{}".format(*sys.version_info)
+VERSIONS = sampled(sorted(["3.11", "3.12", "3.13"], key=lambda version: version != OWN_VERSION), 3)
 TIMEOUT_S = 60
 SPARK_MISSING = (1, "", "fakebroker: this command requires the extra 'spark': pip install 'fakebroker[spark]'\n")
 

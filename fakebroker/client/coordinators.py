@@ -5,11 +5,14 @@ clocks.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from fakebroker.client.versions import convert_response, is_batched
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.schema import Message
+
+K = TypeVar("K")
 
 KEY_TYPES = {"group": 0, "transaction": 1, "share": 2}
 """Types of coordinators (Kafka's `FindCoordinatorRequest.CoordinatorType`)."""
@@ -39,7 +42,7 @@ def coordinators_in(request: FindCoordinatorRequest, response: FindCoordinatorRe
     return found
 
 
-def batches(request: type[Message], version: int, keys: Sequence[str], max_keys: int) -> list[Sequence[str]]:
+def batches(request: type[Message], version: int, keys: Sequence[K], max_keys: int) -> list[Sequence[K]]:
     """Divide keys into requests of `max_keys` keys, or of one key if the version is not batched (KIP-699, KIP-709)."""
     size = max_keys if is_batched(request, version) else 1
     return [keys[start : start + size] for start in range(0, len(keys), size)]

@@ -224,6 +224,20 @@ class TransactionError(AdminError):
     kind = "transactional id"
 
 
+class PartitionError(AdminError):
+    """A request failed for one partition.
+
+    Attributes:
+        partition: The partition.
+    """
+
+    kind = "partition"
+
+    def __init__(self, partition: TopicPartition, api: str, error: ErrorCode, why: str | None = None) -> None:
+        super().__init__(format_partitions([partition]), api, error, why)
+        self.partition = partition
+
+
 class MemberError(AdminError):
     """A request failed for one static member."""
 

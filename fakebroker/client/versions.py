@@ -17,6 +17,9 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
+from fakebroker.protocol.messages.list_offsets import ListOffsetsRequest
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.metadata import MetadataRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -88,6 +91,14 @@ def versions_needed(request: Message) -> Versions | None:
         case OffsetFetchRequest() if any(group.topics is None for group in request.groups):
             first = 2
         case CreateTopicsRequest() if any(_DEFAULT in _counts(topic) for topic in request.topics):  # KIP-464
+            first = 4
+        case ListTransactionsRequest() if request.transactional_id_pattern is not None:  # KIP-1152
+            first = 2
+        case ListTransactionsRequest() if request.duration_filter >= 0:  # KIP-994
+            first = 1
+        case ListOffsetsRequest() if request.isolation_level:  # KIP-98
+            first = 2
+        case MetadataRequest() if not request.allow_auto_topic_creation:
             first = 4
         case _:
             return None

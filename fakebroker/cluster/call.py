@@ -476,6 +476,8 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "DescribeGroupsRequest": lambda request: request.groups,
     "DeleteGroupsRequest": lambda request: request.groups_names,
     "OffsetDeleteRequest": _group_id,
+    "AddOffsetsToTxnRequest": _group_id,
+    "TxnOffsetCommitRequest": _group_id,
 }
 """How to find the group ids of a request, by the name of its class."""
 
@@ -490,6 +492,7 @@ _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     # Versions 0-2 have one member.
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],
     "SyncGroupRequest": _member_id,
+    "TxnOffsetCommitRequest": _member_id,
 }
 """How to find the member ids of a request, by the name of its class."""
 
@@ -502,6 +505,7 @@ _INSTANCE_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
     "HeartbeatRequest": lambda request: [request.group_instance_id],
     "LeaveGroupRequest": lambda request: [member.group_instance_id for member in request.members],
     "SyncGroupRequest": lambda request: [request.group_instance_id],
+    "TxnOffsetCommitRequest": lambda request: [request.group_instance_id],
 }
 """How to find the instance ids of a request, by the name of its class."""
 

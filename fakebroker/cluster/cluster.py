@@ -50,7 +50,7 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import History, discard_change
-from fakebroker.coordinator.group.records import Record
+from fakebroker.coordinator.group.records import PendingOffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
@@ -203,11 +203,16 @@ class Cluster:
         if not self.has_enough_replicas(partition, log_config(self, broker, partition.topic)):
             return client_error(ErrorCode.NOT_ENOUGH_REPLICAS, records, config)
         failure = self.append_failures.pick(partition.index) if self.append_failures.active else None
-        if failure is None:
-            return ErrorCode.NONE
-        error = client_error(failure.error, records, config)
-        failure.hits += bool(error)
-        return error
+        if failure is not None:
+            error = client_error(failure.error, records, config)
+            failure.hits += bool(error)
+            return error
+        first = records[0]
+        if isinstance(first, PendingOffsetRecord):
+            producer = partition.log.producers.get(first.producer_id)
+            if producer is not None and first.epoch < producer.epoch:
+                return ErrorCode.INVALID_PRODUCER_EPOCH
+        return ErrorCode.NONE
 
     def _copy_rate(self, partition: Partition, node_id: int) -> float:
         follower, leader = self.brokers[node_id], self.brokers[partition.leader_id]

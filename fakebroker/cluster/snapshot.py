@@ -14,7 +14,7 @@ from fakebroker.cluster.features import Features
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.quotas import Entity
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
-from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ConfigError
 
 
@@ -180,9 +180,14 @@ def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
 
 
 def _newest(records: list[Record]) -> list[Record]:
-    """Return the last record of each group and each offset, in the order of the log; older ones have no effect."""
+    """Return the last record of each group and each offset, in the order of the log; older ones have no effect.
+
+    With transactions they may have: then all records are returned.
+    """
     newest: dict[tuple[str, str, int], Record] = {}
     for record in records:
+        if not isinstance(record, GroupRecord | OffsetRecord):
+            return records
         topic, index = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ("", -1)
         key = (record.group_id, topic, index)
         newest.pop(key, None)

@@ -16,7 +16,8 @@ from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.features import TRANSACTION_VERSION, Features
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
-from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition, Topic, Topics
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic, Topics
+from fakebroker.coordinator.group.records import TransactionEnd
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -28,6 +29,13 @@ from fakebroker.topic_partition import TopicPartition
 
 _CHECKS_PENDING_FIRST, _REFUSES_EQUAL_EPOCHS = Release(4, 0), Release(4, 2)
 """The first releases that check a pending transition first, and that refuse equal epochs of markers (KIP-890)."""
+
+_FINAL_ERRORS = (
+    ErrorCode.NONE,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+)
+"""The results of a marker after which it is not sent again, except that of a deleted partition."""
 
 
 class CoordinatedCluster(ConfigHolder, Protocol):
@@ -226,30 +234,49 @@ class Transactions:
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         leader = cluster.leader_of(partition)
-        return None if leader is None else self.write_at(leader, partition, markers)
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else self.write_at(leader, partition, markers)
+        return error if error in _FINAL_ERRORS else None
 
-    def write_at(self, leader: BrokerNode, partition: Partition, markers: Markers) -> ErrorCode | None:
-        """Write a marker to the log of a partition at its leader; see `write`."""
+    def write_at(self, leader: BrokerNode, partition: Partition, markers: Markers) -> ErrorCode:
+        """Write a marker to the log of a partition at its leader. Group coordinators write those of their partitions.
+
+        Returns:
+            NONE or the error of WriteTxnMarkers.
+        """
         cluster = self._cluster
+        is_of_groups = partition.topic.name == OFFSETS_TOPIC
+        if is_of_groups and not leader.coordinator.leads(partition.index):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is loading the partition, or has failed to
         if not cluster.has_enough_replicas(partition, log_config(cluster, leader, partition.topic)):
-            return None
+            return ErrorCode.NOT_ENOUGH_REPLICAS
         raises_epoch = markers.version >= KIP_890 and leader.release >= _REFUSES_EQUAL_EPOCHS
         error = partition.log.producers.marker_error(
             markers.producer_id, markers.epoch, markers.coordinator_epoch, raises_epoch=raises_epoch
         )
         if error:
             return error
+        if is_of_groups:
+            end = TransactionEnd(markers.producer_id, markers.epoch, markers.is_commit, markers.coordinator_epoch)
+            errors: list[ErrorCode] = []
+            leader.coordinator.end_transaction(partition.index, end, errors.append)
+            error = errors[0] if errors else ErrorCode.REQUEST_TIMED_OUT
+            if error:
+                return error
+        else:
+            self._append_marker(partition, markers)
+        # Readers of committed records get all records of the transaction at once.
+        self._wake(partition, partition.log.size_bytes)
+        return ErrorCode.NONE
+
+    def _append_marker(self, partition: Partition, markers: Markers) -> None:
         data = encode_marker(
             markers.producer_id,
             markers.epoch,
             is_commit=markers.is_commit,
             coordinator_epoch=markers.coordinator_epoch,
-            now_ms=cluster.now_ms,
+            now_ms=self._cluster.now_ms,
         )
         partition.log.append(data, partition.leader_epoch)
-        # Readers of committed records get all records of the transaction at once.
-        self._wake(partition, partition.log.size_bytes)
-        return ErrorCode.NONE
 
 
 def _load(coordinator: TransactionCoordinator, partition: Partition, now_ms: float) -> None:

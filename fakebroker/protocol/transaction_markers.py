@@ -42,10 +42,10 @@ def encode_marker(producer_id: int, epoch: int, *, is_commit: bool, coordinator_
 
 
 def marker_in(batch: RecordBatch) -> Marker | None:
-    """Return the marker in a batch; None if it has another kind of records, or a control record that is malformed."""
-    if not batch.is_control:
+    """Return the marker in a batch; None if it has other records, a malformed control record, or none (compaction)."""
+    record = next(iterate_records(batch), None) if batch.is_control else None
+    if record is None:
         return None
-    record = next(iterate_records(batch))
     try:
         _, kind = _KEY.unpack_from(record.key or b"")
         _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")

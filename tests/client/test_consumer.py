@@ -5,6 +5,7 @@ import trio
 import trio.testing
 
 from fakebroker import FakeCluster
+from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import Record, encode_batch
@@ -20,6 +21,7 @@ from tests.support.client.consumer_over_tcp import (
     produce,
     read,
 )
+from tests.support.client.wire_producer import WireProducer
 from tests.support.trio_runner import in_trio_with_sockets
 
 # Reading
@@ -67,6 +69,50 @@ async def test_control_batches_and_records_before_the_position_are_skipped() -> 
         reader.assign({P0: 1})
         assert await read(reader, 2) == [b"b", b"d"]
         assert await reader.position(P0) == 4
+
+
+@in_trio_with_sockets
+async def test_committed_records_are_read_when_their_transaction_ends(subtests: pytest.Subtests) -> None:
+    for release in ("0.11", "2.8", "3.9", "4.2", None):
+        with FakeCluster(2, {"orders": 1}, as_version=release) as cluster:
+            one, two = WireProducer(cluster, "one"), WireProducer(cluster, "two")
+            with subtests.test(release=release):
+                async with (
+                    consumer(cluster, group_id=None) as all_records,
+                    consumer(cluster, isolation_level="read_committed") as committed_records,
+                ):
+                    all_records.assign([P0])
+                    committed_records.subscribe(["orders"])
+                    one.begin(P0, b"a", b"b")
+                    two.begin(P0, b"c")
+                    assert await read(all_records, 3) == [b"a", b"b", b"c"]
+                    one.end(commit=False)
+                    produce(cluster, P0, b"d")
+                    assert await committed_records.assignment() == (P0,)
+                    assert await committed_records.poll(0) == []
+                    two.end(commit=True)
+                    assert await read(committed_records, 2) == [b"c", b"d"]
+                    assert await read(all_records, 1) == [b"d"]
+                    one.begin(P0, b"e")
+                    one.end(commit=False)
+                    await poll_until([committed_records], lambda: _next(committed_records) == 8)
+                    await committed_records.commit()
+                    assert await committed_records.committed() == {P0: 8}
+
+
+def _next(reader: Consumer) -> int:
+    return reader._core._fetcher.positions()[P0]
+
+
+@in_trio_with_sockets
+async def test_readers_of_committed_records_start_at_the_last_stable_offset() -> None:
+    with FakeCluster(1, {"orders": 1}) as cluster:
+        produce(cluster, P0, b"a")
+        WireProducer(cluster, "one").begin(P0, b"b")
+        for level, position in (("read_uncommitted", 2), ("read_committed", 1)):
+            async with consumer(cluster, isolation_level=level, auto_offset_reset="latest", group_id=None) as reader:
+                reader.assign([P0])
+                assert await reader.position(P0) == position
 
 
 @in_trio_with_sockets

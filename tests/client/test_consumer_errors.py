@@ -35,7 +35,7 @@ from tests.support.trio_runner import in_trio_with_sockets
 
 def test_invalid_settings_are_rejected(subtests: pytest.Subtests) -> None:
     for name, value, message in (
-        ("isolation_level", "read_committed", "isolation_level='read_committed': expected 'read_uncommitted'"),
+        ("isolation_level", "committed", "isolation_level='committed': expected one of"),
         ("auto_offset_reset", "none", "auto_offset_reset='none': expected one of earliest, latest or None"),
         ("group_id", "", "group_id='': expected a name, or None"),
         ("max_poll_records", 0, "max_poll_records=0: expected an integer from 1 to 2147483647"),

@@ -1,5 +1,7 @@
 """The fetcher: requests to the leaders of partitions, handling of responses, and decoding of records."""
 
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,9 +12,16 @@ from fakebroker.client.consumer.fetcher import Fetcher
 from fakebroker.client.consumer.records import RecordTooLarge, decode_fetched
 from fakebroker.client.errors import BrokerRefused, OffsetOutOfRange, RecordsUnreadable
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress
 from fakebroker.protocol.message_sets import encode_message
-from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from fakebroker.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -20,6 +29,7 @@ from fakebroker.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from fakebroker.protocol.records import Record, TimestampType, encode_batch
+from fakebroker.protocol.transaction_markers import encode_marker
 
 P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
 LEADERS = {P0: PartitionLeader(1, 5), P1: PartitionLeader(2, 0), P2: PartitionLeader(1, 0)}
@@ -32,8 +42,22 @@ def batch(*offsets: int, **options: Any) -> bytes:
     return encode_batch(records, base_offset=offsets[0], **options)
 
 
-def fetch_response(index: int, records: bytes = b"", error: int = 0) -> FetchResponse:
-    data = PartitionData(partition_index=index, error_code=error, high_watermark=-1, records=records)
+def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
+    """Encode the marker that ends a transaction at this offset."""
+    data = encode_marker(producer_id, 0, is_commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
+    return offset.to_bytes(8, "big") + data[8:]
+
+
+def fetch_response(
+    index: int, records: bytes = b"", error: int = 0, aborted: Sequence[AbortedTransaction] | None = None
+) -> FetchResponse:
+    data = PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=-1,
+        records=records,
+        aborted_transactions=None if aborted is None else list(aborted),
+    )
     return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
 
@@ -207,7 +231,76 @@ def test_damaged_records_are_reported_and_fetched_again() -> None:
     assert harness.offsets() == [0]
 
 
+def test_the_isolation_level_is_requested(subtests: pytest.Subtests) -> None:
+    for level, number in (("read_uncommitted", 0), ("read_committed", 1)):
+        with subtests.test(level):
+            harness = FetcherHarness(isolation_level=level)
+            harness.fetcher.start(P0, 0)
+            harness.fetcher.reset(P2, "latest")
+            assert [request.isolation_level for _, request in harness.requests()] == [number, number]
+    assert Fetcher(ConsumerSettings())._isolation_level == 0
+
+
+def test_a_response_with_aborted_records_only_moves_the_position(subtests: pytest.Subtests) -> None:
+    records = transaction(0, 1) + marker(2, 7, commit=False)
+    for level, offsets in (("read_uncommitted", [0, 1]), ("read_committed", [])):
+        with subtests.test(level):
+            harness = FetcherHarness(isolation_level=level)
+            harness.fetcher.start(P0, 0)
+            harness.respond(fetch_response(0, records, aborted=[AbortedTransaction(producer_id=7, first_offset=0)]))
+            assert harness.offsets() == offsets
+            assert harness.fetcher.positions() == {P0: 3}
+            ((_, request),) = harness.requests()
+            assert request.topics[0].partitions[0].fetch_offset == 3
+
+
 # Records
+
+
+def transaction(*offsets: int, producer_id: int = 7, **options: Any) -> bytes:
+    """Encode a batch of a transaction."""
+    settings = {"is_transactional": True, "producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+    return batch(*offsets, **(settings | options))
+
+
+def committed_offsets(data: bytes, *aborted: tuple[int, int], offset: int = 0) -> list[int]:
+    """Return the offsets of the committed records; `aborted` are producer ids and first offsets."""
+    transactions = [AbortedTransaction(producer_id=producer, first_offset=first) for producer, first in aborted]
+    return [record.offset for record in decode_fetched(data, P0, offset, transactions)[0]]
+
+
+def test_records_of_aborted_transactions_are_skipped(subtests: pytest.Subtests) -> None:
+    """As in section "Reading transactional messages" of KIP-98."""
+    two = transaction(0) + transaction(1, producer_id=8) + transaction(2)
+    cases: list[tuple[str, bytes, list[tuple[int, int]], int, list[int]]] = [
+        ("nothing aborted", two + marker(3, 7, commit=True), [], 0, [0, 1, 2]),
+        ("one of two producers", two + marker(3, 7, commit=False), [(7, 0)], 0, [1]),
+        ("a later one", two + marker(3, 7, commit=False) + transaction(4), [(7, 0)], 0, [1, 4]),
+        (
+            "the marker ends only its producer's",
+            two + marker(3, 8, commit=False) + transaction(4),
+            [(8, 1), (7, 0)],
+            0,
+            [],
+        ),
+        ("a commit does not", transaction(0) + marker(1, 8, commit=True) + transaction(2), [(7, 0)], 0, []),
+        ("before its first offset", transaction(0) + marker(1, 7, commit=True) + transaction(2), [(7, 2)], 0, [0]),
+        ("two of one producer", transaction(0) + marker(1, 7, commit=False) + transaction(2), [(7, 2), (7, 0)], 0, []),
+        ("from inside", transaction(3, 4, 5), [(7, 0)], 4, []),
+        ("other records of the producer", transaction(0, is_transactional=False), [(7, 0)], 0, [0]),
+        ("surplus entries", transaction(0), [(9, 0), (7, 5)], 0, [0]),
+    ]
+    for name, data, aborted, offset, expected in cases:
+        with subtests.test(name):
+            assert committed_offsets(data, *aborted, offset=offset) == expected
+
+
+def test_a_control_batch_that_compaction_has_emptied_is_skipped() -> None:
+    """Compaction keeps the last batch of a producer without its records."""
+    checked = marker(1, 7, commit=False)[21:57] + bytes(4)  # the header, with a count of 0
+    length = len(checked) + 9
+    emptied = struct.pack(">qiibI", 1, length, 0, 2, crc32c(checked)) + checked
+    assert decode_offsets(batch(0) + emptied + batch(2)) == ([0, 2], 3)
 
 
 def decode_offsets(data: bytes, offset: int = 0) -> tuple[list[int], int]:

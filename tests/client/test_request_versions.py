@@ -17,6 +17,9 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestMember
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
+from fakebroker.protocol.messages.list_offsets import ListOffsetsRequest
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.metadata import MetadataRequest
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -138,6 +141,16 @@ def test_the_content_of_a_request_may_limit_its_versions(subtests: pytest.Subtes
         (FindCoordinatorRequest(coordinator_keys=["t"], key_type=1), Versions(1, 6)),
         (OFFSET_FETCH, None),
         (OFFSET_FETCH_ALL, Versions(2, 9)),
+        (ListOffsetsRequest(replica_id=-1, topics=[]), None),
+        (ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[]), Versions(2, 11)),
+        (ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[1]), None),
+        (ListTransactionsRequest(state_filters=[], producer_id_filters=[], duration_filter=0), Versions(1, 2)),
+        (
+            ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=""),
+            Versions(2, 2),
+        ),
+        (MetadataRequest(topics=None), None),
+        (MetadataRequest(topics=[], allow_auto_topic_creation=False), Versions(4, 13)),
         (ListGroupsRequest(), None),
         (ListGroupsRequest(states_filter=["Empty"]), Versions(4, 5)),
         (ListGroupsRequest(states_filter=["Empty"], types_filter=["classic"]), Versions(5, 5)),

@@ -13,7 +13,7 @@ from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
@@ -148,7 +148,7 @@ def prefixed(version: int, value: bytes) -> bytes:
         (GroupRecord("grp", None), GROUP_KEY, None),
     ],
 )
-def test_encoded_keys_and_values(record: Record, key: bytes, value: str | None) -> None:
+def test_encoded_keys_and_values(record: KeyedRecord, key: bytes, value: str | None) -> None:
     assert record_key(record) == key
     assert record_value(record) == (None if value is None else annotated_hex(value))
 
@@ -169,7 +169,7 @@ def test_values_of_offsets_are_those_of_the_message(committed: CommittedOffset) 
 @soak
 @settings(max_examples=examples(30, soak=5000))
 @given(record=RECORDS)
-def test_written_records_are_read_back(record: Record) -> None:
+def test_written_records_are_read_back(record: KeyedRecord) -> None:
     assert parse_record(record_key(record), record_value(record)) == record
 
 
@@ -325,7 +325,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
         append_records(log, [record], leader_epoch=0, now_ms=0)
     stored = read_records(log, 7)
     assert len(stored) < 200
-    _, offsets = replay(stored)["grp"]
+    _, offsets = replay(stored).groups["grp"]
     assert {partition: committed.offset for _, partition, committed in offsets} == {0: 999, 1: 997, 2: 998}
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fakebroker.client.consumer.records import decode_fetched
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.producer_state import AbortedTransaction
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from fakebroker.protocol.records import Record, RecordBatch, decode_records, encode_batch, split_batches
+from fakebroker.protocol.records import Record, RecordBatch, encode_batch, split_batches
 from fakebroker.protocol.transaction_markers import Marker, encode_marker, marker_in
 from tests.support.annotated_hex import annotated_hex
 from tests.support.cluster.cluster_harness import ClusterHarness
@@ -187,21 +188,9 @@ def fetched(harness: ClusterHarness, offset: int, isolation: int, max_bytes: int
 
 
 def visible(data: PartitionData, offset: int) -> tuple[list[bytes], int]:
-    """Return the committed values in a response, as a client filters them, and the next offset."""
-    aborted = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
-    active: set[int] = set()
-    values: list[bytes] = []
-    for batch in split_batches(data.records or b""):
-        while aborted and aborted[0].first_offset <= batch.last_offset:
-            active.add(aborted.pop(0).producer_id)
-        marker = marker_in(batch)
-        if marker is not None:
-            if not marker.is_commit:
-                active.discard(batch.producer_id)
-        elif not (batch.is_transactional and batch.producer_id in active):
-            values += [each.value or b"" for each in decode_records(batch) if each.offset >= offset]
-        offset = batch.last_offset + 1
-    return values, offset
+    """Return the committed values in a response, and the next offset."""
+    records, next_offset = decode_fetched(data.records or b"", ("news", 0), offset, data.aborted_transactions or ())
+    return [record.value or b"" for record in records], next_offset
 
 
 def list_offset(harness: ClusterHarness, timestamp: int, isolation: int) -> tuple[int, int]:

@@ -266,6 +266,7 @@ def test_a_transaction_survives_its_coordinator(how: Failover) -> None:
 
 
 def test_transactions_are_listed(client: TransactionalClient, subtests: pytest.Subtests) -> None:
+    client.harness.advance(0.5)  # durations are whole milliseconds
     client.add(0)
     client.harness.advance(5_000)
 

@@ -230,7 +230,7 @@ def test_replay_of_records(records: list[Record], expected: list[tuple[str, Grou
     replayed = replay(records)
     assert [
         (group_id, value, [committed.offset for _, _, committed in offsets])
-        for group_id, (value, offsets) in replayed.items()
+        for group_id, (value, offsets) in replayed.groups.items()
     ] == expected
 
 

@@ -15,7 +15,7 @@ from fakebroker.coordinator.group.api import Answer
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import DEAD, GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
@@ -103,6 +103,7 @@ class RandomHistory:
         """Keep only the last record of each key, tombstones included."""
         last: dict[tuple[object, ...], Record] = {}
         for record in self.harness.records(partition):
+            assert isinstance(record, GroupRecord | OffsetRecord)
             where = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ()
             key = record.group_id, *where
             last.pop(key, None)

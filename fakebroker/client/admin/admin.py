@@ -1,36 +1,45 @@
-"""`Admin`, the admin client for groups, offsets, topics and brokers, for Kafka 0.10 and later.
+"""`Admin`, the admin client for groups, offsets, transactions, topics and brokers, for Kafka 0.10 and later.
 
 Requests about many groups are batched (KIP-699, KIP-709) for brokers that support it. Each other broker gets one
 request per group.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import trio
 
-from fakebroker.client.admin import group_handlers, offset_handlers
+from fakebroker.client.admin import group_handlers, offset_handlers, partition_handlers, transaction_handlers
 from fakebroker.client.admin.batched_requests import AdminApiHandler, RequestSender
 from fakebroker.client.admin.cluster_calls import ClusterCalls
 from fakebroker.client.admin.descriptions import (
+    TRANSACTION_STATES,
     ClusterDescription,
     GroupDescription,
     GroupListing,
+    ListedOffset,
     NewTopic,
     Node,
     OffsetAndMetadata,
+    ProducerDescription,
+    ProducerIdAndEpoch,
     Results,
     TopicDescription,
+    TransactionDescription,
+    TransactionListing,
 )
 from fakebroker.client.admin.driver import AdminApiDriver
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
+from fakebroker.client.isolation_level import IsolationLevel, isolation_number
 from fakebroker.client.pool import BrokerPool, check_in_trio
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
 from fakebroker.errors import ConfigError, check_integer, check_number, one_of
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
 from fakebroker.topic_partition import (
+    MAX_INT16,
     MAX_INT32,
     MAX_INT64,
     TopicPartition,
@@ -39,6 +48,7 @@ from fakebroker.topic_partition import (
     is_partition,
 )
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _MAX_KEY_BYTES = 32_767
@@ -48,8 +58,9 @@ _MAX_KEY_BYTES = 32_767
 class Admin:
     """An admin client; use it as an async context manager.
 
-    In calls about several groups each group has its own value or error in the `Results`. Requests are retried until
-    `default_api_timeout_ms` while coordinators move, load or are unreachable.
+    In calls about several groups, transactional ids or partitions each of them has its own value or error in the
+    `Results`. Requests are retried until `default_api_timeout_ms` while coordinators and leaders move, load or are
+    unreachable.
 
     Args:
         bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them.
@@ -135,7 +146,7 @@ class Admin:
 
     # Groups
 
-    async def find_coordinators(self, keys: Iterable[str], key_type: str = "group") -> Results[Node]:
+    async def find_coordinators(self, keys: Iterable[str], key_type: str = "group") -> Results[str, Node]:
         """Return the coordinators of groups or transactions.
 
         Args:
@@ -149,10 +160,10 @@ class Admin:
         if key_type not in KEY_TYPES:
             raise ConfigError.of("key_type", key_type, one_of(KEY_TYPES, key_type))
         lookup = group_handlers.find_coordinators(key_type)
-        driver: AdminApiDriver[Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
+        driver: AdminApiDriver[str, Node] = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, None)
         return await driver.run(_keys("keys", keys), self._timeout_ms)
 
-    async def describe_groups(self, groups: Iterable[str]) -> Results[GroupDescription]:
+    async def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]:
         """Describe groups with their members. A group that does not exist has the error GROUP_ID_NOT_FOUND.
 
         Raises:
@@ -174,7 +185,7 @@ class Admin:
         """
         return await self._cluster.groups(_keys("states", states), _keys("types", types))
 
-    async def delete_groups(self, groups: Iterable[str]) -> Results[None]:
+    async def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
         """Delete groups without members, with their committed offsets.
 
         If the connection is lost after a group was deleted, the retry reports GROUP_ID_NOT_FOUND for it.
@@ -191,7 +202,7 @@ class Admin:
         *,
         session_timeout_ms: int = 45_000,
         rebalance_timeout_ms: int = 300_000,
-    ) -> Results[str]:
+    ) -> Results[str, str]:
         """Register static members that a group expects, in one request. Needs brokers with the proposal "batch-join".
 
         If the connection is lost after a member was registered, the retry reports DUPLICATE_RESOURCE for it.
@@ -229,7 +240,7 @@ class Admin:
 
     async def list_group_offsets(
         self, groups: Mapping[str, Collection[TopicPartition] | None], require_stable: bool = False
-    ) -> Results[offset_handlers.Offsets]:
+    ) -> Results[str, offset_handlers.Offsets]:
         """Return the committed offsets of groups. A group that does not exist has none.
 
         Args:
@@ -250,7 +261,7 @@ class Admin:
 
     async def alter_group_offsets(
         self, groups: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata | int]]
-    ) -> Results[None]:
+    ) -> Results[str, None]:
         """Commit offsets for groups without members. A `GroupError` contains the errors of its partitions.
 
         Raises:
@@ -263,7 +274,7 @@ class Admin:
             wanted[group] = {partition: _offset(group, partition, offset) for partition, offset in offsets.items()}
         return await self._run(offset_handlers.alter_offsets(wanted), _keys("groups", groups))
 
-    async def delete_group_offsets(self, groups: Mapping[str, Collection[TopicPartition]]) -> Results[None]:
+    async def delete_group_offsets(self, groups: Mapping[str, Collection[TopicPartition]]) -> Results[str, None]:
         """Delete offsets of topics that groups do not subscribe to (brokers since 2.4).
 
         A `GroupError` contains the errors of its partitions.
@@ -275,6 +286,144 @@ class Admin:
         for group, partitions in groups.items():
             _check_partitions(group, partitions)
         return await self._run(offset_handlers.delete_offsets(groups), _keys("groups", groups))
+
+    # Transactions
+
+    async def list_transactions(
+        self,
+        *,
+        producer_ids: Iterable[int] = (),
+        states: Iterable[str] = (),
+        duration_ms: int | None = None,
+        id_pattern: str | None = None,
+    ) -> tuple[TransactionListing, ...]:
+        """List the transactional ids of all brokers (KIP-664, brokers since 3.0). All filters must match.
+
+        Args:
+            producer_ids: List only ids with one of these producer ids.
+            states: List only ids in one of these states, such as "Ongoing".
+            duration_ms: List only ids whose transaction has been running for longer (KIP-994, brokers since 3.8).
+            id_pattern: List only ids that match this regular expression of Google RE2 as a whole (KIP-1152, brokers
+                since 4.1).
+
+        Raises:
+            UnsupportedVersion: A broker does not support the request or a filter.
+            WaitTimeout: A broker did not answer in time.
+            BrokerError: A broker returned an error, such as INVALID_REGULAR_EXPRESSION.
+            ConfigError: An argument is invalid.
+        """
+        wanted_ids, wanted_states = list(producer_ids), _keys("states", states)
+        for index, producer_id in enumerate(wanted_ids):
+            check_integer(f"producer_ids[{index}]", producer_id, least=0, most=MAX_INT64)
+        for index, state in enumerate(wanted_states):
+            if state not in TRANSACTION_STATES:
+                raise ConfigError.of(f"states[{index}]", state, one_of(TRANSACTION_STATES, state))
+        if duration_ms is not None:
+            check_integer("duration_ms", duration_ms, least=0, most=MAX_INT64)
+        request = ListTransactionsRequest(
+            producer_id_filters=wanted_ids,
+            state_filters=wanted_states,
+            duration_filter=-1 if duration_ms is None else duration_ms,
+            transactional_id_pattern=id_pattern,
+        )
+        return await self._cluster.transactions(request)
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
+        """Describe transactional ids (KIP-664, brokers since 3.0). A missing one has TRANSACTIONAL_ID_NOT_FOUND.
+
+        Raises:
+            NoBatchedFindCoordinators: As `find_coordinators` does.
+        """
+        ids = _keys("transactional_ids", transactional_ids)
+        return await self._run(transaction_handlers.describe_transactions(), ids, key_type="transaction")
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> Results[str, ProducerIdAndEpoch]:
+        """Raise the epochs of transactional ids, so that their producers are refused (KIP-692, brokers since 0.11).
+
+        A transaction of a producer is aborted; the call waits for it. The ids have the request timeout as transaction
+        timeout afterwards, until their next producers start, as with Kafka's admin client.
+
+        Raises:
+            NoBatchedFindCoordinators: As `find_coordinators` does.
+        """
+        handler = transaction_handlers.fence_producers(int(self._sender.request_timeout_ms))
+        return await self._run(handler, _keys("transactional_ids", transactional_ids), key_type="transaction")
+
+    # Partitions
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
+    ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
+        """Describe the producers of partitions (KIP-664, brokers since 2.8).
+
+        Partitions that do not exist are looked up until the call times out.
+
+        Args:
+            partitions: The partitions.
+            broker_id: The node id of the replica that is asked; the leader by default.
+        """
+        handler = partition_handlers.describe_producers(waits_for_leader=broker_id is None)
+        if broker_id is None:
+            lookup = partition_handlers.find_leaders(waits_for_topics=True)
+        else:
+            check_integer("broker_id", broker_id, least=0, most=MAX_INT32)
+            lookup = partition_handlers.find_broker(broker_id)
+        return await self._run_with(lookup, handler, _partitions(partitions))
+
+    async def abort_transaction(
+        self, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> None:
+        """Abort a hanging transaction in one partition: write its marker (KIP-664, brokers since 0.11).
+
+        The transaction coordinator is not told, so that its state stays as it is. `describe_producers` returns the
+        arguments.
+
+        Args:
+            partition: The partition.
+            producer_id: The producer.
+            producer_epoch: Its epoch.
+            coordinator_epoch: The epoch of the coordinator; 0 if the producer has none, because it has no marker yet.
+
+        Raises:
+            PartitionError: The broker refused the marker, for example with TRANSACTION_COORDINATOR_FENCED because the
+                partition has a marker of a later coordinator.
+            ConfigError: An argument is invalid.
+        """
+        check_integer("producer_id", producer_id, least=0, most=MAX_INT64)
+        check_integer("producer_epoch", producer_epoch, least=0, most=MAX_INT16)
+        check_integer("coordinator_epoch", coordinator_epoch, least=0, most=MAX_INT32)
+        lookup = partition_handlers.find_leaders(waits_for_topics=True)
+        handler = partition_handlers.abort_transaction(producer_id, producer_epoch, coordinator_epoch)
+        (await self._run_with(lookup, handler, _partitions([partition]))).all()
+
+    async def list_offsets(
+        self,
+        partitions: Mapping[TopicPartition, Literal["earliest", "latest"] | int],
+        *,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> Results[TopicPartition, ListedOffset]:
+        """Look up offsets (brokers since 0.11).
+
+        Args:
+            partitions: What to look up in each partition: its first offset ("earliest"), the offset after its last
+                record ("latest"), or the first offset with a timestamp at or after this one, in milliseconds since the
+                Unix epoch.
+            isolation_level: With "read_committed" no offset is above the last stable offset (KIP-98).
+
+        Raises:
+            ConfigError: An argument is invalid.
+        """
+        special = {"earliest": -2, "latest": -1}
+        timestamps: dict[TopicPartition, int] = {}
+        for partition, wanted in partitions.items():
+            if not (is_offset(wanted) or (isinstance(wanted, str) and wanted in special)):
+                where = f"partition {format_partitions(_partitions([partition]))}"
+                expected = "'earliest', 'latest' or a timestamp in milliseconds"
+                raise ConfigError.of("partitions", wanted, expected, where=where)
+            timestamps[partition] = wanted if isinstance(wanted, int) else special[wanted]
+        handler = partition_handlers.list_offsets(timestamps, isolation_number(isolation_level), int(self._timeout_ms))
+        lookup = partition_handlers.find_leaders(waits_for_topics=False)
+        return await self._run_with(lookup, handler, _partitions(partitions))
 
     # Topics and brokers
 
@@ -290,7 +439,7 @@ class Admin:
         topics = await self._cluster.topics()
         return {name: topic for name, topic in topics.items() if internal or not topic.is_internal}
 
-    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> Results[None]:
+    async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> Results[str, None]:
         """Create topics.
 
         Args:
@@ -318,8 +467,15 @@ class Admin:
         """
         return await self._cluster.describe()
 
-    async def _run(self, handler: AdminApiHandler[V], keys: Sequence[str]) -> Results[V]:
-        lookup = group_handlers.find_coordinators("group")
+    async def _run(
+        self, handler: AdminApiHandler[str, V], keys: Sequence[str], key_type: str = "group"
+    ) -> Results[str, V]:
+        """Send requests to the coordinators of keys."""
+        return await self._run_with(group_handlers.find_coordinators(key_type), handler, keys)
+
+    async def _run_with(
+        self, lookup: AdminApiHandler[K, Node], handler: AdminApiHandler[K, V], keys: Sequence[K]
+    ) -> Results[K, V]:
         driver = AdminApiDriver(self._pool, self._sender, self._backoff, lookup, handler)
         return await driver.run(keys, self._timeout_ms)
 
@@ -335,11 +491,17 @@ def _keys(argument: str, keys: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
-    for partition in partitions:
+def _partitions(partitions: Iterable[TopicPartition], *, where: str = "") -> list[TopicPartition]:
+    """Return the partitions without duplicates, in order."""
+    given = list(partitions)
+    for partition in given:
         if not is_partition(partition):
-            expected = "(topic, number), such as ('orders', 0)"
-            raise ConfigError.of("partition", partition, expected, where=f"group {group!r}")
+            raise ConfigError.of("partition", partition, "(topic, number), such as ('orders', 0)", where=where)
+    return list(dict.fromkeys(given))
+
+
+def _check_partitions(group: str, partitions: Iterable[TopicPartition]) -> None:
+    _partitions(partitions, where=f"group {group!r}")
 
 
 def _offset(group: str, partition: TopicPartition, offset: OffsetAndMetadata | int) -> OffsetAndMetadata:

@@ -3,7 +3,7 @@
 Handles versions, batch sizes and timeouts; `driver.py` chooses brokers and retries.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,13 +12,14 @@ import trio
 
 from fakebroker.client.admin.descriptions import Node
 from fakebroker.client.connection import Connection
-from fakebroker.client.coordinators import batches
+from fakebroker.client.coordinators import COORDINATOR_BUSY, COORDINATOR_MOVED, batches
 from fakebroker.client.errors import AdminError, ConnectionLost, UnsupportedVersion
 from fakebroker.client.versions import FIRST_BATCHED_VERSION, is_batched
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.protocol.schema import Message, Versions
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 MAX_KEYS_PER_REQUEST = 10_000
@@ -29,27 +30,33 @@ MAX_REQUESTS_IN_FLIGHT = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminApiHandler(Generic[V]):
-    """An API call about several keys: how requests are built, and how responses are read (Kafka's `AdminApiHandler`).
+class AdminApiHandler(Generic[K, V]):
+    """An API call about several keys, such as groups or partitions (Kafka's `AdminApiHandler`).
+
+    Says how requests are built, how responses are read, and which errors are retried.
 
     Attributes:
         api: The API's name in Kafka.
         request: Builds a request about at most `max_keys` keys.
         read: Yields the value or error of each key in a response (in the layout of the newest version). Its other
-            arguments are the keys of the request and the coordinator, which is None in look-ups of coordinators.
+            arguments are the keys of the request and the broker, which is None in look-ups of brokers.
         fails: Creates the error of one key.
+        busy: Errors after which the request is sent again to the same broker.
+        moved: Errors after which the broker is looked up again; NETWORK_EXCEPTION is always one of them.
         max_keys: Maximum number of keys per request.
         not_batched: Raised if the broker supports only one key per request and `fall_back` is False.
     """
 
     api: str
-    request: Callable[[Sequence[str]], Message]
-    read: Callable[[Any, Sequence[str], Node | None], Iterable[tuple[str, V | AdminError]]]
-    fails: Callable[[str, str, ErrorCode, str | None], AdminError]
+    request: Callable[[Sequence[K]], Message]
+    read: Callable[[Any, Sequence[K], Node | None], Iterable[tuple[K, V | AdminError]]]
+    fails: Callable[[K, str, ErrorCode, str | None], AdminError]
+    busy: Collection[ErrorCode] = COORDINATOR_BUSY
+    moved: Collection[ErrorCode] = COORDINATOR_MOVED
     max_keys: int = MAX_KEYS_PER_REQUEST
     not_batched: type[UnsupportedVersion] = UnsupportedVersion
 
-    def error(self, key: str, error: ErrorCode, why: str | None = None) -> AdminError:
+    def error(self, key: K, error: ErrorCode, why: str | None = None) -> AdminError:
         """Return the error of one key."""
         return self.fails(key, self.api, error, why)
 
@@ -67,8 +74,8 @@ class RequestSender:
     request_timeout_ms: float
 
     async def send_batched(
-        self, handler: AdminApiHandler[V], keys: Sequence[str], connection: Connection, node: Node | None
-    ) -> dict[str, V | AdminError]:
+        self, handler: AdminApiHandler[K, V], keys: Sequence[K], connection: Connection, node: Node | None
+    ) -> dict[K, V | AdminError]:
         """Send requests about several keys to one broker.
 
         Returns:
@@ -78,10 +85,10 @@ class RequestSender:
         Raises:
             UnsupportedVersion: `handler.not_batched`, if `fall_back` is False.
         """
-        answers: dict[str, V | AdminError] = {}
+        answers: dict[K, V | AdminError] = {}
         parts = self._parts(handler, keys, connection)
         for start in range(0, len(parts), MAX_REQUESTS_IN_FLIGHT):
-            requests: list[tuple[Sequence[str], Message]] = []
+            requests: list[tuple[Sequence[K], Message]] = []
             for part in parts[start : start + MAX_REQUESTS_IN_FLIGHT]:
                 request = handler.request(part)
                 try:
@@ -109,7 +116,7 @@ class RequestSender:
             await connection.aclose()
             raise ConnectionLost(self._too_slow(connection)) from None
 
-    def _parts(self, handler: AdminApiHandler[V], keys: Sequence[str], connection: Connection) -> list[Sequence[str]]:
+    def _parts(self, handler: AdminApiHandler[K, V], keys: Sequence[K], connection: Connection) -> list[Sequence[K]]:
         """Divide the keys into requests."""
         api = API_BY_NAME[handler.api]
         theirs = connection.versions.theirs.get(api.key)
@@ -121,13 +128,13 @@ class RequestSender:
 
     async def _exchange(
         self,
-        handler: AdminApiHandler[V],
-        requests: Sequence[tuple[Sequence[str], Message]],
+        handler: AdminApiHandler[K, V],
+        requests: Sequence[tuple[Sequence[K], Message]],
         connection: Connection,
         node: Node | None,
-    ) -> dict[str, V | AdminError]:
+    ) -> dict[K, V | AdminError]:
         """Send requests, then receive their responses."""
-        answers: dict[str, V | AdminError] = {}
+        answers: dict[K, V | AdminError] = {}
         try:
             with self._timeout():
                 sent = await connection.send([request for _, request in requests])
@@ -154,10 +161,10 @@ class RequestSender:
 
 
 def failures(
-    handler: AdminApiHandler[V], keys: Iterable[str], error: ErrorCode, why: str | FakebrokerError
-) -> dict[str, V | AdminError]:
+    handler: AdminApiHandler[K, V], keys: Iterable[K], error: ErrorCode, why: str | FakebrokerError
+) -> dict[K, V | AdminError]:
     """Return the same error for several keys; `why` becomes its cause if it is an exception."""
-    made: dict[str, V | AdminError] = {}
+    made: dict[K, V | AdminError] = {}
     for key in keys:
         made[key] = failure = handler.error(key, error, str(why))
         failure.__cause__ = why if isinstance(why, FakebrokerError) else None

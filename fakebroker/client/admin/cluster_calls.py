@@ -1,9 +1,9 @@
-"""Calls of the admin client that need no coordinator: cluster, topics, and lists of groups (trio)."""
+"""Calls of the admin client that need no coordinator: cluster, topics, lists of groups and transactions (trio)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
@@ -16,6 +16,7 @@ from fakebroker.client.admin.descriptions import (
     PartitionDescription,
     Results,
     TopicDescription,
+    TransactionListing,
 )
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import Connection
@@ -30,12 +31,15 @@ from fakebroker.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from fakebroker.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.schema import Message
 
 T = TypeVar("T")
 
@@ -80,7 +84,7 @@ class ClusterCalls:
 
         return await self._until_done("Metadata", attempt)
 
-    async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> Results[None]:
+    async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> Results[str, None]:
         """Create topics at the controller, because not all versions of Kafka forward the request to it."""
         pending = {topic.name: topic for topic in topics}
         outcomes: dict[str, AdminError | None] = {}
@@ -112,41 +116,70 @@ class ClusterCalls:
         return Results({topic.name: outcomes[topic.name] for topic in topics})
 
     async def groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[GroupListing, ...]:
-        """Return the groups of all brokers, ordered by node id. A group that moves during the call is listed once."""
+        """Return the groups of all brokers, ordered by node id."""
+
+        def read(response: ListGroupsResponse) -> dict[str, GroupListing]:
+            return {group.group_id: _listing(group) for group in response.groups}
+
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-        listed: dict[int, list[GroupListing]] = {}
+        return await self._of_all_brokers(request, read, RETRIABLE_ERRORS)
+
+    async def transactions(self, request: ListTransactionsRequest) -> tuple[TransactionListing, ...]:
+        """Return the transactional ids of all brokers, ordered by node id."""
+
+        def read(response: ListTransactionsResponse) -> dict[str, TransactionListing]:
+            return {
+                each.transactional_id: TransactionListing(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    state=each.transaction_state,
+                )
+                for each in response.transaction_states
+            }
+
+        return await self._of_all_brokers(request, read, (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,))
+
+    async def _of_all_brokers(
+        self, request: Message, read: Callable[[Any], Mapping[str, T]], retriable: Collection[ErrorCode]
+    ) -> tuple[T, ...]:
+        """Send a request to all brokers. What moves from one broker to another meanwhile is returned once.
+
+        Args:
+            request: The request.
+            read: Returns the items in a response, by id.
+            retriable: The errors in responses after which a broker is asked again.
+        """
+        api = api_of(request).name
+        listed: dict[int, Mapping[str, T]] = {}
 
         async def attempt() -> None:
             failures: dict[int, FakebrokerError] = {}
 
-            async def list_groups_of(node: Node) -> None:
+            async def ask(node: Node) -> None:
                 try:
-                    listed[node.node_id] = await self._groups_of(node, request)
-                except FakebrokerError as error:
-                    failures[node.node_id] = error
+                    response = await self.sender.send_one(await self.pool.to(node.node_id), request)
+                    error = error_code(response.error_code)
+                    if error is ErrorCode.NONE:
+                        listed[node.node_id] = read(response)
+                    else:
+                        failed = BrokerError(str(node.node_id), api, error)
+                        failures[node.node_id] = _IncompleteResult(str(failed)) if error in retriable else failed
+                except FakebrokerError as failure:
+                    failures[node.node_id] = failure
 
             nodes = (await self._described()).nodes
             async with trio.open_nursery() as nursery:
                 for node in nodes:
                     if node.node_id not in listed:
-                        nursery.start_soon(list_groups_of, node)
+                        nursery.start_soon(ask, node)
             _raise_one_of(failures)
 
-        await self._until_done("ListGroups", attempt)
-        groups: dict[str, GroupListing] = {}
+        await self._until_done(api, attempt)
+        items: dict[str, T] = {}
         for node_id in sorted(listed):
-            for group in listed[node_id]:
-                groups.setdefault(group.group_id, group)
-        return tuple(groups.values())
-
-    async def _groups_of(self, node: Node, request: ListGroupsRequest) -> list[GroupListing]:
-        connection = await self.pool.to(node.node_id)
-        response: ListGroupsResponse = await self.sender.send_one(connection, request)
-        error = error_code(response.error_code)
-        if error is ErrorCode.NONE:
-            return [_listing(group) for group in response.groups]
-        failed = BrokerError(str(node.node_id), "ListGroups", error)
-        raise _IncompleteResult(str(failed)) if error in RETRIABLE_ERRORS else failed
+            for name, item in listed[node_id].items():
+                items.setdefault(name, item)
+        return tuple(items.values())
 
     async def _described(self) -> ClusterDescription:
         metadata = await self._metadata()

@@ -1,16 +1,23 @@
 """Values that the admin client takes and returns, in Kafka's terms."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from fakebroker.client.errors import AdminError
 from fakebroker.topic_partition import TopicPartition
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 BROKERS_CHOICE = -1
 """The broker's default number of partitions or replicas (KIP-464)."""
+
+TRANSACTION_STATES = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
+)
+"""Kafka's names of the states of transactional ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +150,98 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
-class Results(Mapping[str, V | AdminError], Generic[V]):
-    """The value or error of each key, in the order requested."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionListing:
+    """A transactional id in `Admin.list_transactions`.
+
+    Attributes:
+        state: One of `TRANSACTION_STATES`.
+    """
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDescription:
+    """A transactional id.
+
+    Attributes:
+        state: One of `TRANSACTION_STATES`.
+        producer_epoch: The epoch; with transaction.version 2, raised at each end of a transaction (KIP-890).
+        timeout_ms: The timeout of its transactions.
+        start_ms: When the transaction began, in milliseconds since the Unix epoch; None if none has begun. Kept until
+            the next one.
+        partitions: The partitions of the transaction, with the group's partition of `__consumer_offsets`; empty if it
+            is complete.
+        coordinator: The broker that described it.
+    """
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+    coordinator: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdAndEpoch:
+    """The producer id and epoch of a transactional id after `Admin.fence_producers`."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerDescription:
+    """A producer of a partition.
+
+    Attributes:
+        last_sequence: The sequence number of its last record; -1 if none, or if a marker has raised the epoch.
+        last_timestamp_ms: Time of its last batch, in milliseconds since the Unix epoch.
+        coordinator_epoch: The epoch of the coordinator of its last marker; None if there is no marker.
+        transaction_start_offset: The first offset of its open transaction; None if none is open.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int | None
+    transaction_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOffset:
+    """An offset in `Admin.list_offsets`.
+
+    Attributes:
+        offset: The offset; -1 if there is no record with the timestamp or a later one.
+        timestamp_ms: The timestamp of the record, if it was looked up by timestamp; else -1.
+        leader_epoch: None if the broker does not return it (before 2.1).
+    """
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int | None
+
+
+class Results(Mapping[K, V | AdminError], Generic[K, V]):
+    """The value or error of each key, such as a group or a partition, in the order requested."""
 
     __slots__ = ("_outcomes",)
 
-    def __init__(self, outcomes: Mapping[str, V | AdminError]) -> None:
+    def __init__(self, outcomes: Mapping[K, V | AdminError]) -> None:
         self._outcomes = dict(outcomes)
 
-    def __getitem__(self, key: str) -> V | AdminError:
+    def __getitem__(self, key: K) -> V | AdminError:
         return self._outcomes[key]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[K]:
         return iter(self._outcomes)
 
     def __len__(self) -> int:
@@ -164,16 +251,16 @@ class Results(Mapping[str, V | AdminError], Generic[V]):
         return f"Results({self._outcomes!r})"
 
     @property
-    def values_by_key(self) -> dict[str, V]:
+    def values_by_key(self) -> dict[K, V]:
         """The values of the keys that succeeded."""
         return {key: outcome for key, outcome in self.items() if not isinstance(outcome, AdminError)}
 
     @property
-    def errors(self) -> dict[str, AdminError]:
+    def errors(self) -> dict[K, AdminError]:
         """The errors of the keys that failed."""
         return {key: outcome for key, outcome in self.items() if isinstance(outcome, AdminError)}
 
-    def all(self) -> dict[str, V]:
+    def all(self) -> dict[K, V]:
         """Return all values.
 
         Raises:

@@ -1,11 +1,11 @@
-"""Sends requests about many keys, such as group ids, to the coordinators of the keys (trio; Kafka's `AdminApiDriver`).
+"""Sends requests about many keys to their brokers: coordinators of groups, leaders of partitions ... (trio).
 
-The driver looks up the coordinators, sends the requests to them, and repeats requests for keys with retriable errors.
-After the errors in `COORDINATOR_BUSY`, it asks the same coordinator again. After other retriable errors, it looks up
-the coordinator again. Keys fail independently of each other.
+The driver looks up the brokers, sends the requests to them, and repeats requests for keys with retriable errors: at the
+same broker or after another look-up, as the handler of the API says. Keys fail independently of each other. Follows
+Kafka's `AdminApiDriver`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -19,27 +19,27 @@ from fakebroker.client.admin.batched_requests import (
 from fakebroker.client.admin.descriptions import Node, Results
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import Connection
-from fakebroker.client.coordinators import COORDINATOR_BUSY, RETRIABLE_ERRORS
 from fakebroker.client.errors import AdminError, BrokerUnreachable, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool
 from fakebroker.errors import ErrorCode
 
+K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 W = TypeVar("W")
 
-_Step = Callable[[Sequence[str], int], Awaitable[None]]
+_Step = Callable[[Sequence[Any], int], Awaitable[None]]
 """Sends requests about some keys; the attempt is counted from 0."""
 
 
-class AdminApiDriver(Generic[V]):
+class AdminApiDriver(Generic[K, V]):
     """One call of the admin client about several keys.
 
     Args:
         pool: Connections to brokers.
         sender: Sends the requests.
         backoff: Delays between attempts.
-        lookup: The look-up of coordinators, at any broker.
-        handler: The requests to the coordinators. None if only the coordinators are looked up; V is `Node` then.
+        lookup: The look-up of the keys' brokers, at any broker.
+        handler: The requests to these brokers. None if the brokers are only looked up; V is `Node` then.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class AdminApiDriver(Generic[V]):
         pool: BrokerPool,
         sender: RequestSender,
         backoff: Backoff,
-        lookup: AdminApiHandler[Node],
-        handler: AdminApiHandler[V] | None,
+        lookup: AdminApiHandler[K, Node],
+        handler: AdminApiHandler[K, V] | None,
     ) -> None:
         self._pool, self._sender, self._backoff = pool, sender, backoff
         self._lookup, self._handler = lookup, handler
-        self._outcomes: dict[str, Any] = {}
-        self._last_errors: dict[str, AdminError] = {}
+        self._outcomes: dict[K, Any] = {}
+        self._last_errors: dict[K, AdminError] = {}
         self._refusal: UnsupportedVersion | None = None
         self._nursery: trio.Nursery
 
-    async def run(self, keys: Sequence[str], timeout_ms: float) -> Results[V]:
+    async def run(self, keys: Sequence[K], timeout_ms: float) -> Results[K, V]:
         """Send requests until each key has a value or an error that is not retriable, or until the timeout.
 
         Raises:
@@ -72,41 +72,41 @@ class AdminApiDriver(Generic[V]):
         outcomes = self._outcomes
         return Results({key: outcomes[key] if key in outcomes else self._timed_out(key, timeout_ms) for key in keys})
 
-    def _timed_out(self, key: str, timeout_ms: float) -> AdminError:
+    def _timed_out(self, key: K, timeout_ms: float) -> AdminError:
         seen = self._last_errors.get(key)
         last = f"last error: {seen.what}" if seen else "no response"
-        handler: AdminApiHandler[Any] = self._handler or self._lookup
+        handler: AdminApiHandler[K, Any] = self._handler or self._lookup
         return handler.error(key, ErrorCode.REQUEST_TIMED_OUT, f"timed out after {timeout_ms:g} ms; {last}")
 
-    async def _find(self, keys: Sequence[str], attempt: int) -> None:
-        """Look up coordinators, and start a task for each of them with its keys."""
+    async def _find(self, keys: Sequence[K], attempt: int) -> None:
+        """Look up brokers, and start a task for each of them with its keys."""
         answers = await self._send(self._lookup, keys, self._pool.any, None)
-        found: dict[Node, list[str]] = {}
-        errors: dict[str, AdminError] = {}
+        found: dict[Node, list[K]] = {}
+        errors: dict[K, AdminError] = {}
         for key, answer in answers.items():
             if isinstance(answer, Node):
                 found.setdefault(answer, []).append(key)
             else:
                 errors[key] = answer
-        for coordinator, its_keys in found.items():
-            self._pool.learn(coordinator.node_id, coordinator.host, coordinator.port)
+        for node, its_keys in found.items():
+            self._pool.learn(node.node_id, node.host, node.port)
             if self._handler is None:
-                self._outcomes.update(dict.fromkeys(its_keys, coordinator))
+                self._outcomes.update(dict.fromkeys(its_keys, node))
             else:
-                self._nursery.start_soon(self._send_to, coordinator, self._handler, its_keys, attempt)
-        self._complete(errors, attempt, self._find)
+                self._nursery.start_soon(self._send_to, node, self._handler, its_keys, attempt)
+        self._complete(self._lookup, errors, attempt, self._find)
 
-    async def _send_to(self, coordinator: Node, handler: AdminApiHandler[V], keys: Sequence[str], attempt: int) -> None:
-        answers = await self._send(handler, keys, partial(self._pool.to, coordinator.node_id), coordinator)
-        self._complete(answers, attempt, partial(self._send_to, coordinator, handler))
+    async def _send_to(self, node: Node, handler: AdminApiHandler[K, V], keys: Sequence[K], attempt: int) -> None:
+        answers = await self._send(handler, keys, partial(self._pool.to, node.node_id), node)
+        self._complete(handler, answers, attempt, partial(self._send_to, node, handler))
 
     async def _send(
         self,
-        handler: AdminApiHandler[W],
-        keys: Sequence[str],
+        handler: AdminApiHandler[K, W],
+        keys: Sequence[K],
         connect: Callable[[], Awaitable[Connection]],
         node: Node | None,
-    ) -> dict[str, W | AdminError]:
+    ) -> dict[K, W | AdminError]:
         try:
             return await self._sender.send_batched(handler, keys, await connect(), node)
         except BrokerUnreachable as error:
@@ -116,19 +116,31 @@ class AdminApiDriver(Generic[V]):
             self._nursery.cancel_scope.cancel()
             return {}
 
-    def _complete(self, answers: Mapping[str, V | AdminError], attempt: int, retry: _Step) -> None:
+    def _complete(
+        self,
+        handler: AdminApiHandler[K, W],
+        answers: Mapping[K, W | AdminError],
+        attempt: int,
+        send_again: _Step,
+    ) -> None:
         """Take values and final errors, and schedule retries for the other keys."""
-        retries: dict[_Step, list[str]] = {}
+        busy: list[K] = []
+        moved: list[K] = []
         for key, answer in answers.items():
             error = answer.error if isinstance(answer, AdminError) else ErrorCode.NONE
-            if isinstance(answer, AdminError) and error in RETRIABLE_ERRORS:
-                self._last_errors[key] = answer
-                retries.setdefault(retry if error in COORDINATOR_BUSY else self._find, []).append(key)
+            if error in handler.busy:
+                busy.append(key)
+            elif error in handler.moved or error is ErrorCode.NETWORK_EXCEPTION:
+                moved.append(key)
             else:
                 self._outcomes[key] = answer
-        for step, keys in retries.items():
-            self._nursery.start_soon(self._later, step, keys, attempt)
+                continue
+            assert isinstance(answer, AdminError)
+            self._last_errors[key] = answer
+        for step, keys in ((send_again, busy), (self._find, moved)):
+            if keys:
+                self._nursery.start_soon(self._later, step, keys, attempt)
 
-    async def _later(self, step: _Step, keys: Sequence[str], attempt: int) -> None:
+    async def _later(self, step: _Step, keys: Sequence[K], attempt: int) -> None:
         await trio.sleep(self._backoff.delay_ms(attempt) / 1000)
         await step(keys, attempt + 1)

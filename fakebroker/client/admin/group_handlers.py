@@ -36,7 +36,7 @@ from fakebroker.topic_partition import TopicPartition
 _DEAD = "Dead"
 
 
-def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
+def find_coordinators(key_type: str) -> AdminApiHandler[str, Node]:
     """Look up the coordinators of groups or transactions; any broker answers."""
     fails = TransactionError if key_type == "transaction" else GroupError
 
@@ -59,7 +59,7 @@ def find_coordinators(key_type: str) -> AdminApiHandler[Node]:
     )
 
 
-def describe_groups() -> AdminApiHandler[GroupDescription]:
+def describe_groups() -> AdminApiHandler[str, GroupDescription]:
     """Describe groups. A missing group is an error in every version, not only since version 6 (KIP-1043)."""
 
     def read(
@@ -117,7 +117,7 @@ def _assignment(data: bytes, protocol_type: str) -> tuple[TopicPartition, ...] |
         return None
 
 
-def delete_groups() -> AdminApiHandler[None]:
+def delete_groups() -> AdminApiHandler[str, None]:
     """Delete groups with their committed offsets (KIP-229)."""
 
     def read(
@@ -138,7 +138,7 @@ def delete_groups() -> AdminApiHandler[None]:
 
 def add_members(
     instance_ids: Sequence[str], session_timeout_ms: int, rebalance_timeout_ms: int
-) -> AdminApiHandler[Results[str]]:
+) -> AdminApiHandler[str, Results[str, str]]:
     """Register the static members that a group expects, in one JoinGroup without protocols (proposal "batch-join")."""
 
     def request(groups: Sequence[str]) -> JoinGroupRequest:
@@ -147,7 +147,7 @@ def add_members(
 
     def read(
         response: JoinGroupResponse, groups: Sequence[str], _: Node | None
-    ) -> Iterator[tuple[str, Results[str] | AdminError]]:
+    ) -> Iterator[tuple[str, Results[str, str] | AdminError]]:
         (group,) = groups
         results = {each.member.group_instance_id: each for each in response.member_join_response_list}
         outcomes = {instance_id: _added(instance_id, results.get(instance_id)) for instance_id in instance_ids}

@@ -36,7 +36,7 @@ Offsets = dict[TopicPartition, OffsetAndMetadata | None]
 
 def list_offsets(
     wanted: Mapping[str, Collection[TopicPartition] | None], require_stable: bool
-) -> AdminApiHandler[Offsets]:
+) -> AdminApiHandler[str, Offsets]:
     """Fetch committed offsets of groups.
 
     Args:
@@ -91,7 +91,7 @@ def _offsets(group: OffsetFetchResponseGroup, requested: Collection[TopicPartiti
     }
 
 
-def alter_offsets(wanted: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> AdminApiHandler[None]:
+def alter_offsets(wanted: Mapping[str, Mapping[TopicPartition, OffsetAndMetadata]]) -> AdminApiHandler[str, None]:
     """Commit offsets for groups without members."""
 
     def request(group: str) -> OffsetCommitRequest:
@@ -118,7 +118,7 @@ def _committed(index: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPart
     )
 
 
-def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> AdminApiHandler[None]:
+def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> AdminApiHandler[str, None]:
     """Delete offsets of topics that the group does not subscribe to (KIP-496)."""
 
     def request(group: str) -> OffsetDeleteRequest:
@@ -141,7 +141,7 @@ def delete_offsets(wanted: Mapping[str, Collection[TopicPartition]]) -> AdminApi
 
 def _of_one_group(
     api: str, request: Callable[[str], Message], read: Callable[[str, Any], AdminError | None]
-) -> AdminApiHandler[None]:
+) -> AdminApiHandler[str, None]:
     """Return the handler of an API with one group per request, whose response does not contain the group id."""
 
     def read_one(response: Any, groups: Sequence[str], _: Node | None) -> Iterator[tuple[str, AdminError | None]]:

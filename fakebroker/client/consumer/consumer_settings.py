@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from fakebroker.client.isolation_level import IsolationLevel, isolation_number
 from fakebroker.client.member.assignors import PartitionAssignor
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.errors import ConfigError, check_integer, one_of
@@ -23,7 +24,7 @@ class ConsumerOptions(TypedDict, total=False):
     max_poll_interval_ms: int
     commit_interval_ms: int
     auto_offset_reset: ResetPolicy | None
-    isolation_level: Literal["read_uncommitted"]
+    isolation_level: IsolationLevel
     max_poll_records: int
     fetch_min_bytes: int
     fetch_max_wait_ms: int
@@ -47,7 +48,7 @@ class ConsumerSettings:
         commit_interval_ms: `auto.commit.interval.ms`; 0 disables automatic commits (`enable.auto.commit=false`).
             The records of a poll count as consumed, and are included in these commits, from the next poll on.
         auto_offset_reset: Where to start if no offset is committed; None raises an error.
-        isolation_level: Only "read_uncommitted": records of aborted transactions are not filtered out.
+        isolation_level: "read_committed" returns only records outside of open and aborted transactions (KIP-98).
         close_timeout_ms: How long closing waits for the last responses.
         retry_backoff_ms: The first back-off; later ones double up to one second.
 
@@ -64,7 +65,7 @@ class ConsumerSettings:
     max_poll_interval_ms: int = 300_000
     commit_interval_ms: int = 5_000
     auto_offset_reset: ResetPolicy | None = "latest"
-    isolation_level: str = "read_uncommitted"
+    isolation_level: IsolationLevel = "read_uncommitted"
     max_poll_records: int = 500
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
@@ -81,9 +82,7 @@ class ConsumerSettings:
         if self.auto_offset_reset not in ("earliest", "latest", None):
             expected = one_of(("earliest", "latest"), self.auto_offset_reset, other="None")
             raise ConfigError.of("auto_offset_reset", self.auto_offset_reset, expected)
-        if self.isolation_level != "read_uncommitted":
-            expected = "'read_uncommitted': aborted transactions are not filtered out"
-            raise ConfigError.of("isolation_level", self.isolation_level, expected)
+        isolation_number(self.isolation_level)
         if self.instance_id is not None and not is_legal_name(self.instance_id):
             raise ConfigError.of("instance_id", self.instance_id, f"{LEGAL_NAME}, or None")
         for name, minimum in _MINIMUM.items():

@@ -10,6 +10,7 @@ from fakebroker.client.consumer.cluster_metadata import PartitionLeader
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings, ResetPolicy
 from fakebroker.client.consumer.records import ConsumerRecord, decode_fetched
 from fakebroker.client.errors import BrokerRefused, ConsumerError, OffsetOutOfRange, RecordsUnreadable, error_code
+from fakebroker.client.isolation_level import isolation_number
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from fakebroker.protocol.messages.list_offsets import (
@@ -71,6 +72,7 @@ class Fetcher:
         self.paused: Collection[TopicPartition] = ()
         self.needs_metadata = False
         self._settings = settings
+        self._isolation_level = isolation_number(settings.isolation_level)
         self._partitions: dict[TopicPartition, _PartitionState] = {}
         self._in_flight: dict[tuple[int, type[LeaderRequest]], dict[TopicPartition, _PartitionState]] = {}
 
@@ -144,7 +146,7 @@ class Fetcher:
         found: list[tuple[int, LeaderRequest]] = []
         for node_id, states in lookups.items():
             if self._begin(node_id, ListOffsetsRequest, states):
-                found.append((node_id, _list_offsets(states, leaders)))
+                found.append((node_id, self._list_offsets(states, leaders)))
         for node_id, states in fetches.items():
             if self._begin(node_id, FetchRequest, states):
                 found.append((node_id, self._fetch(states, leaders)))
@@ -155,6 +157,25 @@ class Fetcher:
             return False
         self._in_flight[node_id, kind] = states
         return True
+
+    def _list_offsets(
+        self, states: Mapping[TopicPartition, _PartitionState], leaders: Mapping[TopicPartition, PartitionLeader]
+    ) -> ListOffsetsRequest:
+        topics = [
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(
+                        partition_index=index,
+                        current_leader_epoch=leaders[topic, index].epoch,
+                        timestamp=_TIMESTAMPS[states[topic, index].reset or "latest"],
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(states).items()
+        ]
+        return ListOffsetsRequest(replica_id=_CONSUMER, isolation_level=self._isolation_level, topics=topics)
 
     def _fetch(
         self, states: Mapping[TopicPartition, _PartitionState], leaders: Mapping[TopicPartition, PartitionLeader]
@@ -179,6 +200,7 @@ class Fetcher:
             max_wait_ms=settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
+            isolation_level=self._isolation_level,
             topics=topics,
         )
 
@@ -241,8 +263,11 @@ class Fetcher:
         elif error is not ErrorCode.NONE:
             self._failed(partition, state, error, now_ms)
         elif data.records:
+            aborted = data.aborted_transactions if self._isolation_level else None
             try:
-                state.records, state.next_offset = decode_fetched(data.records, partition, state.next_offset)
+                state.records, state.next_offset = decode_fetched(
+                    data.records, partition, state.next_offset, aborted or ()
+                )
             except ProtocolError as fault:
                 state.failure = RecordsUnreadable(partition, state.next_offset, fault)
                 return
@@ -269,23 +294,3 @@ class Fetcher:
 
     def _retry_later(self, state: _PartitionState, now_ms: float) -> None:
         state.retry_ms = now_ms + self._settings.retry_backoff_ms
-
-
-def _list_offsets(
-    states: Mapping[TopicPartition, _PartitionState], leaders: Mapping[TopicPartition, PartitionLeader]
-) -> ListOffsetsRequest:
-    topics = [
-        ListOffsetsTopic(
-            name=topic,
-            partitions=[
-                ListOffsetsPartition(
-                    partition_index=index,
-                    current_leader_epoch=leaders[topic, index].epoch,
-                    timestamp=_TIMESTAMPS[states[topic, index].reset or "latest"],
-                )
-                for index in indexes
-            ],
-        )
-        for topic, indexes in by_topic(states).items()
-    ]
-    return ListOffsetsRequest(replica_id=_CONSUMER, topics=topics)

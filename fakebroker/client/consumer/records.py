@@ -1,13 +1,17 @@
-"""Consumer records, decoded from the record batches and message sets of Fetch responses."""
+"""Consumer records, decoded from the record batches and message sets of Fetch responses.
+
+A reader of committed records skips the records of aborted transactions (Kafka's `CompletedFetch`).
+"""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import LegacyRecord, magic_of, split_messages, unwrap
+from fakebroker.protocol.messages.fetch import AbortedTransaction
 from fakebroker.protocol.records import (
     CorruptBatchError,
     Header,
@@ -17,6 +21,7 @@ from fakebroker.protocol.records import (
     iterate_records,
     split_batches,
 )
+from fakebroker.protocol.transaction_markers import marker_in
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _SIZE = struct.Struct(">i")
@@ -47,16 +52,39 @@ class RecordTooLarge(ProtocolError):  # noqa: N818  # named after Kafka's Record
     """A broker from before KIP-74 returned the beginning of a message that is larger than the fetch size."""
 
 
-def decode_fetched(data: bytes, place: TopicPartition, offset: int) -> tuple[list[ConsumerRecord], int]:
+class _AbortedRecords:
+    """Tells batches of aborted transactions from others; used for the batches of one response, in order.
+
+    Args:
+        transactions: The aborted transactions in the response.
+    """
+
+    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+        self._later = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def contain(self, batch: RecordBatch) -> bool:
+        """Return whether the records of the next batch belong to an aborted transaction."""
+        while self._later and self._later[-1].first_offset <= batch.last_offset:
+            self._producers.add(self._later.pop().producer_id)
+        if (marker := marker_in(batch)) is not None and not marker.is_commit:
+            self._producers.discard(batch.producer_id)
+        return batch.is_transactional and batch.producer_id in self._producers
+
+
+def decode_fetched(
+    data: bytes, place: TopicPartition, offset: int, aborted: Iterable[AbortedTransaction] = ()
+) -> tuple[list[ConsumerRecord], int]:
     """Return the records from an offset on, and the offset after them.
 
-    Records before the offset are skipped, because brokers return whole batches. Control batches (transaction markers)
-    and an incomplete last batch are skipped, too.
+    Records before the offset are skipped, because brokers return whole batches. Control batches (transaction markers),
+    records of aborted transactions and an incomplete last batch are skipped, too.
 
     Args:
         data: The bytes of one partition in a Fetch response.
         place: The partition.
         offset: The fetch offset.
+        aborted: The aborted transactions in the response, for a reader of committed records.
 
     Raises:
         RecordTooLarge: The data contains no complete batch or message.
@@ -64,9 +92,10 @@ def decode_fetched(data: bytes, place: TopicPartition, offset: int) -> tuple[lis
     """
     found: list[ConsumerRecord] = []
     next_offset, size_bytes = offset, 0
+    skipped = _AbortedRecords(aborted)
     for entry in _entries(data):
         size_bytes += len(entry)
-        records, last_offset = _read(entry)
+        records, last_offset = _read(entry, skipped)
         next_offset = max(next_offset, last_offset + 1)
         found += [
             ConsumerRecord(*place, record.offset, record.timestamp_ms, record.key, record.value, record.headers)
@@ -91,15 +120,16 @@ def _entries(data: bytes) -> Iterator[bytes]:
         position = end
 
 
-def _read(entry: bytes) -> tuple[list[Record], int]:
-    """Return the records of a batch or message, and its last offset."""
+def _read(entry: bytes, aborted: _AbortedRecords) -> tuple[list[Record], int]:
+    """Return the visible records of a batch or message, and its last offset."""
     magic = magic_of(entry)
     if magic is not None and magic < _MAGIC_OF_BATCHES:
         records = [record for message in split_messages(entry) for record in _records_in(message)]
         return records, records[-1].offset
     (batch,) = split_batches(entry)
     _check_crc(batch)
-    return [] if batch.is_control else list(iterate_records(batch)), batch.last_offset
+    is_hidden = aborted.contain(batch) or batch.is_control
+    return [] if is_hidden else list(iterate_records(batch)), batch.last_offset
 
 
 def _check_crc(batch: RecordBatch) -> None:

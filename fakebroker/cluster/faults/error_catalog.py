@@ -233,6 +233,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
             versions="4+",
         ),
     ),
+    "AddOffsetsToTxn": (_place(_TRANSACTION + "GROUP_AUTHORIZATION_FAILED TRANSACTION_ABORTABLE"),),
     "EndTxn": (_place(_TRANSACTION + "TRANSACTION_ABORTABLE"),),
     "WriteTxnMarkers": (
         _place(
@@ -241,6 +242,18 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
             "NOT_ENOUGH_REPLICAS NOT_ENOUGH_REPLICAS_AFTER_APPEND REQUEST_TIMED_OUT",
             "markers.topics.partition_indexes",
             "markers.topics.partitions",
+        ),
+    ),
+    "TxnOffsetCommit": (
+        _place(
+            _GROUP
+            + _MEMBER
+            + _TOPIC
+            + _PRODUCER
+            + "ILLEGAL_GENERATION OFFSET_METADATA_TOO_LARGE CONCURRENT_TRANSACTIONS INVALID_REQUEST "
+            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED TRANSACTION_ABORTABLE INVALID_COMMIT_OFFSET_SIZE REQUEST_TIMED_OUT "
+            "UNSUPPORTED_FOR_MESSAGE_FORMAT ",
+            "topics.partitions",
         ),
     ),
     "DescribeAcls": (_place(_ACLS),),

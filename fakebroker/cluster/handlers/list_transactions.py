@@ -52,7 +52,7 @@ def _matches(transaction: Transaction, request: ListTransactionsRequest, now_ms:
     if request.state_filters and value.state.value not in request.state_filters:
         return False
     # An id that never had a transaction started at -1, and so counts as old.
-    return request.duration_filter < 0 or now_ms - value.start_ms > request.duration_filter
+    return request.duration_filter < 0 or int(now_ms) - value.start_ms > request.duration_filter
 
 
 def _failed(error: ErrorCode) -> ListTransactionsResponse:

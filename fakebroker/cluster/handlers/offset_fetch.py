@@ -1,6 +1,7 @@
 """OffsetFetch: the committed offsets of one group (versions 0-7), or of many with a result for each (KIP-709)."""
 
 import struct
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
@@ -20,6 +21,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.types import unsigned_varint
+from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -36,7 +38,12 @@ _MAX_LISTS = 1_000
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | EncodedResponse:
-    if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes:
+    if (
+        isinstance(call, UndecodedCall)
+        and cluster.may_answer_with_bytes
+        # With pending offsets, requests are decoded, because they may require stable offsets.
+        and not call.broker.coordinator.has_pending_offsets
+    ):
         encoded = _fetch_groups(call.broker.coordinator, call.items)
         if encoded is not None:
             return encoded
@@ -175,6 +182,7 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
     """Return the result for one group. A group that does not exist has no offsets; this is not an error."""
     if group.topics is None:
         return _fetch_all(cluster, call, group.group_id, now_ms)
+    unstable = _unstable(call, group.group_id)
     names = [_name(cluster, call, topic) for topic in group.topics]
     partitions = [
         (name, index)
@@ -193,13 +201,27 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
             partitions=[
                 _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
                 if name is None
-                else _partition(index, committed[name, index])
+                else _known_partition(name, index, committed[name, index], unstable)
                 for index in topic.partition_indexes
             ],
         )
         for topic, name in zip(group.topics, names, strict=True)
     ]
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _unstable(call: Call, group_id: str) -> Collection[TopicPartition]:
+    """Return the partitions that get UNSTABLE_OFFSET_COMMIT: those with pending offsets, if the request wants it."""
+    request: OffsetFetchRequest = call.request
+    return call.broker.coordinator.unstable_partitions(group_id) if request.require_stable else ()
+
+
+def _known_partition(
+    name: str, index: int, committed: CommittedOffset | None, unstable: Collection[TopicPartition]
+) -> OffsetFetchResponsePartitions:
+    if (name, index) in unstable:
+        return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    return _partition(index, committed)
 
 
 def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -> str | None:
@@ -215,13 +237,14 @@ def _fetch_all(cluster: "Cluster", call: Call, group_id: str, now_ms: float) -> 
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error)
     topics: dict[str, OffsetFetchResponseTopics] = {}
+    unstable = _unstable(call, group_id)
     for name, index, offset in offsets:
         topic = cluster.topics.get(name)
         if topic is None and call.api_version >= 10:
             continue
         topic_id = topic.topic_id if topic else bytes(16)
         entry = topics.setdefault(name, OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=[]))
-        entry.partitions.append(_partition(index, offset))
+        entry.partitions.append(_known_partition(name, index, offset, unstable))
     return OffsetFetchResponseGroup(group_id=group_id, topics=list(topics.values()))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import leadership_error
+from fakebroker.cluster.handlers.transaction_verification import Verification
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.produce import ProduceRequest
@@ -18,8 +19,8 @@ from fakebroker.protocol.releases import Release
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_VERIFIES, _REFUSES_OLD_EPOCHS_FIRST = Release(3, 6), Release(4, 1)
-"""The first releases that verify partitions, and that do not ask the coordinator about old epochs."""
+_VERIFIES = Release(3, 6)
+"""The first release that verifies partitions."""
 
 _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 11, 12
 
@@ -32,7 +33,6 @@ _ERRORS = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
 
@@ -65,33 +65,9 @@ def partition_error(
         return ErrorCode.NONE
     if error := leadership_error(partition, call.broker):
         return error
-    producer_id, epoch = producer
-    known = partition.log.producers.get(producer_id)
-    if known is not None:
-        if epoch < known.epoch and call.broker.release >= _REFUSES_OLD_EPOCHS_FIRST:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        if epoch == known.epoch and known.transaction_offset is not None:
-            return ErrorCode.NONE
-    error = _coordinator_error(cluster, call, partition, producer_id, epoch, now_ms)
+    has_abortable = call.api_version >= _FIRST_VERSION_OF_ABORTABLE
+    verification = Verification(call.request.transactional_id, *producer, adds=adds, has_abortable=has_abortable)
+    error = verification.error(cluster, partition, call.broker.release, now_ms)
     if error is ErrorCode.CONCURRENT_TRANSACTIONS and not adds:
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    if error is ErrorCode.TRANSACTION_ABORTABLE and call.api_version < _FIRST_VERSION_OF_ABORTABLE:
-        return ErrorCode.INVALID_TXN_STATE
     return _ERRORS.get(error, error)
-
-
-def _coordinator_error(
-    cluster: "Cluster", call: Call, partition: Partition, producer_id: int, epoch: int, now_ms: float
-) -> ErrorCode:
-    """Ask the transaction coordinator about a partition; in versions 12 and up add it to the transaction."""
-    transactional_id = call.request.transactional_id
-    broker = cluster.transaction_coordinator_of(transactional_id)
-    if broker is None:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    coordinator, place = broker.transaction_coordinator, (partition.topic.name, partition.index)
-    if call.api_version < _FIRST_VERSION_THAT_ADDS:
-        error, errors = coordinator.verify_partitions(transactional_id, producer_id, epoch, [place])
-        return error or errors[0]
-    found: list[ErrorCode] = []
-    coordinator.add_partitions(transactional_id, producer_id, epoch, [place], now_ms, found.append)
-    return found[0] if found else ErrorCode.CONCURRENT_TRANSACTIONS

@@ -64,5 +64,4 @@ def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, name: str
         version=marker.transaction_version,
         partitions=((name, index),),
     )
-    result = cluster.transactions.write_at(call.broker, partition, markers)
-    return ErrorCode.NOT_ENOUGH_REPLICAS if result is None else result
+    return cluster.transactions.write_at(call.broker, partition, markers)

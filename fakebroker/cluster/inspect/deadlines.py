@@ -254,11 +254,13 @@ def offsets_removal(group: Group, broker: "BrokerNode") -> Deadline | None:
     def check_after(time_ms: float) -> float:
         return first_ms + max(0, ceil((time_ms - first_ms) / interval_ms)) * interval_ms
 
-    expiry = next_expiration(group, check_after(group.state_since_ms))
+    pending = broker.coordinator.unstable_partitions(group.group_id)
+    expiry = next_expiration(group, check_after(group.state_since_ms), pending)
     if expiry is None:
         return None
     at_ms = check_after(expiry.at_ms)
-    expiry = next_expiration(group, at_ms) or expiry  # With the offsets that expire later, but before the check.
+    # With the offsets that expire later, but before the check.
+    expiry = next_expiration(group, at_ms, pending) or expiry
     offsets = counted(expiry.offsets, "committed offset")
     if expiry.removes_group:
         text = f"The group is removed{f' with {offsets}' * bool(expiry.offsets)}, unless it is used before."

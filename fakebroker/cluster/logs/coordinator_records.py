@@ -22,18 +22,29 @@ _READ_BYTES = 1024 * 1024
 
 
 def append_pairs(
-    log: PartitionLog, pairs: Iterable[tuple[bytes, bytes | None]], leader_epoch: int, now_ms: float
+    log: PartitionLog,
+    pairs: Iterable[tuple[bytes, bytes | None]],
+    leader_epoch: int,
+    now_ms: float,
+    producer: tuple[int, int] | None = None,
 ) -> int:
     """Append pairs of encoded keys and values, at least one, as one batch.
+
+    Args:
+        log: The log.
+        pairs: The keys and values.
+        leader_epoch: The leader epoch of the partition.
+        now_ms: The timestamp of the records, truncated to whole milliseconds.
+        producer: The id and the epoch of the producer if the batch is part of its transaction.
 
     Returns:
         The offset of the first record.
     """
-    return log.append(records.encode_pairs(pairs, int(now_ms)), leader_epoch)
+    return log.append(records.encode_pairs(pairs, int(now_ms), producer), leader_epoch)
 
 
-def read_pairs(
-    log: PartitionLog, topic: str, partition: int, parse: Callable[[bytes | None, bytes | None], T | None]
+def read_all(
+    log: PartitionLog, topic: str, partition: int, parse: Callable[[records.RecordBatch, records.Record], T | None]
 ) -> list[T]:
     """Read all records of a partition, in order.
 
@@ -41,7 +52,7 @@ def read_pairs(
         log: The log.
         topic: The internal topic, for error messages.
         partition: The index of the partition, for error messages.
-        parse: Decodes a key and a value; returns None for records to skip.
+        parse: Decodes a record of a batch; returns None for records to skip.
 
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
@@ -54,7 +65,7 @@ def read_pairs(
             try:
                 for record in records.iterate_records(batch):
                     offset = record.offset
-                    parsed = parse(record.key, record.value)
+                    parsed = parse(batch, record)
                     if parsed is not None:
                         found.append(parsed)
             except ProtocolError as error:

@@ -7,13 +7,23 @@ Writes the versions of values that the emulated release writes, and reads all (`
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 
-from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_pairs, version_of
+from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.group.records import (
+    GroupRecord,
+    GroupValue,
+    KeyedRecord,
+    MemberValue,
+    OffsetRecord,
+    PendingOffsetRecord,
+    Record,
+    TransactionEnd,
+)
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.consumer_offsets import (
     EXPECTED_MEMBERS_TAG,
@@ -25,7 +35,9 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from fakebroker.protocol.records import Record as LogRecord, RecordBatch
 from fakebroker.protocol.releases import NEWEST, Release
+from fakebroker.protocol.transaction_markers import encode_marker, marker_in
 
 _OFFSET_KEY_VERSION = 1
 _GROUP_KEY_VERSION = 2
@@ -42,11 +54,11 @@ _NO_TIMESTAMP = -1
 def append_records(
     log: PartitionLog, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST
 ) -> int:
-    """Append records as one batch.
+    """Append records as one batch, which is transactional if they are offsets of a transaction.
 
     Args:
         log: The log of a partition of `__consumer_offsets`.
-        written: The records, at least one.
+        written: The records, at least one; or the end of a transaction, which is appended as its marker.
         leader_epoch: The leader epoch of the partition.
         now_ms: The timestamp of the records, truncated to whole milliseconds.
         release: The release that the writing broker emulates.
@@ -57,8 +69,21 @@ def append_records(
     Raises:
         ProtocolError: A value does not fit its field, such as a string of more than 32767 bytes.
     """
-    pairs = ((record_key(record), record_value(record, release)) for record in written)
-    return append_pairs(log, pairs, leader_epoch, now_ms)
+    first = written[0]
+    if isinstance(first, TransactionEnd):
+        return log.append(
+            encode_marker(
+                first.producer_id,
+                first.epoch,
+                is_commit=first.is_commit,
+                coordinator_epoch=first.coordinator_epoch,
+                now_ms=now_ms,
+            ),
+            leader_epoch,
+        )
+    pairs = ((record_key(record), record_value(record, release)) for record in cast(Sequence[KeyedRecord], written))
+    producer = (first.producer_id, first.epoch) if isinstance(first, PendingOffsetRecord) else None
+    return append_pairs(log, pairs, leader_epoch, now_ms, producer)
 
 
 def read_records(log: PartitionLog, partition: int) -> list[Record]:
@@ -67,10 +92,25 @@ def read_records(log: PartitionLog, partition: int) -> list[Record]:
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
-    return read_pairs(log, OFFSETS_TOPIC, partition, parse_record)
+    return read_all(log, OFFSETS_TOPIC, partition, _read_record)
 
 
-def record_key(record: Record) -> bytes:
+def _read_record(batch: RecordBatch, record: LogRecord) -> Record | None:
+    """Decode a record of a batch, which may be transactional or a marker."""
+    if batch.is_control:
+        marker = marker_in(batch)
+        if marker is None:
+            return None
+        return TransactionEnd(batch.producer_id, batch.producer_epoch, marker.is_commit, marker.coordinator_epoch)
+    parsed = parse_record(record.key, record.value)
+    if isinstance(parsed, OffsetRecord) and parsed.value is not None and batch.is_transactional:
+        return PendingOffsetRecord(
+            parsed.group_id, parsed.topic, parsed.partition, parsed.value, batch.producer_id, batch.producer_epoch
+        )
+    return parsed
+
+
+def record_key(record: KeyedRecord) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
         return prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
@@ -82,7 +122,7 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return prefixed(OffsetCommitKey(group=group_id, topic=topic, partition=partition), _OFFSET_KEY_VERSION)
 
 
-def record_value(record: Record, release: Release = NEWEST) -> bytes | None:
+def record_value(record: KeyedRecord, release: Release = NEWEST) -> bytes | None:
     """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
     if record.value is None:
         return None
@@ -91,8 +131,8 @@ def record_value(record: Record, release: Release = NEWEST) -> bytes | None:
     return _offset_value(record.value, release)
 
 
-def parse_record(key: bytes | None, value: bytes | None) -> Record | None:
-    """Decode a record in any version of its key and value.
+def parse_record(key: bytes | None, value: bytes | None) -> GroupRecord | OffsetRecord | None:
+    """Decode a record in any version of its key and value, without regard to transactions.
 
     Returns:
         The record; None if the key version belongs to another type of record.

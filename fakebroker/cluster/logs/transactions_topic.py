@@ -6,7 +6,7 @@ Follows Kafka's `TransactionLog`. Values have version 1, which has tagged fields
 
 from collections.abc import Sequence
 
-from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_pairs, version_of
+from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
@@ -51,7 +51,7 @@ def read_records(log: PartitionLog, partition: int) -> list[TransactionRecord]:
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
-    return read_pairs(log, TRANSACTIONS_TOPIC, partition, parse_record)
+    return read_all(log, TRANSACTIONS_TOPIC, partition, lambda _, record: parse_record(record.key, record.value))
 
 
 def record_key(transactional_id: str) -> bytes:

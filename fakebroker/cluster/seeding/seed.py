@@ -21,7 +21,7 @@ from fakebroker.coordinator.group.classic.rebalance import reject_waiting
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay, tombstones
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
 from fakebroker.errors import ConfigError, ErrorCode, one_of, shown
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.topic_partition import (
@@ -323,7 +323,7 @@ class SeedPlan:
 
     # Records
 
-    def records(self, now_ms: float) -> Iterable[Record]:
+    def records(self, now_ms: float) -> Iterable[KeyedRecord]:
         """Return the records that create the group, Stable or Empty, in __consumer_offsets."""
         is_empty = self.state in _WITHOUT_MEMBERS
         members = tuple(self._member_values())
@@ -384,7 +384,7 @@ def seed_in_steps(
     Raises:
         ConfigError: As `seed_groups`.
     """
-    planned: dict[str, tuple[SeedPlan, list[Record]]] = {}
+    planned: dict[str, tuple[SeedPlan, list[KeyedRecord]]] = {}
     for seed in seeds:
         plan = SeedPlan(cluster, seed)
         if plan.group_id in planned:
@@ -426,13 +426,13 @@ def seed_in_steps(
         raise
 
 
-def _load(cluster: Cluster, partition: Partition, records: list[Record], now_ms: float) -> None:
+def _load(cluster: Cluster, partition: Partition, records: list[KeyedRecord], now_ms: float) -> None:
     """Write records, and load them into the coordinator. If it is loading, it reads them from the log later."""
     cluster.now_ms = now_ms
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
-        broker.coordinator.add_groups(replay(records), now_ms)
+        broker.coordinator.add_groups(replay(records).groups, now_ms)
 
 
 def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
@@ -444,7 +444,7 @@ def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
         offsets = [OffsetRecord(plan.group_id, topic, index, None) for topic, index in plan.offsets]
         cluster.append_records(plan.partition, [*offsets, GroupRecord(plan.group_id, None)])
         return
-    cluster.append_records(plan.partition, tombstones(group))
+    cluster.append_records(plan.partition, tombstones(group, broker.coordinator.unstable_partitions(group.group_id)))
     broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
     reject_waiting(group, ErrorCode.UNKNOWN_MEMBER_ID)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.group.records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.errors import ErrorCode
 
 _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
@@ -39,7 +39,8 @@ APPEND_ERRORS = (
 def client_error(error: ErrorCode, records: Sequence[Record], config: CoordinatorConfig) -> ErrorCode:
     """Return the error for clients if an append fails.
 
-    Before KIP-848, tombstones are appended with acks=0: errors of replicas do not occur, and NONE is returned.
+    Before KIP-848, tombstones are appended with acks=0: errors of replicas do not occur, and NONE is returned. The end
+    of a transaction has the error of the log, because it is appended for the transaction coordinator.
 
     Args:
         error: The error of the log.
@@ -49,9 +50,16 @@ def client_error(error: ErrorCode, records: Sequence[Record], config: Coordinato
     Source: Kafka's `CoordinatorOperationExceptionHelper`; before KIP-848, `GroupMetadataManager.storeGroup` and
     `maybeConvertOffsetCommitError`.
     """
+    first = records[0]
+    if isinstance(first, TransactionEnd):
+        return error
     if not config.is_before_kip_848:
         return _CLIENT_ERRORS.get(error, error)
-    if error in _OF_REPLICAS and all(record.value is None for record in records):
+    if error in _OF_REPLICAS and all(_is_tombstone(record) for record in records):
         return ErrorCode.NONE
-    is_commit = isinstance(records[0], OffsetRecord)
+    is_commit = isinstance(first, OffsetRecord | PendingOffsetRecord)
     return (_FORMER_COMMIT_ERRORS if is_commit else _FORMER_CLIENT_ERRORS).get(error, error)
+
+
+def _is_tombstone(record: Record) -> bool:
+    return not isinstance(record, TransactionEnd) and record.value is None

@@ -35,11 +35,21 @@ from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.history import discard_change
 from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
+from fakebroker.coordinator.group.pending_offsets import PendingOffset, PendingOffsets
 from fakebroker.coordinator.group.persistence import LoadedGroups, replay, restore, store_new, tombstones
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, OffsetRecord, Procedure, Record
+from fakebroker.coordinator.group.records import (
+    GroupRecord,
+    GroupValue,
+    OffsetRecord,
+    PendingOffsetRecord,
+    Procedure,
+    Record,
+    TransactionEnd,
+)
 from fakebroker.coordinator.runtime.partitions import LedPartition
 from fakebroker.coordinator.runtime.runtime import Append, CoordinatorRuntime
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 
 T = TypeVar("T")
 
@@ -97,6 +107,8 @@ class Coordinator:
         self._controls = controls
         self._on_change = on_change
         self._groups: dict[str, Group] = {}
+        # By offsets partition; only those with pending offsets.
+        self._pending: dict[int, PendingOffsets] = {}
         self._runtime: CoordinatorRuntime[Record, Group] = CoordinatorRuntime(
             config.offsets_topic_num_partitions, append, self._expire
         )
@@ -132,7 +144,9 @@ class Coordinator:
         """
         loaded = replay(records)
         self._runtime.finish_loading(partition, now_ms)
-        self.add_groups(loaded, now_ms)
+        if loaded.pending:
+            self._pending[partition] = loaded.pending
+        self.add_groups(loaded.groups, now_ms)
 
     def add_groups(self, groups: LoadedGroups, now_ms: float) -> None:
         """Add groups that were read from the log of a partition that is led here."""
@@ -157,6 +171,7 @@ class Coordinator:
         self._runtime.resign(partition, partial(self._unload, partition, now_ms))
 
     def _unload(self, partition: int, now_ms: float) -> None:
+        self._pending.pop(partition, None)
         for group in self._groups_of(partition):
             self.drop_group(group, "its coordinator resigned", now_ms)
             reject_waiting(group, ErrorCode.NOT_COORDINATOR)
@@ -215,8 +230,11 @@ class Coordinator:
         return group
 
     def drop_group(self, group: Group, cause: str, now_ms: float) -> None:
-        """Remove a group; its state becomes Dead."""
+        """Remove a group with its pending offsets; its state becomes Dead."""
         del self._groups[group.group_id]
+        if (pending := self._pending.get(group.partition)) is not None:
+            pending.drop_group(group.group_id)
+            self._forget_pending(group.partition)
         group.change.cause = cause
         group.transition_to(DEAD, now_ms)
         self._on_change(group, now_ms)
@@ -430,7 +448,7 @@ class Coordinator:
             self._schedule(group)
         if group is None and self.config.is_before_kip_848:
             # Before the offsets are checked and stored: the group stays even if no offset is.
-            group = self._create_simple_group(group_id, now_ms)
+            group = self._create_simple_group(group_id, "first OffsetCommit", now_ms)
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
 
         def complete(error: ErrorCode) -> None:
@@ -438,7 +456,7 @@ class Coordinator:
                 done([error] * len(offsets))
                 return
             if records and group_id not in self._groups:
-                self._create_simple_group(group_id, now_ms)
+                self._create_simple_group(group_id, "first OffsetCommit", now_ms)
             self._apply_records(records)
             done(errors)
 
@@ -448,10 +466,10 @@ class Coordinator:
         else:
             complete(_NONE)
 
-    def _create_simple_group(self, group_id: str, now_ms: float) -> Group:
+    def _create_simple_group(self, group_id: str, cause: str, now_ms: float) -> Group:
         """Create a group for the offsets of a client that is not a member."""
         group = self.create_group(group_id, now_ms)
-        group.record_creation("first OffsetCommit", now_ms)
+        group.record_creation(cause, now_ms)
         self._on_change(group, now_ms)
         return group
 
@@ -501,7 +519,7 @@ class Coordinator:
         if group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             done((ErrorCode.NON_EMPTY_GROUP, []))
             return
-        errors, records = offset_requests.delete(group, partitions)
+        errors, records = offset_requests.delete(group, partitions, self.unstable_partitions(group_id))
         self._append_offsets(group.partition, records, lambda error: done((error, [] if error else errors)))
 
     def delete_topic_offsets(self, topic: str) -> None:
@@ -510,7 +528,11 @@ class Coordinator:
             self._runtime.submit_to(partition, partial(self._delete_topic_offsets, partition, topic))
 
     def _delete_topic_offsets(self, partition: int, topic: str) -> None:
-        records = offset_requests.delete_topic(self._groups_of(partition), topic)
+        records = tuple(
+            record
+            for group in self._groups_of(partition)
+            for record in offset_requests.delete_topic(group, topic, self.unstable_partitions(group.group_id))
+        )
         self._append_offsets(partition, records, lambda error: None)
 
     def _append_offsets(
@@ -529,9 +551,131 @@ class Coordinator:
         else:
             done(_NONE)
 
-    def _apply_records(self, records: Iterable[OffsetRecord]) -> None:
+    def _apply_records(self, records: Sequence[OffsetRecord]) -> None:
         for record in records:
             self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
+        if self._pending and records:
+            partition = self._groups[records[0].group_id].partition
+            if (pending := self._pending.get(partition)) is not None:
+                for record in records:
+                    pending.apply(record)
+                self._forget_pending(partition)
+
+    # Offsets of transactions
+
+    def commit_pending_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        producer_id: int,
+        epoch: int,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        """Commit offsets in a transaction: they are stored when it is committed (TxnOffsetCommit).
+
+        Args:
+            group_id: The group, which is created if it does not exist and no generation is given.
+            generation_id: The generation of the member; negative if none is given.
+            member_id: The member, or "".
+            instance_id: The instance id of a static member.
+            producer_id: The producer, to whose transaction the group's offsets partition was added.
+            epoch: The producer epoch.
+            offsets: The offsets, by partition.
+            now_ms: The time.
+            done: Called with one error code for each offset, in order. An error of the whole request is repeated.
+        """
+        arguments = group_id, generation_id, member_id, instance_id, producer_id, epoch, offsets, now_ms, done
+        self.submit(group_id, partial(self._commit_pending_offsets, *arguments))
+
+    def _commit_pending_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        producer_id: int,
+        epoch: int,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        group = self._groups.get(group_id)
+        error = self._group_error(group_id) if group is None or not group_id else _NONE
+        if group is None and not error and self.config.is_before_kip_848:
+            group = self._create_simple_group(group_id, "first TxnOffsetCommit", now_ms)
+        if group is not None:
+            error = error or group.check_transactional_commit(generation_id, member_id, instance_id)
+        elif generation_id >= 0:
+            error = error or ErrorCode.ILLEGAL_GENERATION
+        if error:
+            done([error] * len(offsets))
+            return
+        errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
+        pending = tuple(
+            PendingOffsetRecord(group_id, record.topic, record.partition, record.value, producer_id, epoch)
+            for record in records
+            if record.value is not None
+        )
+        partition = self._runtime.partition_for(group_id)
+
+        def complete(error: ErrorCode) -> None:
+            if error:
+                done([error] * len(offsets))
+                return
+            if pending and group_id not in self._groups:
+                self._create_simple_group(group_id, "first TxnOffsetCommit", now_ms)
+            for record in pending:
+                self._pending.setdefault(partition, PendingOffsets()).add(record)
+            done(errors)
+
+        if pending:
+            self._runtime.append(partition, pending, complete)
+        else:
+            complete(_NONE)
+
+    def end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
+        """Append the end of a transaction to an offsets partition, then store its offsets or drop them.
+
+        Args:
+            partition: The offsets partition.
+            end: The record.
+            done: Called with NONE or the error: NOT_COORDINATOR if the partition is not led here, else that of the log.
+        """
+        self._runtime.submit_to(partition, partial(self._end_transaction, partition, end, done))
+
+    def _end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
+        def complete(error: ErrorCode) -> None:
+            pending = self._pending.get(partition)
+            if not error and pending is not None:
+                for record in pending.end(end.producer_id, is_commit=end.is_commit):
+                    self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
+                self._forget_pending(partition)
+            done(error)
+
+        self._runtime.append(partition, (end,), complete)
+
+    def unstable_partitions(self, group_id: str) -> Collection[TopicPartition]:
+        """Return the partitions for which a group has offsets of open transactions (KIP-447)."""
+        pending = self._pending.get(self._runtime.partition_for(group_id)) if self._pending else None
+        return () if pending is None else pending.partitions_of(group_id)
+
+    def pending_offsets(self, group_id: str) -> list[PendingOffset]:
+        """Return the offsets of open transactions of a group."""
+        pending = self._pending.get(self._runtime.partition_for(group_id))
+        return [] if pending is None else list(pending.of_group(group_id))
+
+    @property
+    def has_pending_offsets(self) -> bool:
+        """Whether any group has offsets of open transactions."""
+        return bool(self._pending)
+
+    def _forget_pending(self, partition: int) -> None:
+        if not self._pending[partition]:
+            del self._pending[partition]
 
     # Deleting groups
 
@@ -581,7 +725,9 @@ class Coordinator:
                 self.drop_group(group, "DeleteGroups", now_ms)
             done(errors)
 
-        records = tuple(record for group in deleted for record in tombstones(group))
+        records = tuple(
+            record for group in deleted for record in tombstones(group, self.unstable_partitions(group.group_id))
+        )
         if records:
             self._runtime.append(deleted[0].partition, records, complete)
         else:
@@ -644,11 +790,15 @@ class Coordinator:
     def _expire_offsets(self, partition: LedPartition, now_ms: float) -> None:
         """Delete the expired offsets and groups of a partition in one batch. If this fails, the next check retries."""
         groups = self._groups_of(partition.partition)
-        records = tuple(record for group in groups for record in offset_requests.expired_records(group, now_ms))
+        records = tuple(
+            record
+            for group in groups
+            for record in offset_requests.expired_records(group, now_ms, self.unstable_partitions(group.group_id))
+        )
 
         def complete(error: ErrorCode) -> None:
             if not self._error_of_tombstones(error, partition.partition):
-                self._apply_records(record for record in records if isinstance(record, OffsetRecord))
+                self._apply_records([record for record in records if isinstance(record, OffsetRecord)])
                 for record in records:
                     if isinstance(record, GroupRecord):
                         self.drop_group(self._groups[record.group_id], "its offsets expired", now_ms)

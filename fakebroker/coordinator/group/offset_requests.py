@@ -4,7 +4,7 @@ The functions do not change groups. The coordinator first checks whether the gro
 appends the records and applies them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -16,6 +16,7 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import java_string_length
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 
 Outcome = tuple[list[ErrorCode], tuple[OffsetRecord, ...]]
 """One error code for each partition, and the records to append."""
@@ -64,40 +65,56 @@ def fetch(
     return [(topic, index, group.offsets.get(topic, index)) for topic, index in partitions]
 
 
-def delete(group: Group, partitions: Sequence[tuple[str, int]]) -> Outcome:
-    """Return a tombstone for each partition that has an offset, unless the group is subscribed to the topic."""
+def delete(group: Group, partitions: Sequence[tuple[str, int]], pending: Collection[TopicPartition]) -> Outcome:
+    """Return a tombstone for each partition that has an offset, unless the group is subscribed to the topic.
+
+    Args:
+        group: The group.
+        partitions: The partitions.
+        pending: The partitions with pending offsets, which are deleted, too.
+    """
     errors: list[ErrorCode] = []
     records: list[OffsetRecord] = []
     for topic, partition in partitions:
         is_subscribed = group.is_subscribed_to(topic)
         errors.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE)
-        if not is_subscribed and group.offsets.get(topic, partition) is not None:
+        has_offset = group.offsets.get(topic, partition) is not None or (topic, partition) in pending
+        if not is_subscribed and has_offset:
             records.append(OffsetRecord(group.group_id, topic, partition, None))
     return errors, tuple(records)
 
 
-def delete_topic(groups: Sequence[Group], topic: str) -> tuple[OffsetRecord, ...]:
-    """Return a tombstone for each offset of a topic that is being deleted, in each group that has one."""
-    return tuple(
-        OffsetRecord(group.group_id, topic, partition, None)
-        for group in groups
-        for partition in group.offsets.partitions_of(topic)
-    )
+def delete_topic(group: Group, topic: str, pending: Collection[TopicPartition]) -> list[OffsetRecord]:
+    """Return a tombstone for each partition of a topic that is being deleted for which a group has an offset.
+
+    Args:
+        group: The group.
+        topic: The topic.
+        pending: The partitions with pending offsets, which are deleted, too.
+    """
+    pending_here = (index for name, index in pending if name == topic)
+    partitions = dict.fromkeys([*group.offsets.partitions_of(topic), *pending_here])
+    return [OffsetRecord(group.group_id, topic, partition, None) for partition in partitions]
 
 
-def expired_records(group: Group, now_ms: float) -> list[Record]:
+def expired_records(group: Group, now_ms: float, pending: Collection[TopicPartition] = ()) -> list[Record]:
     """Return tombstones for the expired offsets of a group, and for the group itself if it has expired (KIP-211).
 
     A group has expired if it is Empty, has no offset left (or never had any), and its extension reserves no places for
     members (batch joins, KAFKA-8397). See Kafka's `GroupCoordinatorShard.cleanupGroupMetadata`.
+
+    Args:
+        group: The group.
+        now_ms: The time.
+        pending: The partitions with pending offsets, whose offsets do not expire, and neither does the group.
     """
     if not _may_expire(group):
         return []
     expired: list[Record] = []
-    is_anything_left = group.state is not EMPTY or group.extension.reserved_places > 0
+    is_anything_left = group.state is not EMPTY or group.extension.reserved_places > 0 or bool(pending)
     empty_since_ms = _empty_since_ms(group)
     for topic, partition, committed in group.offsets:
-        is_kept = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+        is_kept = _is_kept(group, topic, partition, pending)
         if not is_kept and committed.is_expired(now_ms, group.config.offsets_retention_ms, empty_since_ms):
             expired.append(OffsetRecord(group.group_id, topic, partition, None))
         else:
@@ -120,25 +137,33 @@ class Expiration:
     removes_group: bool
 
 
-def next_expiration(group: Group, check_ms: float) -> Expiration | None:
+def next_expiration(group: Group, check_ms: float, pending: Collection[TopicPartition] = ()) -> Expiration | None:
     """Return what expires next of a group that stays as it is; None if nothing does.
 
     Args:
         group: The group.
         check_ms: The time of the next check; what expires before expires together.
+        pending: See `expired_records`.
     """
     if not _may_expire(group):
         return None
     empty_since_ms, times_ms = _empty_since_ms(group), []
-    for topic, _, committed in group.offsets:
-        is_kept = group.is_subscribed_to(topic) and not group.config.is_before_kip_211
+    for topic, partition, committed in group.offsets:
+        is_kept = _is_kept(group, topic, partition, pending)
         times_ms.append(inf if is_kept else committed.expires_ms(group.config.offsets_retention_ms, empty_since_ms))
-    may_be_removed = group.state is EMPTY and not group.extension.reserved_places
+    may_be_removed = group.state is EMPTY and not (group.extension.reserved_places or pending)
     at_ms = max(check_ms, min(times_ms, default=-inf))
     if at_ms == inf or not (times_ms or may_be_removed):
         return None
     expiring = sum(each <= at_ms for each in times_ms)
     return Expiration(at_ms, expiring, may_be_removed and expiring == len(times_ms))
+
+
+def _is_kept(group: Group, topic: str, partition: int, pending: Collection[TopicPartition]) -> bool:
+    """Return whether the offset for a partition does not expire, however old it is."""
+    if (topic, partition) in pending:
+        return True
+    return group.is_subscribed_to(topic) and not group.config.is_before_kip_211
 
 
 def _empty_since_ms(group: Group) -> float | None:

@@ -4,14 +4,26 @@ A failover loses what is not stored: a rebalance in progress, pending ids, the t
 protocols except the chosen one. The functions `store...` are procedures (see `Procedure`), called with `yield from`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.offsets import OffsetStore
-from fakebroker.coordinator.group.records import GroupRecord, GroupValue, MemberValue, OffsetRecord, Procedure, Record
+from fakebroker.coordinator.group.pending_offsets import PendingOffsets
+from fakebroker.coordinator.group.records import (
+    GroupRecord,
+    GroupValue,
+    MemberValue,
+    OffsetRecord,
+    PendingOffsetRecord,
+    Procedure,
+    Record,
+    TransactionEnd,
+)
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import TopicPartition
 
 # Storing
 
@@ -77,9 +89,15 @@ def _member_value(member: Member, protocol_name: str) -> MemberValue:
     )
 
 
-def tombstones(group: Group) -> tuple[Record, ...]:
-    """Return the records that delete a group: a tombstone for each offset, then one for the group."""
-    offsets = [OffsetRecord(group.group_id, topic, partition, None) for topic, partition, _ in group.offsets]
+def tombstones(group: Group, pending: Collection[TopicPartition]) -> tuple[Record, ...]:
+    """Return the records that delete a group: a tombstone for each partition with an offset, then one for the group.
+
+    Args:
+        group: The group.
+        pending: The partitions with pending offsets.
+    """
+    partitions = dict.fromkeys([*((topic, partition) for topic, partition, _ in group.offsets), *pending])
+    offsets = [OffsetRecord(group.group_id, *place, None) for place in partitions]
     return *offsets, GroupRecord(group.group_id, None)
 
 
@@ -88,27 +106,50 @@ def tombstones(group: Group) -> tuple[Record, ...]:
 LoadedGroups = Mapping[str, tuple[GroupValue, OffsetStore]]
 """Groups and their offsets, by group id."""
 
+
+class LoadedPartition(NamedTuple):
+    """The contents of an offsets partition after all records of its log.
+
+    Attributes:
+        groups: The groups, in the order of their first record.
+        pending: The offsets of transactions that are open.
+    """
+
+    groups: LoadedGroups
+    pending: PendingOffsets
+
+
 _SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
 
 
-def replay(records: Iterable[Record]) -> LoadedGroups:
-    """Return the groups and offsets that remain after all records of a partition, in the order of their first record.
+def replay(records: Iterable[Record]) -> LoadedPartition:
+    """Return the groups and offsets that remain after all records of a partition.
 
-    A group with offsets and without a group record is a simple group (Kafka's `OffsetMetadataManager.replay`).
+    A group with offsets and without a group record is a simple group, also if the offsets are pending or were aborted
+    (Kafka's `OffsetMetadataManager.replay`).
     """
     values: dict[str, GroupValue] = {}
     offsets: dict[str, OffsetStore] = {}
+    pending = PendingOffsets()
     for record in records:
-        group_id = record.group_id
         if isinstance(record, OffsetRecord):
-            offsets.setdefault(group_id, OffsetStore()).apply(record.topic, record.partition, record.value)
+            offsets.setdefault(record.group_id, OffsetStore()).apply(record.topic, record.partition, record.value)
+            pending.apply(record)
             if record.value is not None:
-                values.setdefault(group_id, _SIMPLE_GROUP)
+                values.setdefault(record.group_id, _SIMPLE_GROUP)
+        elif isinstance(record, PendingOffsetRecord):
+            pending.add(record)
+            values.setdefault(record.group_id, _SIMPLE_GROUP)
+        elif isinstance(record, TransactionEnd):
+            for stored in pending.end(record.producer_id, is_commit=record.is_commit):
+                offsets.setdefault(stored.group_id, OffsetStore()).apply(stored.topic, stored.partition, stored.value)
         elif record.value is not None:
-            values[group_id] = record.value
+            values[record.group_id] = record.value
         else:
-            values.pop(group_id, None)
-    return {group_id: (value, offsets.get(group_id) or OffsetStore()) for group_id, value in values.items()}
+            values.pop(record.group_id, None)
+            pending.drop_group(record.group_id)
+    groups = {group_id: (value, offsets.get(group_id) or OffsetStore()) for group_id, value in values.items()}
+    return LoadedPartition(groups, pending)
 
 
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:

@@ -1,7 +1,8 @@
 """The records that a group coordinator appends to `__consumer_offsets`, as plain data.
 
 Does not depend on their encoding, which is in `cluster/logs/`. The key of a group is its id; the key of an offset is
-group id, topic and partition. Only the last record of a key is valid. A record without a value is a tombstone.
+group id, topic and partition. Only the last record of a key is valid. A record without a value is a tombstone. Offsets
+of transactions are valid when the transaction is committed; see `PendingOffsets`.
 
 A new field also needs its encoding in `cluster/logs/`, and `persistence.py` has to store and restore it.
 """
@@ -65,7 +66,40 @@ class OffsetRecord:
     value: CommittedOffset | None
 
 
-Record = GroupRecord | OffsetRecord
+@dataclass(slots=True)
+class PendingOffsetRecord:
+    """An offset that is committed in a transaction of a producer, and is stored when the transaction is committed."""
+
+    group_id: str
+    topic: str
+    partition: int
+    value: CommittedOffset
+    producer_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class TransactionEnd:
+    """The marker that ends the transaction of a producer in an offsets partition.
+
+    Attributes:
+        producer_id: The producer id.
+        epoch: The producer epoch of the marker.
+        is_commit: Whether the transaction is committed, else aborted.
+        coordinator_epoch: The leader epoch of the transaction coordinator's partition.
+    """
+
+    producer_id: int
+    epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+
+
+KeyedRecord = GroupRecord | OffsetRecord | PendingOffsetRecord
+"""A record of a group."""
+
+Record = KeyedRecord | TransactionEnd
+"""Any record. Groups and offsets can be in one batch; pending offsets are in batches of their own, as are ends."""
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS
 from fakebroker.cluster.logs.offsets_topic import append_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.records import OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.protocol.releases import NEWEST, Release
 
 _Key = tuple[str, str, int]
@@ -44,7 +44,14 @@ class PostponedAppends:
         self._window_count = 0
 
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST) -> None:
-        """Append records as one batch when the log is next read or truncated; see `append_records`."""
+        """Append records as one batch when the log is next read or truncated; see `append_records`.
+
+        Offsets and ends of transactions are appended at once, because the log tells which transactions are open.
+        """
+        if not isinstance(written[0], GroupRecord | OffsetRecord):
+            self._append_postponed()
+            append_records(self.log, written, leader_epoch, now_ms, release)
+            return
         self.log.log_end_offset += len(written)
         if not self._is_truncated:
             self._keep(written, leader_epoch, now_ms, release)
@@ -84,4 +91,5 @@ class PostponedAppends:
 def _key(record: Record) -> _Key:
     if isinstance(record, OffsetRecord):
         return record.group_id, record.topic, record.partition
+    assert isinstance(record, GroupRecord)
     return record.group_id, "", -1

@@ -250,6 +250,18 @@ class Group:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is COMPLETING_REBALANCE else NONE
 
+    def check_transactional_commit(self, generation_id: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return the error of a TxnOffsetCommit, or NONE.
+
+        Unlike an OffsetCommit, it is accepted in each state, and in each state without the identity of a member.
+        """
+        has_identity = generation_id >= 0 or bool(member_id) or instance_id is not None
+        if not has_identity or (generation_id < 0 and self.state is EMPTY):
+            return NONE
+        if error := self.check_member(member_id, instance_id):
+            return error
+        return NONE if generation_id == self.generation_id else ErrorCode.ILLEGAL_GENERATION
+
     def has_room_for(self, member_id: str) -> bool:
         """Whether `group.max.size` allows this member to join (Kafka's `acceptJoiningMember`).
 

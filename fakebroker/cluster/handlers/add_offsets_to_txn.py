@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn: add the offsets of a group to a transaction (KIP-98), as a partition of __consumer_offsets."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.transaction_errors import in_version
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from fakebroker.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_FIRST_VERSION_OF_PRODUCER_FENCED = 2
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    request: AddOffsetsToTxnRequest = call.request
+    has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
+    late: LateResponse[ErrorCode] = LateResponse(
+        lambda error: AddOffsetsToTxnResponse(error_code=in_version(error, has_fenced=has_fenced))
+    )
+    call.broker.transaction_coordinator.add_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [(OFFSETS_TOPIC, cluster.offsets_partition_of(request.group_id).index)],
+        now_ms,
+        late,
+    )
+    return late.take(cluster, call)

@@ -1,0 +1,108 @@
+"""TxnOffsetCommit: commit offsets of a group in a transaction (KIP-98, KIP-447).
+
+Unknown partitions get an error here. Then the offsets partition of the group is verified, or added to the transaction
+(KIP-890); the group coordinator handles the rest.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.transaction_verification import Verification
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_VERIFIES = Release(3, 7)
+"""The first release that verifies partitions."""
+
+_FIRST_VERSION_OF_LOADING, _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 2, 4, 5
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    request: TxnOffsetCommitRequest = call.request
+    refused: list[TopicPartition] = []
+    offsets: list[OffsetToCommit] = []
+    for topic in request.topics:
+        known = cluster.topics.get(topic.name)
+        for each in topic.partitions:
+            if known is None or known.partition(each.partition_index) is None:
+                refused.append((topic.name, each.partition_index))
+                continue
+            offset = OffsetToCommit(
+                topic=topic.name,
+                partition=each.partition_index,
+                offset=each.committed_offset,
+                leader_epoch=each.committed_leader_epoch,
+                metadata=each.committed_metadata,
+            )
+            offsets.append(offset)
+    results = [(place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for place in refused]
+    if not offsets:
+        return _response(results)
+
+    def respond(errors: list[ErrorCode]) -> TxnOffsetCommitResponse:
+        accepted = [(each.topic, each.partition) for each in offsets]
+        found = [_in_version(error, call.api_version) for error in errors]
+        return _response([*results, *zip(accepted, found, strict=True)])
+
+    late: LateResponse[list[ErrorCode]] = LateResponse(respond)
+    if error := _transaction_error(cluster, call, now_ms):
+        late([error] * len(offsets))
+    else:
+        call.broker.coordinator.commit_pending_offsets(
+            request.group_id,
+            request.generation_id,
+            request.member_id,
+            request.group_instance_id,
+            request.producer_id,
+            request.producer_epoch,
+            offsets,
+            now_ms,
+            late,
+        )
+    return late.take(cluster, call)
+
+
+def _transaction_error(cluster: "Cluster", call: Call, now_ms: float) -> ErrorCode:
+    """Return why the transaction may not commit offsets of the group, else NONE."""
+    request: TxnOffsetCommitRequest = call.request
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
+        return ErrorCode.NOT_COORDINATOR
+    adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
+    verifies = call.broker.release >= _VERIFIES and cluster.config.switch("transaction.partition.verification.enable")
+    if not (adds or verifies):
+        return ErrorCode.NONE
+    producer = request.transactional_id, request.producer_id, request.producer_epoch
+    has_abortable = call.api_version >= _FIRST_VERSION_OF_ABORTABLE
+    verification = Verification(*producer, adds=adds, has_abortable=has_abortable)
+    return verification.error(cluster, cluster.offsets_partition_of(request.group_id), call.broker.release, now_ms)
+
+
+def _in_version(error: ErrorCode, api_version: int) -> ErrorCode:
+    """Return an error as a version has it: producers of versions 0 and 1 fail if a coordinator loads (KAFKA-7296)."""
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _FIRST_VERSION_OF_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _response(results: Iterable[tuple[TopicPartition, ErrorCode]]) -> TxnOffsetCommitResponse:
+    topics: dict[str, TxnOffsetCommitResponseTopic] = {}
+    for (name, index), error in results:
+        topic = topics.setdefault(name, TxnOffsetCommitResponseTopic(name=name, partitions=[]))
+        topic.partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+    return TxnOffsetCommitResponse(topics=list(topics.values()))

@@ -1,0 +1,48 @@
+"""TxnOffsetCommit: stores offsets of a group when a transaction is committed (KIP-98)."""
+
+from fakebroker.protocol.schema import Message, Struct, field, message, struct
+from fakebroker.protocol.types import Int16, Int32, Int64, String
+
+
+@struct
+class TxnOffsetCommitRequestPartition(Struct):
+    partition_index: Int32
+    committed_offset: Int64
+    committed_leader_epoch: Int32 = field(versions="2+", ignorable=True, default=-1)
+    committed_metadata: String | None
+
+
+@struct
+class TxnOffsetCommitRequestTopic(Struct):
+    name: String
+    partitions: list[TxnOffsetCommitRequestPartition]
+
+
+@message(api_key=28, versions="0-5", flexible="3+")
+class TxnOffsetCommitRequest(Message):
+    transactional_id: String
+    group_id: String
+    producer_id: Int64
+    producer_epoch: Int16
+    generation_id: Int32 = field(versions="3+", default=-1)
+    member_id: String = field(versions="3+", default="")
+    group_instance_id: String | None = field(versions="3+", default=None)
+    topics: list[TxnOffsetCommitRequestTopic]
+
+
+@struct
+class TxnOffsetCommitResponsePartition(Struct):
+    partition_index: Int32
+    error_code: Int16
+
+
+@struct
+class TxnOffsetCommitResponseTopic(Struct):
+    name: String
+    partitions: list[TxnOffsetCommitResponsePartition]
+
+
+@message(api_key=28, versions="0-5", flexible="3+")
+class TxnOffsetCommitResponse(Message):
+    throttle_time_ms: Int32 = 0
+    topics: list[TxnOffsetCommitResponseTopic]
