@@ -28,6 +28,7 @@ from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.offsets_topic import append_records, read_records
+from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.replication.controller import Controller, LeaderBalance
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
@@ -58,6 +59,9 @@ from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _HANDLERS = handlers.BY_NAME
+
+KIP_854 = Release(3, 4)
+"""The first release with `producer.id.expiration.ms`."""
 
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 
@@ -137,7 +141,7 @@ class Cluster:
             self._leader_config,
             now_ms,
             config.number("log.retention.check.interval.ms"),
-            lambda: int(self.broker_configs.get(CLEANER_BACKOFF) or config.number(CLEANER_BACKOFF)),
+            lambda: self.dynamic_number(CLEANER_BACKOFF),
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
         self.group_moves = CoordinatorMoves(
@@ -456,6 +460,16 @@ class Cluster:
         """Return a producer id that is not in use."""
         self.next_producer_id += 1
         return self.next_producer_id - 1
+
+    def expire_producers(self, log: PartitionLog, broker: BrokerNode) -> None:
+        """Remove the producers of a log that have expired. Before 3.4 there is no setting of their own (KIP-854)."""
+        if self.now_ms >= log.producers.next_check_ms:
+            name = "producer.id.expiration.ms" if broker.release >= KIP_854 else "transactional.id.expiration.ms"
+            log.producers.expire(self.now_ms, self.dynamic_number(name))
+
+    def dynamic_number(self, name: str) -> int:
+        """Return the value of a numeric config that can be changed for the whole cluster."""
+        return int(self.broker_configs.get(name) or self.config.number(name))
 
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker that FindCoordinator returns for a transactional id: the leader of its partition.

@@ -1,6 +1,6 @@
-"""`LateResponse`: the response to a request whose result depends on an append of the coordinator.
+"""`LateResponse`: the response to a request whose result is known immediately or later.
 
-The append completes immediately or later.
+It is late if it depends on an append of a coordinator, or on a transaction that ends.
 """
 
 from collections.abc import Callable
@@ -16,30 +16,33 @@ T = TypeVar("T")
 
 
 class LateResponse(Generic[T]):
-    """The callback that receives a result of the coordinator and makes the response.
+    """The callback that receives a result and makes the response.
 
     A handler passes it to the coordinator as `done`, and then returns `take(cluster, call)`. If the result arrives
     after that, the callback answers the call.
 
     Args:
-        respond: Makes the response from the result.
+        respond: Makes the response from the result; None if the request has none (acks=0).
     """
 
-    __slots__ = ("_late_call", "_respond", "_response")
+    __slots__ = ("_is_known", "_late_call", "_respond", "_response")
 
-    def __init__(self, respond: Callable[[T], Message]) -> None:
+    def __init__(self, respond: Callable[[T], Message | None]) -> None:
         self._respond = respond
+        self._is_known = False
         self._response: Message | None = None
         self._late_call: tuple[Cluster, Call] | None = None
 
     def __call__(self, result: T) -> None:
-        self._response = self._respond(result)
+        self._is_known, self._response = True, self._respond(result)
         if self._late_call is not None:
             cluster, call = self._late_call
             cluster.answer(call, self._response, cluster.now_ms)
 
     def take(self, cluster: "Cluster", call: Call) -> Message | None:
-        """Return the response, or None if the result is not known yet; the call is then answered later."""
-        if self._response is None:
+        """Return the response. None: there is none, or the result is not known yet and the call is answered later."""
+        if not self._is_known:
             self._late_call = cluster, call
+        elif self._response is None:
+            cluster.answer(call, None, cluster.now_ms)
         return self._response

@@ -139,6 +139,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
             broker.coordinator.resign(index, now_ms)
         cluster.transactions.moves.resign_all(broker, now_ms)
     cluster.settle(now_ms)
+    cluster.transactions.give_up()
     for call, response in cluster.sync_delays.release_all():
         cluster.answer(call, response, now_ms)
     for topic in cluster.topics.all():

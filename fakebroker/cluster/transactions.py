@@ -7,6 +7,7 @@ can (Kafka's `TransactionMarkerChannelManager`, without requests between brokers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Protocol
 
 from fakebroker.cluster.broker import BrokerNode
@@ -14,10 +15,12 @@ from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.resolution import ConfigHolder
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.features import TRANSACTION_VERSION, Features
+from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic, Topics
 from fakebroker.coordinator.group.records import TransactionEnd
+from fakebroker.coordinator.runtime.timer_queue import TimerEntry, TimerQueue
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -51,6 +54,20 @@ class CoordinatedCluster(ConfigHolder, Protocol):
     def has_enough_replicas(self, partition: Partition, config: LogConfig) -> bool: ...
 
     def new_producer_id(self) -> int: ...
+
+    def expire_producers(self, log: PartitionLog, broker: BrokerNode) -> None: ...
+
+
+class Attempt(TimerEntry, Protocol):
+    """Something that is tried again later, such as the verification of a Produce request."""
+
+    def attempt(self, due_ms: float) -> None:
+        """Try again. `due_ms` is the time for which this was scheduled."""
+        ...
+
+    def give_up(self) -> None:
+        """End without another attempt."""
+        ...
 
 
 @dataclass(slots=True)
@@ -105,6 +122,7 @@ class Transactions:
         self._cluster = cluster
         self._wake = wake
         self.waiting: list[WaitingMarker] = []
+        self._repeated: TimerQueue[Attempt] = TimerQueue()
         self.is_used = False
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
@@ -192,12 +210,24 @@ class Transactions:
             broker.transaction_coordinator.tick(now_ms)
         if self.waiting:
             self.retry()
+        for each, due_ms in self._repeated.expired(now_ms):
+            each.attempt(due_ms)
+
+    def repeat(self, attempt: Attempt, due_ms: float) -> None:
+        """Schedule another attempt."""
+        self._repeated.schedule(attempt, due_ms)
+
+    def give_up(self) -> None:
+        """End all attempts that are scheduled, for a reset."""
+        for each, _ in self._repeated.expired(inf):
+            each.give_up()
 
     def next_deadline(self) -> float | None:
         """Return when the next timer of a coordinator is due; None without timers."""
         if not self.is_used:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
+        found.append(self._repeated.next_deadline())
         return min([each for each in found if each is not None], default=None)
 
     # Markers
@@ -249,6 +279,7 @@ class Transactions:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is loading the partition, or has failed to
         if not cluster.has_enough_replicas(partition, log_config(cluster, leader, partition.topic)):
             return ErrorCode.NOT_ENOUGH_REPLICAS
+        cluster.expire_producers(partition.log, leader)
         raises_epoch = markers.version >= KIP_890 and leader.release >= _REFUSES_EQUAL_EPOCHS
         error = partition.log.producers.marker_error(
             markers.producer_id, markers.epoch, markers.coordinator_epoch, raises_epoch=raises_epoch

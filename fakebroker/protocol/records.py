@@ -254,28 +254,35 @@ def _complete_batch_bytes(data: bytes, position: int) -> int:
     return size_bytes
 
 
-def validate_produced(
-    data: bytes,
-    limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES,
-    batches: Sequence[RecordBatch] | None = None,
-) -> RecordBatch:
-    """Decode and validate the batch that a producer sent for a partition, as a broker does before it appends the batch.
+def only_batch(data: bytes) -> RecordBatch:
+    """Return the only batch of the records of a partition in a Produce request of version 3 or newer.
 
-    Follows Kafka's `ProduceRequest.validateRecords`, `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`. As in
-    Kafka, an incomplete batch after the complete one is ignored.
+    Follows Kafka's `ProduceRequest.validateRecords`, which ignores an incomplete batch after the complete one.
+
+    Raises:
+        InvalidBatchError: There is no complete batch or more than one; `error_code` is that of the response.
+    """
+    batches = split_batches(data)
+    if len(batches) != 1:
+        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
+    return batches[0]
+
+
+def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
+    """Validate a batch that a producer sent, as a broker does before it appends the batch.
+
+    Follows Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`.
 
     Args:
-        data: The records of one partition in a Produce request of version 3 or newer.
+        batch: The batch.
         limit_bytes: The largest size of the decompressed records.
-        batches: The result of `split_batches`, if it is known.
+
+    Returns:
+        The batch, with the largest timestamp of its records in its header.
 
     Raises:
         InvalidBatchError: The batch is invalid; `error_code` is that of the response.
     """
-    batches = split_batches(data) if batches is None else batches
-    if len(batches) != 1:
-        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
-    batch = batches[0]
     newest_ms = validate_batch(batch, limit_bytes)
     if batch.base_offset != 0:
         raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.logs.producer_state import EXPIRATION_MS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from fakebroker.protocol.records import Record, encode_batch
@@ -57,7 +56,8 @@ def test_a_producer_is_forgotten_after_a_day() -> None:
     harness = ClusterHarness()
     append(harness, 9, 0, 0, NOW)
     append(harness, 4, 0, 0, NOW + 1)
-    harness.advance(EXPIRATION_MS)
+    assert len(producers(describe(harness, ("news", [0]))[0])) == 2
+    harness.advance(86_400_000)
     assert producers(describe(harness, ("news", [0]))[0]) == [(4, 0, 0, NOW + 1)]
 
 

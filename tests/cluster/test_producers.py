@@ -9,7 +9,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.logs.producer_state import EXPIRATION_CHECK_INTERVAL_MS, EXPIRATION_MS, RETAINED_BATCHES
+from fakebroker.cluster.logs.producer_state import EXPIRATION_CHECK_INTERVAL_MS, RETAINED_BATCHES
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -20,6 +20,7 @@ from tests.support.soak import examples, soak
 
 IDEMPOTENT_VERSIONS = [version for version in versions("Produce") if version >= 3]
 LAST_SEQUENCE = 2**31 - 1
+EXPIRATION_MS = 86_400_000
 NOW = int(START_MS)
 
 
@@ -241,13 +242,27 @@ def test_retention_does_not_remove_producers() -> None:
 
 def test_a_producer_expires_a_day_after_its_last_batch() -> None:
     harness = ClusterHarness()
-    produce(harness, a_batch(0))
-    harness.advance(EXPIRATION_MS - 1)
+    produce(harness, a_batch(0, timestamp_ms=NOW + 1))
+    harness.advance(EXPIRATION_MS)
     assert result(harness, a_batch(5)) == REFUSED
     harness.advance(EXPIRATION_CHECK_INTERVAL_MS - 1)
     assert result(harness, a_batch(5)) == REFUSED, "expired, but not removed yet"
     harness.advance(1)
     assert result(harness, a_batch(5)) == (APPENDED, 1)
+
+
+def test_how_long_producers_are_kept(subtests: pytest.Subtests) -> None:
+    """Releases before 3.4 keep producers as long as transactional ids (KIP-854)."""
+    hour_ms = 3_600_000
+    names = {"producer.id.expiration.ms": hour_ms, "transactional.id.expiration.ms": 2 * hour_ms}
+    for as_version, expiration_ms in (("3.3", 2 * hour_ms), ("3.4", hour_ms)):
+        with subtests.test(as_version=as_version):
+            harness = ClusterHarness(config=dict(names), as_version=as_version)
+            produce(harness, a_batch(0))
+            harness.advance(expiration_ms - EXPIRATION_CHECK_INTERVAL_MS)
+            assert result(harness, a_batch(5)) == REFUSED
+            harness.advance(EXPIRATION_CHECK_INTERVAL_MS)
+            assert result(harness, a_batch(5)) == (APPENDED, 1)
 
 
 def test_a_batch_with_an_old_timestamp_is_known_until_the_next_expiry_check() -> None:

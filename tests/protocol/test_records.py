@@ -28,6 +28,7 @@ from fakebroker.protocol.records import (
     decode_records,
     encode_batch,
     encode_pairs,
+    only_batch,
     split_batches,
     validate_batch,
     validate_produced,
@@ -94,6 +95,11 @@ def record_lists(draw: st.DrawFn, last_timestamp_ms: int = 2**63 - 1) -> list[Re
     return [Record(offset, *content) for offset, content in enumerate(draw(contents))]
 
 
+def validated(data: bytes, limit_bytes: int = 1 << 27) -> RecordBatch:
+    """Return the batch of a Produce request, as it is appended."""
+    return validate_produced(only_batch(data), limit_bytes)
+
+
 def the_batch(data: bytes) -> RecordBatch:
     (batch,) = split_batches(data)
     return batch
@@ -121,7 +127,7 @@ def test_records_are_encoded_as_the_golden_bytes() -> None:
 
 
 def test_the_golden_bytes_are_decoded() -> None:
-    batch = validate_produced(GOLDEN)
+    batch = validated(GOLDEN)
     assert (batch.base_offset, batch.batch_length, batch.partition_leader_epoch, batch.magic) == (0, 78, -1, 2)
     assert (batch.crc, batch.attributes, batch.last_offset_delta) == (0x10D9FA06, 0x10, 1)
     assert (batch.base_timestamp_ms, batch.max_timestamp_ms) == (NOW_MS, NOW_MS)
@@ -140,7 +146,7 @@ def test_the_golden_bytes_are_decoded() -> None:
 @DRAWN
 @given(records=record_lists())
 def test_decoded_records_equal_the_encoded_ones(compression: Compression, records: list[Record]) -> None:
-    batch = validate_produced(encode_batch(records, compression=compression))
+    batch = validated(encode_batch(records, compression=compression))
     assert batch.compression is compression
     assert batch.record_count == len(records)
     assert batch.max_timestamp_ms == max(record.timestamp_ms for record in records)
@@ -195,7 +201,7 @@ def test_compressed_batches_of_other_clients_are_decoded(
 ) -> None:
     # These clients do not compress a batch that would not become smaller.
     records[0].value = bytes(10_000)
-    batch = validate_produced(built_by(builder, records, compression))
+    batch = validated(built_by(builder, records, compression))
     assert batch.compression is compression
     assert decode_records(batch) == records
 
@@ -268,12 +274,12 @@ def test_a_truncated_batch_cannot_be_produced(subtests: pytest.Subtests) -> None
         with subtests.test(size=size):
             message = f"records of {size} bytes: 0 complete record batches, expected 1"
             with pytest.raises(InvalidBatchError, match=message) as error:
-                validate_produced(GOLDEN[:size])
+                validated(GOLDEN[:size])
             assert error.value.error_code is ErrorCode.INVALID_RECORD
 
 
 def test_an_incomplete_batch_after_a_produced_one_is_dropped() -> None:
-    assert validate_produced(GOLDEN + GOLDEN[:-1]).data == GOLDEN
+    assert validated(GOLDEN + GOLDEN[:-1]).data == GOLDEN
 
 
 def changed(position: int, form: str, value: int) -> bytes:
@@ -297,7 +303,7 @@ def test_corrupt_batches_are_errors(subtests: pytest.Subtests) -> None:
     for name, (data, message) in CORRUPT.items():
         with subtests.test(name):
             with pytest.raises(CorruptBatchError, match=message) as error:
-                validate_produced(data)
+                validated(data)
             assert error.value.error_code is ErrorCode.CORRUPT_MESSAGE
 
 
@@ -364,7 +370,7 @@ def test_invalid_batches_are_errors(subtests: pytest.Subtests) -> None:
     for name, (data, message) in INVALID.items():
         with subtests.test(name):
             with pytest.raises(InvalidBatchError, match=message) as error:
-                validate_produced(data)
+                validated(data)
             assert error.value.error_code is ErrorCode.INVALID_RECORD
 
 
@@ -378,8 +384,8 @@ def test_the_decompressed_size_is_limited(subtests: pytest.Subtests) -> None:
         with subtests.test(compression.name):
             data = encode_batch([Record(0, NOW_MS, None, bytes(1 << 20))], compression=compression)
             with pytest.raises(InvalidBatchError, match="expected"):
-                validate_produced(data, limit_bytes=1 << 20)
-            assert validate_produced(data, limit_bytes=(1 << 20) + 20).record_count == 1
+                validated(data, limit_bytes=1 << 20)
+            assert validated(data, limit_bytes=(1 << 20) + 20).record_count == 1
 
 
 @pytest.mark.parametrize("compression", list(Compression))
@@ -389,7 +395,7 @@ def test_each_flipped_bit_that_the_crc_covers_is_an_error(compression: Compressi
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
-            batch = validate_produced(bytes(flipped))
+            batch = validated(bytes(flipped))
         except InvalidBatchError:
             continue
         assert 12 <= bit // 8 < 16  # the leader epoch
@@ -405,7 +411,7 @@ def test_damaged_records_are_decoded_or_a_protocol_error(compression: Compressio
     for position in data.draw(st.lists(st.integers(21, len(damaged) - 1), min_size=1, max_size=4)):
         damaged[position] = data.draw(st.integers(0, 255))
     batch = the_batch(bytes(damaged))
-    for check in (decode_records, lambda batch: validate_produced(repaired(batch.data))):
+    for check in (decode_records, lambda batch: validated(repaired(batch.data))):
         with suppress(ProtocolError):
             check(batch)
 
@@ -474,7 +480,7 @@ def test_batches_are_validated_as_if_their_records_were_decoded(
 def test_any_bytes_are_decoded_or_a_protocol_error(data: bytes, records: bytes, count: int) -> None:
     for produced in (data, batch_of(records, count)):
         with suppress(ProtocolError):
-            assert validate_produced(produced).record_count > 0
+            assert validated(produced).record_count > 0
 
 
 def test_records_that_cannot_be_encoded_are_errors(subtests: pytest.Subtests) -> None:

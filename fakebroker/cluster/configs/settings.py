@@ -23,6 +23,12 @@ OWN_PREFIX = "fakebroker."
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
 
 SETTINGS: dict[str, ConfigKey] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": ConfigKey(
+        _INT, 100, 0, about="How long Produce waits for the end of the last transaction (KIP-890)."
+    ),
+    "add.partitions.to.txn.retry.backoff.ms": ConfigKey(
+        _INT, 20, 1, about="How often it asks the transaction coordinator meanwhile."
+    ),
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
     "auto.leader.rebalance.enable": ConfigKey(
         _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
@@ -63,6 +69,9 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "offsets.topic.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of __consumer_offsets, at most one a broker."
+    ),
+    "producer.id.expiration.ms": ConfigKey(
+        _INT, 86_400_000, 1, about="How long the last sequence number of a producer is kept (KIP-854)."
     ),
     "replica.selector.class": ConfigKey(
         _STRING,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FIRST_VERSION_OF_PRODUCER_FENCED = 2
 _FIRST_VERSION_OF_BATCHES = 4
 
-Results = Mapping[TopicPartition, ErrorCode]
+Rows = list[AddPartitionsToTxnTopicResult]
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
@@ -43,11 +43,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
-    late: LateResponse[Results] = LateResponse(
-        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_rows(results, has_fenced=has_fenced))
-    )
-    _add(cluster, call, transaction, late, now_ms, may_be_internal=False)
+    late: LateResponse[Rows] = LateResponse(lambda rows: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
+    _add(cluster, call, transaction, transaction.topics, transaction.topics, late, now_ms)
     return late.take(cluster, call)
 
 
@@ -56,23 +53,26 @@ def _handle_batch(
 ) -> Message | None:
     """Handle the transactions one after the other; the request is answered when all have a result.
 
-    As in Kafka, a request without transactions is never answered.
+    As in Kafka, a request without transactions is never answered. If an id is named twice, each of its transactions is
+    handled with the partitions of the last one, and answered with those of the first one.
     """
     found: list[AddPartitionsToTxnResult] = []
     late: LateResponse[None] = LateResponse(lambda _: AddPartitionsToTxnResponse(results_by_transaction=found))
+    first = {each.transactional_id: each.topics for each in reversed(transactions)}
+    last = {each.transactional_id: each.topics for each in transactions}
 
-    def answer(transactional_id: str, results: Results) -> None:
-        rows = _rows(results, has_fenced=True)
+    def answer(transactional_id: str, rows: Rows) -> None:
         found.append(AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=rows))
         if len(found) == len(transactions):
             late(None)
 
     for each in transactions:
-        done = partial(answer, each.transactional_id)
+        name = each.transactional_id
+        done = partial(answer, name)
         if each.verify_only:
-            done(_verified(call, each))
+            done(_verified(call, each, last[name]))
         else:
-            _add(cluster, call, each, done, now_ms, may_be_internal=True)
+            _add(cluster, call, each, last[name], first[name], done, now_ms)
     return late.take(cluster, call)
 
 
@@ -80,37 +80,51 @@ def _add(
     cluster: "Cluster",
     call: Call,
     transaction: AddPartitionsToTxnTransaction,
-    done: Callable[[Results], None],
+    topics: Sequence[AddPartitionsToTxnTopic],
+    answered: Sequence[AddPartitionsToTxnTopic],
+    done: Callable[[Rows], None],
     now_ms: float,
-    *,
-    may_be_internal: bool,
 ) -> None:
-    """Add the partitions of one transaction, or none if one of them is unknown."""
-    places = _places(transaction.topics)
+    """Add partitions to one transaction, or none if one of them is unknown.
+
+    Args:
+        cluster: The cluster.
+        call: The request.
+        transaction: The transaction.
+        topics: The partitions to add.
+        answered: The partitions in the answer of the coordinator, which has one error for all.
+        done: Called with the results.
+        now_ms: The time.
+    """
+    may_be_internal = call.api_version >= _FIRST_VERSION_OF_BATCHES
+    places = _places(topics)
     errors = {place: _error_of(cluster, place, may_be_internal=may_be_internal) for place in places}
     if any(errors.values()):
-        done({place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()})
+        done(_rows({place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()}))
         return
+    has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
     call.broker.transaction_coordinator.add_partitions(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,
         places,
         now_ms,
-        lambda error: done(dict.fromkeys(places, error)),
+        lambda error: done(_same_rows(answered, in_version(error, has_fenced=has_fenced))),
     )
 
 
-def _verified(call: Call, transaction: AddPartitionsToTxnTransaction) -> Results:
-    places = _places(transaction.topics)
+def _verified(
+    call: Call, transaction: AddPartitionsToTxnTransaction, topics: Sequence[AddPartitionsToTxnTopic]
+) -> Rows:
+    places = _places(topics)
     error, errors = call.broker.transaction_coordinator.verify_partitions(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, places
     )
     if error:
-        return dict.fromkeys(places, error)
+        return _rows(dict.fromkeys(places, error))
     # Version 4 does not have TRANSACTION_ABORTABLE.
     unknown = ErrorCode.TRANSACTION_ABORTABLE if call.api_version > 4 else ErrorCode.INVALID_TXN_STATE
-    return {place: unknown if each else each for place, each in zip(places, errors, strict=True)}
+    return _rows({place: unknown if each else each for place, each in zip(places, errors, strict=True)})
 
 
 def _error_of(cluster: "Cluster", place: TopicPartition, *, may_be_internal: bool) -> ErrorCode:
@@ -126,11 +140,23 @@ def _places(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
 
 
-def _rows(results: Results, *, has_fenced: bool) -> list[AddPartitionsToTxnTopicResult]:
+def _same_rows(topics: Sequence[AddPartitionsToTxnTopic], error: ErrorCode) -> Rows:
+    """Return the same error for each partition, as often as it was requested."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _rows(results: Mapping[TopicPartition, ErrorCode]) -> Rows:
     by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     for (name, index), error in results.items():
-        row = AddPartitionsToTxnPartitionResult(
-            partition_index=index, partition_error_code=in_version(error, has_fenced=has_fenced)
-        )
+        row = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
         by_topic.setdefault(name, []).append(row)
     return [AddPartitionsToTxnTopicResult(name=name, results_by_partition=rows) for name, rows in by_topic.items()]

@@ -28,14 +28,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeProducersRe
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(cluster, call, topic.name, index, now_ms) for index in topic.partition_indexes],
+                partitions=[_describe(cluster, call, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(cluster: "Cluster", call: Call, name: str, index: int, now_ms: float) -> PartitionResponse:
+def _describe(cluster: "Cluster", call: Call, name: str, index: int) -> PartitionResponse:
     message = name_error(name)
     if message is not None:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
@@ -47,10 +47,11 @@ def _describe(cluster: "Cluster", call: Call, name: str, index: int, now_ms: flo
     error = leadership_error(partition, call.broker, leader_only=False)
     if error is not ErrorCode.NONE:
         return _refused(index, error)
+    cluster.expire_producers(partition.log, call.broker)
     return PartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
-        active_producers=[_state(producer) for producer in partition.log.producers.active(now_ms)],
+        active_producers=[_state(producer) for producer in partition.log.producers.all()],
     )
 
 

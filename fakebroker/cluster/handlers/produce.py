@@ -5,14 +5,21 @@ Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, Re
 UnifiedLog.append.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.log_config import FOREVER_MS, LogConfig, log_config
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
-from fakebroker.cluster.handlers.transactional_produce import partition_error, request_error
-from fakebroker.cluster.logs.producer_state import RefusedBatchError
+from fakebroker.cluster.handlers.transactional_produce import (
+    Results,
+    TransactionalBatch,
+    lacks_transactional_id,
+    verify,
+)
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.logs.producer_state import PendingVerification, RefusedBatchError
 from fakebroker.cluster.topics import Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.compression import Compression
@@ -35,12 +42,13 @@ from fakebroker.protocol.records import (
     RefusedRecordsError,
     RefusedTimestampsError,
     TimestampType,
+    only_batch,
     recompressed,
-    split_batches,
     validate_produced,
     with_timestamps,
 )
 from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -51,9 +59,23 @@ ADMIN_CLIENT_ID = "__admin_client"
 KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
 """The first releases with record batches, with the error INVALID_RECORD, and without message sets, respectively."""
 
-_FIRST_VERSION_OF_BATCHES = 3
+_FIRST_VERSION_OF_BATCHES, _FIRST_VERSION_OF_ZSTD = 3, 7
 _RECORD_BATCH_MAGIC = 2
 _ALL_REPLICAS = -1
+
+
+class Requested(NamedTuple):
+    """The records for one partition that exists.
+
+    Attributes:
+        partition: The partition.
+        records: The records.
+        batch: The only batch of these records; None for a message set.
+    """
+
+    partition: Partition
+    records: bytes
+    batch: RecordBatch | None
 
 
 class Prepared(NamedTuple):
@@ -64,24 +86,58 @@ class Prepared(NamedTuple):
     batch: RecordBatch
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | None:
+Row = Requested | PartitionProduceResponse
+"""The records for a partition, or the response to it if they were refused."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    request: ProduceRequest = call.request
+    rows: list[list[Row]]
+    if lacks_transactional_id(request):
+        rows = _all_refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    else:
+        rows = [
+            [_requested(cluster, call, topic, data) for data in topic.partition_data] for topic in request.topic_data
+        ]
+    batches = _transactional(rows)
+    if len({(each.batch.producer_id, each.batch.producer_epoch) for each in batches}) > 1:
+        rows, batches = _all_refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING), []
+    late: LateResponse[Results] = LateResponse(lambda results: _respond(cluster, call, rows, results))
+    verify(cluster, call, batches, late)
+    return late.take(cluster, call)
+
+
+def _all_refused(request: ProduceRequest, error: ErrorCode) -> list[list[Row]]:
+    return [[_refused(data.index, error) for data in topic.partition_data] for topic in request.topic_data]
+
+
+def _transactional(rows: Sequence[Sequence[Row]]) -> list[TransactionalBatch]:
+    """Return the transactional batches of a request. Kafka does not verify those without a producer id."""
+    return [
+        TransactionalBatch(each.partition, each.batch)
+        for of_topic in rows
+        for each in of_topic
+        if isinstance(each, Requested)
+        and each.batch is not None
+        and each.batch.is_transactional
+        and each.batch.producer_id >= 0
+    ]
+
+
+def _respond(cluster: "Cluster", call: Call, rows: Sequence[Sequence[Row]], results: Results) -> ProduceResponse | None:
+    """Append the batches that were verified, and return the response; None if the request has none (acks=0)."""
     request: ProduceRequest = call.request
     moved: list[Partition] = []
-    error = request_error(request)
     topics = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=[
-                _refused(data.index, error) if error else _produce(cluster, call, topic, data, moved, now_ms)
-                for data in topic.partition_data
-            ],
+            partition_responses=[_produce(cluster, call, row, results, moved, cluster.now_ms) for row in of_topic],
         )
-        for topic in request.topic_data
+        for topic, of_topic in zip(request.topic_data, rows, strict=True)
     ]
     if request.acks == 0:
         call.closes_connection = any(each.error_code for topic in topics for each in topic.partition_responses)
-        cluster.answer(call, None, now_ms)
         return None
     return ProduceResponse(
         responses=topics,
@@ -93,81 +149,92 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ProduceResponse | N
 
 
 def _produce(
-    cluster: "Cluster",
-    call: Call,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    moved: list[Partition],
-    now_ms: float,
+    cluster: "Cluster", call: Call, row: Row, results: Results, moved: list[Partition], now_ms: float
 ) -> PartitionProduceResponse:
     """Append the batch of one partition, or return its error. A partition that has moved is added to `moved`."""
-    found = prepare(cluster, call, topic, data, moved, now_ms)
-    return found if isinstance(found, PartitionProduceResponse) else append(cluster, call, found, now_ms)
+    if isinstance(row, PartitionProduceResponse):
+        return row
+    result = results.get((row.partition.topic.name, row.partition.index))
+    if isinstance(result, ErrorCode):
+        return _refused_transaction(call, row.partition, result, moved)
+    found = _prepared(cluster, call, row, moved, now_ms)
+    return found if isinstance(found, PartitionProduceResponse) else append(cluster, call, found, now_ms, result)
 
 
-def prepare(
-    cluster: "Cluster",
-    call: Call,
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    moved: list[Partition],
-    now_ms: float,
-) -> Prepared | PartitionProduceResponse:
-    """Check the batch of one partition, without appending it; return the batch, or the response with an error.
-
-    Args:
-        cluster: The cluster.
-        call: The request.
-        topic: The topic in the request.
-        data: The partition in the request.
-        moved: Extended by the partition, if it has moved to another leader.
-        now_ms: The brokers' time in milliseconds.
-    """
+def _requested(cluster: "Cluster", call: Call, topic: TopicProduceData, data: PartitionProduceData) -> Row:
+    """Look up the partition, and split its records, which are one batch except in old versions."""
     if call.api_version < _FIRST_VERSION_OF_BATCHES and call.broker.release >= KIP_896:
         return _refused(data.index, ErrorCode.UNSUPPORTED_VERSION)
     partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
     if isinstance(partition, ErrorCode):
         return _refused(data.index, partition)
-    if refusal := partition_error(cluster, call, partition, data.records, now_ms):
-        return _refused_transaction(data.index, refusal)
+    records = data.records or b""
+    # Kafka also accepts record batches in older versions of requests.
+    is_batch = call.broker.release >= KIP_98 and magic_of(records) == _RECORD_BATCH_MAGIC
+    if call.api_version < _FIRST_VERSION_OF_BATCHES and not is_batch:
+        return Requested(partition, records, None)
+    try:
+        batch = only_batch(records)
+        if call.api_version < _FIRST_VERSION_OF_ZSTD and batch.compression is Compression.ZSTD:
+            return _refused(data.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    except InvalidBatchError as error:
+        return _refused_batch(call, partition, error)
+    return Requested(partition, records, batch)
+
+
+def prepare(
+    cluster: "Cluster", call: Call, topic: TopicProduceData, data: PartitionProduceData, now_ms: float
+) -> Prepared | PartitionProduceResponse:
+    """Check the batch of one partition, without appending it; return the batch, or the response with an error."""
+    row = _requested(cluster, call, topic, data)
+    return row if isinstance(row, PartitionProduceResponse) else _prepared(cluster, call, row, [], now_ms)
+
+
+def _prepared(
+    cluster: "Cluster", call: Call, requested: Requested, moved: list[Partition], now_ms: float
+) -> Prepared | PartitionProduceResponse:
+    partition = requested.partition
     config = log_config(cluster, call.broker, partition.topic)
     try:
-        batch = _checked(cluster, call, partition, config, data.records or b"", now_ms)
+        batch = _checked(cluster, call, requested, config, now_ms)
     except InvalidBatchError as error:
-        is_older = error.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
-        response = _refused(data.index, ErrorCode.CORRUPT_MESSAGE if is_older else error.error_code, str(error))
-        if isinstance(error, RefusedRecordsError):
-            response.log_start_offset = partition.log.log_start_offset
-            response.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=fault)
-                for index, fault in error.faults
-            ]
-        return response
+        return _refused_batch(call, partition, error)
     if isinstance(batch, ErrorCode):
-        response = _refused(data.index, batch)
-        if batch is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.api_version >= 10:
-            response.current_leader = LeaderIdAndEpoch(
-                leader_id=partition.leader_id, leader_epoch=partition.leader_epoch
-            )
-            moved.append(partition)
-        return response
+        return _refused_by_leader(call, partition, batch, moved)
     return Prepared(partition, config, batch)
 
 
-def append(cluster: "Cluster", call: Call, prepared: Prepared, now_ms: float) -> PartitionProduceResponse:
-    """Append a batch that was checked, and answer the Fetch requests that wait for it."""
-    response = _append(cluster, call, *prepared, now_ms)
+def append(
+    cluster: "Cluster", call: Call, prepared: Prepared, now_ms: float, verification: PendingVerification | None = None
+) -> PartitionProduceResponse:
+    """Append a batch that was checked, and answer the Fetch requests that wait for it.
+
+    Args:
+        cluster: The cluster.
+        call: The request.
+        prepared: The batch.
+        now_ms: The brokers' time in milliseconds.
+        verification: Its verification, if the batch is transactional and was verified.
+    """
+    response = _append(cluster, call, *prepared, now_ms, verification)
     response.log_start_offset = prepared.partition.log.log_start_offset
     return response
 
 
 def _append(
-    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, batch: RecordBatch, now_ms: float
+    cluster: "Cluster",
+    call: Call,
+    partition: Partition,
+    config: LogConfig,
+    batch: RecordBatch,
+    now_ms: float,
+    verification: PendingVerification | None,
 ) -> PartitionProduceResponse:
     """Append a batch, unless its producer's sequence numbers show that it is a duplicate or out of order."""
     log, index = partition.log, partition.index
+    cluster.expire_producers(log, call.broker)
     try:
-        repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, now_ms)
+        repeated = log.producers.check(batch, call.broker.release, log.log_start_offset, verification)
     except RefusedBatchError as error:
         return _refused(index, error.error_code, str(error))
     if repeated is not None:
@@ -192,29 +259,55 @@ def _refused(index: int, error: ErrorCode, message: str | None = None) -> Partit
     return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
 
 
-def _refused_transaction(index: int, error: ErrorCode) -> PartitionProduceResponse:
-    message = None
+def _refused_batch(call: Call, partition: Partition, error: InvalidBatchError) -> PartitionProduceResponse:
+    is_older = error.error_code is ErrorCode.INVALID_RECORD and call.broker.release < KIP_467
+    response = _refused(partition.index, ErrorCode.CORRUPT_MESSAGE if is_older else error.error_code, str(error))
+    if isinstance(error, RefusedRecordsError):
+        response.log_start_offset = partition.log.log_start_offset
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=fault)
+            for index, fault in error.faults
+        ]
+    return response
+
+
+def _refused_by_leader(
+    call: Call, partition: Partition, error: ErrorCode, moved: list[Partition]
+) -> PartitionProduceResponse:
+    """Return the response with an error, and the leader if the partition has another one (KIP-951)."""
+    response = _refused(partition.index, error)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and call.api_version >= 10:
+        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+        moved.append(partition)
+    return response
+
+
+def _refused_transaction(
+    call: Call, partition: Partition, error: ErrorCode, moved: list[Partition]
+) -> PartitionProduceResponse:
+    response = _refused_by_leader(call, partition, error, moved)
     if error in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.INVALID_TXN_STATE):
-        message = "the transaction coordinator has not confirmed that the partition is in the transaction"
-    return _refused(index, error, message)
+        response.error_message = (
+            "the transaction coordinator has not confirmed that the partition is in the transaction"
+        )
+    return response
 
 
 def _checked(
-    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, records: bytes, now_ms: float
+    cluster: "Cluster", call: Call, requested: Requested, config: LogConfig, now_ms: float
 ) -> RecordBatch | ErrorCode:
     """Return the batch to append, or an error.
 
     Raises:
-        InvalidBatchError: The bytes are not one valid batch.
+        InvalidBatchError: The batch is invalid, or the bytes are not a valid message set.
     """
     if call.request.acks not in (-1, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    # Kafka also accepts record batches in older versions of requests.
-    is_batch = call.broker.release >= KIP_98 and magic_of(records) == _RECORD_BATCH_MAGIC
-    if call.api_version < _FIRST_VERSION_OF_BATCHES and not is_batch:
+    partition, records, received = requested
+    if received is None:
         batch = _checked_messages(cluster, call, partition, config, records)
     else:
-        batch = _checked_batch(cluster, call, partition, config, records)
+        batch = _checked_batch(cluster, call, partition, config, received)
     if isinstance(batch, ErrorCode):
         return batch
     batch = _stamped(batch, config, int(now_ms))
@@ -226,22 +319,17 @@ def _checked(
 
 
 def _checked_batch(
-    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, records: bytes
+    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, batch: RecordBatch
 ) -> RecordBatch | ErrorCode:
-    """Return the only batch of these records, or an error.
+    """Return a valid batch, or an error.
 
     Raises:
-        InvalidBatchError: The bytes are not one valid batch.
+        InvalidBatchError: The batch is invalid.
     """
-    batches = split_batches(records)
-    if call.api_version < 7 and any(batch.compression is Compression.ZSTD for batch in batches):
-        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     error = _write_error(cluster, call, partition, config)
     if error is not ErrorCode.NONE:
         return error
-    if any(batch.size_bytes > config.max_message_bytes for batch in batches):
-        return ErrorCode.MESSAGE_TOO_LARGE
-    return validate_produced(records, batches=batches)
+    return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > config.max_message_bytes else validate_produced(batch)
 
 
 def _checked_messages(

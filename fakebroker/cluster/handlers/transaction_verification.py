@@ -4,18 +4,24 @@ Follows Kafka's `AddPartitionsToTxnManager` and `Partition.maybeStartTransaction
 transaction coordinator, and from transaction version 2 on adds the partition itself.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fakebroker.cluster.topics import Partition
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
+from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+_ENABLE = "transaction.partition.verification.enable"
+
 _REFUSES_OLD_EPOCHS_FIRST = Release(4, 1)
 """The first release that does not ask the coordinator about old epochs."""
+
+Errors = dict[TopicPartition, ErrorCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,40 +42,48 @@ class Verification:
     adds: bool
     has_abortable: bool
 
-    def error(self, cluster: "Cluster", partition: Partition, release: Release, now_ms: float) -> ErrorCode:
-        """Return why records of the transaction may not be appended to a partition, else NONE.
+    def error_of_epoch(self, partition: Partition, release: Release) -> ErrorCode:
+        """Return INVALID_PRODUCER_EPOCH if the coordinator is not asked as the log has a newer epoch, else NONE."""
+        known = partition.log.producers.get(self.producer_id)
+        is_old = known is not None and self.epoch < known.epoch
+        return ErrorCode.INVALID_PRODUCER_EPOCH if is_old and release >= _REFUSES_OLD_EPOCHS_FIRST else ErrorCode.NONE
 
-        The coordinator is not asked if the partition has an open transaction of this producer id and epoch.
+    def ask(self, cluster: "Cluster", places: Sequence[TopicPartition], done: Callable[[Errors], None]) -> None:
+        """Ask the transaction coordinator about partitions, or add them.
 
         Args:
             cluster: The cluster.
-            partition: The partition.
-            release: The release that the leader of the partition emulates.
-            now_ms: The time.
+            places: The partitions.
+            done: Called with the errors of the partitions that are refused, at once or later.
         """
-        known = partition.log.producers.get(self.producer_id)
-        if known is not None:
-            if self.epoch < known.epoch and release >= _REFUSES_OLD_EPOCHS_FIRST:
-                return ErrorCode.INVALID_PRODUCER_EPOCH
-            if self.epoch == known.epoch and known.transaction_offset is not None:
-                return ErrorCode.NONE
-        error = self._coordinator_error(cluster, partition, now_ms)
+        # Only FindCoordinator creates the topic.
+        is_known = TRANSACTIONS_TOPIC in cluster.topics
+        broker = cluster.transaction_coordinator_of(self.transactional_id) if is_known else None
+        if broker is None:
+            done(dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        coordinator, producer = broker.transaction_coordinator, (self.transactional_id, self.producer_id, self.epoch)
+        if self.adds:
+            coordinator.add_partitions(
+                *producer, places, cluster.now_ms, lambda error: done(self._errors(dict.fromkeys(places, error)))
+            )
+        else:
+            error, errors = coordinator.verify_partitions(*producer, places)
+            found = dict.fromkeys(places, error) if error else dict(zip(places, errors, strict=True))
+            done(self._errors(found))
+
+    def _errors(self, found: Errors) -> Errors:
+        return {place: self._in_version(error) for place, error in found.items() if error}
+
+    def _in_version(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error is ErrorCode.TRANSACTION_ABORTABLE and not self.has_abortable:
             return ErrorCode.INVALID_TXN_STATE
         return error
 
-    def _coordinator_error(self, cluster: "Cluster", partition: Partition, now_ms: float) -> ErrorCode:
-        """Ask the transaction coordinator about the partition, or add it."""
-        broker = cluster.transaction_coordinator_of(self.transactional_id)
-        if broker is None:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        coordinator, places = broker.transaction_coordinator, [(partition.topic.name, partition.index)]
-        producer = self.transactional_id, self.producer_id, self.epoch
-        if not self.adds:
-            error, errors = coordinator.verify_partitions(*producer, places)
-            return error or errors[0]
-        found: list[ErrorCode] = []
-        coordinator.add_partitions(*producer, places, now_ms, found.append)
-        return found[0] if found else ErrorCode.CONCURRENT_TRANSACTIONS
+
+def is_enabled(cluster: "Cluster") -> bool:
+    """Return whether brokers verify partitions, which can be disabled while the cluster runs."""
+    altered = cluster.broker_configs.get(_ENABLE)
+    return cluster.config.switch(_ENABLE) if altered is None else altered == "true"

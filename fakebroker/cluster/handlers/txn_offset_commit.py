@@ -4,11 +4,11 @@ Unknown partitions get an error here. Then the offsets partition of the group is
 (KIP-890); the group coordinator handles the rest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.transaction_verification import Verification
+from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
@@ -59,9 +59,11 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         return _response([*results, *zip(accepted, found, strict=True)])
 
     late: LateResponse[list[ErrorCode]] = LateResponse(respond)
-    if error := _transaction_error(cluster, call, now_ms):
-        late([error] * len(offsets))
-    else:
+
+    def verified(error: ErrorCode) -> None:
+        if error:
+            late([error] * len(offsets))
+            return
         call.broker.coordinator.commit_pending_offsets(
             request.group_id,
             request.generation_id,
@@ -70,27 +72,35 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             request.producer_id,
             request.producer_epoch,
             offsets,
-            now_ms,
+            cluster.now_ms,
             late,
         )
+
+    _verify(cluster, call, verified)
     return late.take(cluster, call)
 
 
-def _transaction_error(cluster: "Cluster", call: Call, now_ms: float) -> ErrorCode:
-    """Return why the transaction may not commit offsets of the group, else NONE."""
+def _verify(cluster: "Cluster", call: Call, done: Callable[[ErrorCode], None]) -> None:
+    """Check that the transaction may commit offsets of the group; `done` is called with NONE or the error."""
     request: TxnOffsetCommitRequest = call.request
-    if not request.group_id:
-        return ErrorCode.INVALID_GROUP_ID
-    if call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
-        return ErrorCode.NOT_COORDINATOR
     adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
-    verifies = call.broker.release >= _VERIFIES and cluster.config.switch("transaction.partition.verification.enable")
-    if not (adds or verifies):
-        return ErrorCode.NONE
-    producer = request.transactional_id, request.producer_id, request.producer_epoch
-    has_abortable = call.api_version >= _FIRST_VERSION_OF_ABORTABLE
-    verification = Verification(*producer, adds=adds, has_abortable=has_abortable)
-    return verification.error(cluster, cluster.offsets_partition_of(request.group_id), call.broker.release, now_ms)
+    if not request.group_id:
+        done(ErrorCode.INVALID_GROUP_ID)
+    elif call.broker.coordinator.error_for(request.group_id) is ErrorCode.NOT_COORDINATOR:
+        done(ErrorCode.NOT_COORDINATOR)
+    elif adds or (call.broker.release >= _VERIFIES and is_enabled(cluster)):
+        partition = cluster.offsets_partition_of(request.group_id)
+        producer = request.transactional_id, request.producer_id, request.producer_epoch
+        has_abortable = call.api_version >= _FIRST_VERSION_OF_ABORTABLE
+        verification = Verification(*producer, adds=adds, has_abortable=has_abortable)
+        error = verification.error_of_epoch(partition, call.broker.release)
+        if error or partition.log.producers.has_open(request.producer_id, request.producer_epoch):
+            done(error)
+        else:
+            place = partition.topic.name, partition.index
+            verification.ask(cluster, [place], lambda errors: done(errors.get(place, ErrorCode.NONE)))
+    else:
+        done(ErrorCode.NONE)
 
 
 def _in_version(error: ErrorCode, api_version: int) -> ErrorCode:

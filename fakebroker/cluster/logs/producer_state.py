@@ -5,7 +5,7 @@ Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -18,9 +18,6 @@ from fakebroker.protocol.transaction_markers import Marker, marker_in
 RETAINED_BATCHES = 5
 """How many batches per producer are kept to detect duplicates: as many as a client may have in flight."""
 
-EXPIRATION_MS = 24 * 3600 * 1000
-"""A producer expires when its newest batch has this age, by its maximum timestamp (`producer.id.expiration.ms`)."""
-
 EXPIRATION_CHECK_INTERVAL_MS = 600_000
 """Interval at which expired producers are removed (`producer.id.expiration.check.interval.ms`)."""
 
@@ -28,11 +25,14 @@ SEQUENCES = 2**31
 """Sequence numbers wrap around from `SEQUENCES - 1` to 0."""
 
 NO_SEQUENCE = -1
+NO_EPOCH = -1
 NO_COORDINATOR_EPOCH = -1
 
 _HAS_UNKNOWN_PRODUCER_ID = Release(1, 0)
 _KEEPS_PRODUCERS_WITHOUT_RECORDS = Release(2, 4)  # KAFKA-7190
 _TAKES_UNKNOWN_PRODUCERS = Release(2, 5)  # KIP-360
+_REQUIRES_FIRST_SEQUENCE = Release(4, 1)  # KAFKA-18654, if the broker adds the partition
+_CHECKS_EPOCH_FIRST = Release(4, 2)
 
 
 class RefusedBatchError(FakebrokerError):
@@ -61,6 +61,37 @@ class AbortedTransaction(NamedTuple):
     marker_offset: int
 
 
+@dataclass(slots=True, eq=False)
+class PendingVerification:
+    """The check that the transaction coordinator knows the partition, from the request to its first batch in the log.
+
+    Follows Kafka's `VerificationStateEntry`. A later batch must not be appended before an earlier one whose
+    verification has failed, because the producer repeats that one.
+
+    Attributes:
+        epoch: The highest producer epoch of the batches.
+        lowest_sequence: The lowest sequence number of the batches in that epoch.
+        begun_ms: When it began, by the brokers' clock.
+        adds: Whether the broker adds the partition to the transaction (KIP-890), so that all records go through it.
+    """
+
+    epoch: int
+    lowest_sequence: int
+    begun_ms: float
+    adds: bool
+
+    def add(self, batch: RecordBatch) -> None:
+        """Take another batch into account."""
+        if batch.producer_epoch > self.epoch:
+            self.epoch, self.lowest_sequence = batch.producer_epoch, batch.base_sequence
+        elif batch.producer_epoch == self.epoch:
+            self.lowest_sequence = min(self.lowest_sequence, batch.base_sequence)
+
+
+OPEN_TRANSACTION = PendingVerification(NO_EPOCH, NO_SEQUENCE, 0.0, adds=False)
+"""The verification of a batch whose transaction is open in the log already. It must still be open at the append."""
+
+
 @dataclass(slots=True)
 class Producer:
     """A producer of a log.
@@ -69,6 +100,7 @@ class Producer:
         producer_id: Its id.
         epoch: Its latest epoch.
         last_timestamp_ms: The largest timestamp of its newest batch or marker.
+        last_offset: The last offset of that batch or marker.
         batches: Its newest batches in that epoch; none after a marker that has raised the epoch.
         coordinator_epoch: The epoch of the coordinator that wrote its newest marker; -1 if there is none.
         transaction_offset: The offset of the first record of its open transaction; None if none is open.
@@ -77,6 +109,7 @@ class Producer:
     producer_id: int
     epoch: int
     last_timestamp_ms: int
+    last_offset: int = -1
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=RETAINED_BATCHES))
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     transaction_offset: int | None = None
@@ -91,31 +124,34 @@ class Producers:
     """The producers that have written to a log, in the order of their first batches.
 
     Producers are kept when their records are deleted (KIP-360).
+
+    Attributes:
+        next_check_ms: When expired producers are removed next.
     """
 
-    __slots__ = ("_aborted", "_by_id", "_next_check_ms", "_open")
+    __slots__ = ("_aborted", "_by_id", "_open", "_verifications", "next_check_ms")
 
     def __init__(self) -> None:
+        self.next_check_ms = 0.0
         self._by_id: dict[int, Producer] = {}
-        self._next_check_ms = 0.0
+        self._verifications: dict[int, PendingVerification] = {}
         # Open transactions begin in the order of their first offsets, and aborted ones end in that of their markers.
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
 
     def clone(self) -> "Producers":
-        """Return an independent copy."""
+        """Return an independent copy, without the verifications that have begun."""
         twin = Producers()
         twin._by_id = {
             producer_id: replace(producer, batches=producer.batches.copy())
             for producer_id, producer in self._by_id.items()
         }
-        twin._next_check_ms = self._next_check_ms
+        twin.next_check_ms = self.next_check_ms
         twin._open, twin._aborted = self._open.copy(), self._aborted.copy()
         return twin
 
-    def active(self, now_ms: float) -> Iterable[Producer]:
-        """Return the producers that have not expired."""
-        self._expire(now_ms)
+    def all(self) -> Collection[Producer]:
+        """Return all producers."""
         return self._by_id.values()
 
     def get(self, producer_id: int) -> Producer | None:
@@ -148,6 +184,8 @@ class Producers:
             if (marker := marker_in(batch)) is not None:
                 self._end(batch, marker)
             return
+        if self._verifications and batch.is_transactional:
+            self._verifications.pop(batch.producer_id, None)
         producer = self._of_epoch(batch)
         producer.batches.append(
             AppendedBatch(
@@ -170,11 +208,12 @@ class Producers:
         elif producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
-        producer.last_timestamp_ms = batch.max_timestamp_ms
+        producer.last_timestamp_ms, producer.last_offset = batch.max_timestamp_ms, batch.last_offset
         return producer
 
     def _end(self, batch: RecordBatch, marker: Marker) -> None:
         """End the open transaction of a producer, if there is one."""
+        self._verifications.pop(batch.producer_id, None)
         producer = self._of_epoch(batch)
         producer.coordinator_epoch = marker.coordinator_epoch
         first_offset, producer.transaction_offset = producer.transaction_offset, None
@@ -183,16 +222,54 @@ class Producers:
             self._aborted.append(AbortedTransaction(batch.producer_id, first_offset, batch.base_offset))
 
     def truncated(self, batches: Iterable[RecordBatch], end_offset: int) -> None:
-        """Restore the open and aborted transactions of the remaining batches, after later ones were dropped."""
-        if not self._open and not self._aborted:
+        """Restore the state at an earlier end of the log, from the remaining batches.
+
+        Producers that wrote later are those of the remaining batches; others do not change, even if their records were
+        deleted.
+        """
+        self._verifications.clear()
+        if all(producer.last_offset < end_offset for producer in self._by_id.values()):
             return
         kept = Producers()
         for batch in batches:
             kept.remember(batch)
-        self._open = kept._open
+        self._by_id = {
+            producer_id: producer if producer.last_offset < end_offset else kept._by_id[producer_id]
+            for producer_id, producer in self._by_id.items()
+            if producer.last_offset < end_offset or producer_id in kept._by_id
+        }
+        opened = [
+            (producer.transaction_offset, producer_id)
+            for producer_id, producer in self._by_id.items()
+            if producer.transaction_offset is not None
+        ]
+        self._open = {producer_id: offset for offset, producer_id in sorted(opened)}
         self._aborted = [each for each in self._aborted if each.marker_offset < end_offset]
-        for producer in self._by_id.values():
-            producer.transaction_offset = self._open.get(producer.producer_id)
+
+    def forget_verifications(self) -> None:
+        """Forget the verifications that have begun: a new leader of the partition does not know them."""
+        self._verifications.clear()
+
+    def begin_verification(self, batch: RecordBatch, now_ms: float, *, adds: bool) -> PendingVerification:
+        """Begin the verification of a transactional batch, or continue an earlier one.
+
+        Returns:
+            The verification, or `OPEN_TRANSACTION` if the transaction of the producer in this epoch is open.
+        """
+        if self.has_open(batch.producer_id, batch.producer_epoch):
+            return OPEN_TRANSACTION
+        found = self._verifications.get(batch.producer_id)
+        if found is None:
+            found = PendingVerification(batch.producer_epoch, batch.base_sequence, now_ms, adds)
+            self._verifications[batch.producer_id] = found
+        else:
+            found.add(batch)
+        return found
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the transaction of a producer is open in this epoch."""
+        producer = self._by_id.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer.transaction_offset is not None
 
     def forget_aborted(self, start_offset: int) -> None:
         """Forget the aborted transactions that ended before the log start offset."""
@@ -219,49 +296,92 @@ class Producers:
             return ErrorCode.TRANSACTION_COORDINATOR_FENCED
         return ErrorCode.NONE
 
-    def check(self, batch: RecordBatch, release: Release, log_start_offset: int, now_ms: float) -> AppendedBatch | None:
+    def check(
+        self,
+        batch: RecordBatch,
+        release: Release,
+        log_start_offset: int,
+        verification: PendingVerification | None = None,
+    ) -> AppendedBatch | None:
         """Check a batch before it is appended.
 
         Args:
             batch: The batch as it was sent by its producer.
             release: The release that the broker emulates.
             log_start_offset: Releases up to 2.3 remove producers all of whose records are before it.
-            now_ms: The time by the brokers' clock.
+            verification: Its verification; None if the batch is not transactional, or the broker does not verify.
 
         Returns:
             The appended batch of which it is a duplicate; None if it is new and may be appended.
 
         Raises:
-            RefusedBatchError: The producer epoch is old, or the sequence number is not the next one.
+            RefusedBatchError: The producer epoch is old, the sequence number is not the next one, or the state of the
+                transaction is wrong.
         """
         if batch.producer_id < 0:
             return None
-        self._expire(now_ms)
         producer = self._by_id.get(batch.producer_id)
         keeps_all = release >= _KEEPS_PRODUCERS_WITHOUT_RECORDS
         is_gone = producer is not None and producer.batches and producer.batches[-1].last_offset < log_start_offset
         if not keeps_all and is_gone:
             del self._by_id[batch.producer_id]
             producer = None
+        repeated = None if producer is None else _repeated(batch, producer)
+        if repeated is not None:
+            return repeated
+        if verification is not None:
+            self._check_verified(batch, producer, release, verification)
         if producer is None:
             _check_unknown(batch, release)
-            return None
-        repeated = _repeated(batch, producer)
-        if repeated is None:
+        else:
             _check_next(batch, producer)
             if producer.transaction_offset is not None and not batch.is_transactional:
                 message = f"producer {batch.producer_id} has an open transaction: expected a transactional batch"
                 raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, message)
-        return repeated
+        return None
 
-    def _expire(self, now_ms: float) -> None:
-        if now_ms < self._next_check_ms:
+    def _check_verified(
+        self, batch: RecordBatch, producer: Producer | None, release: Release, verification: PendingVerification
+    ) -> None:
+        """Check that the transaction was not ended since a batch was verified, and that earlier batches come first."""
+        if self.has_open(batch.producer_id, batch.producer_epoch):
             return
-        self._next_check_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
+        label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
+        found = self._verifications.get(batch.producer_id)
+        if found is not verification:
+            if producer is not None and release >= _CHECKS_EPOCH_FIRST:
+                _check_epoch(batch, producer)
+            raise RefusedBatchError(ErrorCode.INVALID_TXN_STATE, f"{label}: the transaction has ended meanwhile")
+        is_first = producer is None and found.adds and release >= _REQUIRES_FIRST_SEQUENCE
+        highest = 0 if is_first else found.lowest_sequence
+        if batch.base_sequence > highest:
+            message = f"{label}: sequence number {batch.base_sequence}, expected at most {highest} in a new transaction"
+            raise RefusedBatchError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+
+    def expire(self, now_ms: float, expiration_ms: float) -> None:
+        """Remove the producers, and the verifications, that had expired at the last check before the time.
+
+        A producer without an open transaction expires when its newest batch has an age, by its maximum timestamp. The
+        first check is one interval after the first call.
+
+        Args:
+            now_ms: The time by the brokers' clock.
+            expiration_ms: The age (`producer.id.expiration.ms`).
+        """
+        if not self.next_check_ms:
+            self.next_check_ms = now_ms + EXPIRATION_CHECK_INTERVAL_MS
+        if now_ms < self.next_check_ms:
+            return
+        checked_ms = now_ms - (now_ms - self.next_check_ms) % EXPIRATION_CHECK_INTERVAL_MS
+        self.next_check_ms = checked_ms + EXPIRATION_CHECK_INTERVAL_MS
+        limit_ms = checked_ms - expiration_ms
         self._by_id = {
             producer_id: producer
             for producer_id, producer in self._by_id.items()
-            if producer.transaction_offset is not None or now_ms - producer.last_timestamp_ms < EXPIRATION_MS
+            if producer.transaction_offset is not None or producer.last_timestamp_ms > limit_ms
+        }
+        self._verifications = {
+            producer_id: each for producer_id, each in self._verifications.items() if each.begun_ms > limit_ms
         }
 
 
@@ -287,15 +407,21 @@ def _check_unknown(batch: RecordBatch, release: Release) -> None:
     )
 
 
-def _check_next(batch: RecordBatch, producer: Producer) -> None:
-    """Check a new batch of a known producer. Produce never returns PRODUCER_FENCED (KAFKA-10687)."""
-    label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
+def _check_epoch(batch: RecordBatch, producer: Producer) -> None:
+    """Check the epoch of a batch. Produce never returns PRODUCER_FENCED (KAFKA-10687)."""
     if batch.producer_epoch < producer.epoch:
+        label = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
         raise RefusedBatchError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{label}: expected epoch {producer.epoch} or later")
+
+
+def _check_next(batch: RecordBatch, producer: Producer) -> None:
+    """Check the epoch and the sequence number of a new batch of a known producer."""
+    _check_epoch(batch, producer)
     is_same_epoch = batch.producer_epoch == producer.epoch
     expected = (producer.last_sequence + 1) % SEQUENCES if is_same_epoch else 0
     if batch.base_sequence != expected:
         raise RefusedBatchError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"{label}: sequence number {batch.base_sequence}, expected {expected}",
+            f"producer {batch.producer_id} in epoch {batch.producer_epoch}: sequence number {batch.base_sequence}, "
+            f"expected {expected}",
         )

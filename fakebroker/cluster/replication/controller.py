@@ -71,6 +71,7 @@ class Controller:
         """
         old_id, partition.leader_id = partition.leader_id, node_id
         partition.leader_epoch += 1
+        partition.log.producers.forget_verifications()
         partition.awaits_last_leader = node_id == NO_LEADER
         if node_id != NO_LEADER:
             partition.last_leader_id = node_id

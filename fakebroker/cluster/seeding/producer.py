@@ -114,7 +114,7 @@ def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], n
         request = ProduceRequest(transactional_id=None, acks=_ALL_REPLICAS, timeout_ms=0, topic_data=[topic])
         peer = Peer(leader, "127.0.0.1", 0)
         call = Call(peer, API_BY_NAME["Produce"], _VERSION, 0, "", request, len(batch))
-        prepared = produce_handler.prepare(cluster, call, topic, data, [], now_ms)
+        prepared = produce_handler.prepare(cluster, call, topic, data, now_ms)
         if isinstance(prepared, PartitionProduceResponse):
             error = ErrorCode(prepared.error_code).name
             reason = f"{error}: {prepared.error_message}" if prepared.error_message else error
