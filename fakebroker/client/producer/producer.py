@@ -140,7 +140,11 @@ class Producer:
         self._added.update(new)
         if new and self.transaction_version < KIP_890:
             self._push(
-                self._coordinator, lambda: requests.add_partitions(self.identity, new), self._started, now_ms, begins=True
+                self._coordinator,
+                lambda: requests.add_partitions(self.identity, new),
+                self._started,
+                now_ms,
+                begins=True,
             )
         for partition, records in batches.items():
             self._produce(partition, records, now_ms)

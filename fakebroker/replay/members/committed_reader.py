@@ -33,7 +33,7 @@ from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TI
 from fakebroker.replay.members.scripted_producer import ScriptedProducer
 from fakebroker.topic_partition import TopicPartition, by_topic
 
-_POLL_EVERY_MS = 100.0
+_POLL_EVERY_MS = 200.0
 """Time between two Fetch requests to a broker."""
 
 LIST_EVERY_MS = 2_000.0
@@ -315,9 +315,7 @@ class CommittedReader:
 
     def _listed(self, sent: _Sent, response: ListTransactionsResponse) -> None:
         now_ms = self._now_ms()
-        event = self._event(sent)._replace(
-            latency_us=to_us(now_ms) - to_us(sent.due_ms), error=response.error_code
-        )
+        event = self._event(sent)._replace(latency_us=to_us(now_ms) - to_us(sent.due_ms), error=response.error_code)
         self._record(event)
         for each in response.transaction_states:
             producer = self._producers.get(each.transactional_id)
@@ -387,7 +385,8 @@ def _list_offsets(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
         isolation_level=READ_COMMITTED,
         topics=[
             ListOffsetsTopic(
-                name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes]
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes],
             )
             for name, indexes in by_topic(partitions).items()
         ],

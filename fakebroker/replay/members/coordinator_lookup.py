@@ -178,7 +178,9 @@ class CoordinatorLookup:
             _notify(pending, response)
         elif pending.metadata_listener is not None:
             for topic in response.topics:
-                self.leaders.update(((topic.name or "", each.partition_index), each.leader_id) for each in topic.partitions)
+                self.leaders.update(
+                    ((topic.name or "", each.partition_index), each.leader_id) for each in topic.partitions
+                )
             counts = {topic.name or "": len(topic.partitions) for topic in response.topics if topic.error_code == 0}
             pending.metadata_listener.metadata(counts)
 
@@ -269,9 +271,7 @@ class CoordinatorLookup:
             lookups=len(groups) or None,
             until_us=to_us(self._now_ms()) if ended else None,
             missing=missing,
-            found=_found(pending, response)
-            if isinstance(response, FindCoordinatorResponse) and is_of_groups
-            else None,
+            found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) and is_of_groups else None,
             source=pending.source,
         )
         self._record(event)

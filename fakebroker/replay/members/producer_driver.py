@@ -70,9 +70,7 @@ class ProducerDriver:
 
     source: Source = "members"
 
-    def __init__(
-        self, producer: ScriptedProducer, member: MemberDriver, number: int, context: ProducerContext
-    ) -> None:
+    def __init__(self, producer: ScriptedProducer, member: MemberDriver, number: int, context: ProducerContext) -> None:
         self.number = number
         self.scheduled_ms = math.inf
         self.timer_number = 0

@@ -108,6 +108,7 @@ class ScriptedProducer:
         self._producer: Producer | None = None
         self._due_ms = math.inf  # Of the next transaction.
         self._start_ms = -math.inf  # When the next producer may start.
+        self._crash_ms = math.inf  # When the producer stops after it has sent EndTxn.
         self._fate, self._cut = _Fate.COMMIT, 0
         self._next_offsets: dict[TopicPartition, int] = {}
         self._former: tuple[ProducerIdentity, int] | None = None  # Of a producer that crashed, with its transaction.
@@ -134,8 +135,9 @@ class ScriptedProducer:
             return math.inf
         if self._producer is None:
             return self._start_ms
-        due_ms = self._producer.next_deadline()
-        return self._due_ms if due_ms is None else min(due_ms, self._due_ms)
+        due_ms = min(self._due_ms, self._crash_ms)
+        retry_ms = self._producer.next_deadline()
+        return due_ms if retry_ms is None else min(due_ms, retry_ms)
 
     def update(self, now_ms: float) -> None:
         """Process what is due. Also called when the member has changed."""
@@ -152,11 +154,13 @@ class ScriptedProducer:
             if self._start_ms <= now_ms:
                 self._start(now_ms)
             return
-        if (due_ms := self._producer.next_deadline()) is not None and due_ms <= now_ms:
-            self._producer.tick(now_ms)
-            self._execute_effects(now_ms)
+        if self._crash_ms <= now_ms:
+            self._crash(self._producer, now_ms)
+            return
+        self._producer.tick(now_ms)
+        self._execute_effects(now_ms)
         if self._due_ms <= now_ms:
-            self._begin_if_possible(now_ms)
+            self._begin_if_possible(self._producer, now_ms)
 
     @property
     def _is_running(self) -> bool:
@@ -182,7 +186,7 @@ class ScriptedProducer:
         """Stop the producer without ending its transaction; another one may start later."""
         self._drop_flights(now_ms)
         self._producer, self._start_ms = None, restart_ms
-        self._due_ms = math.inf
+        self._due_ms = self._crash_ms = math.inf
         self.effects.clear()
         self._restart_wanted = True
 
@@ -193,11 +197,10 @@ class ScriptedProducer:
 
     # Transactions
 
-    def _begin_if_possible(self, now_ms: float) -> None:
-        assert self._producer is not None
+    def _begin_if_possible(self, producer: Producer, now_ms: float) -> None:
         self._due_ms += self._script.interval_ms * max(1, math.ceil((now_ms - self._due_ms) / self._script.interval_ms))
-        if self._producer.state is ProducerState.READY and self.member.is_processing and self.partition_count:
-            self._begin(self._producer, now_ms)
+        if producer.state is ProducerState.READY and self.member.is_processing and self.partition_count:
+            self._begin(producer, now_ms)
 
     def _begin(self, producer: Producer, now_ms: float) -> None:
         """Begin a transaction: consume records, produce one for each, and commit the offsets."""
@@ -212,7 +215,7 @@ class ScriptedProducer:
         producer.send(self._batches({each: count for each, count in counts.items() if count}, now_ms), now_ms)
         producer.send_offsets(self._next_offsets, member.identity, now_ms)
         self._choose_fate(producer.pending)
-        if self._fate is _Fate.COMMIT:
+        if self._fate is _Fate.COMMIT or self._cut < 0:
             producer.commit(now_ms)
         self._execute_effects(now_ms)
 
@@ -228,17 +231,17 @@ class ScriptedProducer:
         return batches
 
     def _choose_fate(self, steps: int) -> None:
-        """Choose the outcome of a transaction, and after how many of its requests it is aborted or the producer stops.
+        """Choose the outcome of a transaction, and how many of its requests are left when the producer aborts or stops.
 
-        A producer may also stop after it has sent EndTxn.
+        -1 means that the producer stops when it has sent EndTxn.
         """
         drawn = self._random.random()
         if drawn < self._script.crash:
-            self._fate, self._cut = _Fate.CRASH, self._random.randint(0, steps - 1)
+            self._fate, self._cut = _Fate.CRASH, self._random.randint(-1, steps - 1)
         elif drawn < self._script.crash + self._script.abort:
             self._fate, self._cut = _Fate.ABORT, self._random.randint(0, steps - 1)
         else:
-            self._fate = _Fate.COMMIT
+            self._fate, self._cut = _Fate.COMMIT, 0
 
     def _follow_fate(self, now_ms: float) -> None:
         """Abort the transaction, or stop, if enough of its requests have succeeded."""
@@ -249,9 +252,12 @@ class ScriptedProducer:
             producer.abort(now_ms)
             self._execute_effects(now_ms)
         elif self._fate is _Fate.CRASH:
-            self._former = producer.identity, self.number
-            least_ms, most_ms = self._script.return_ms
-            self._stop(now_ms, now_ms + least_ms + (most_ms - least_ms) * self._random.random())
+            self._crash(producer, now_ms)
+
+    def _crash(self, producer: Producer, now_ms: float) -> None:
+        self._former = producer.identity, self.number
+        least_ms, most_ms = self._script.return_ms
+        self._stop(now_ms, now_ms + least_ms + (most_ms - least_ms) * self._random.random())
 
     # Effects of the producer
 
@@ -322,6 +328,8 @@ class ScriptedProducer:
         flight = self._flights.get(id(request))
         if flight is not None:
             flight.version, flight.node_id, flight.sent_ms = version, node_id, now_ms
+            if self._fate is _Fate.CRASH and self._producer and self._producer.state is ProducerState.COMMITTING:
+                self._crash_ms = now_ms if isinstance(request, EndTxnRequest) else math.inf
 
     def discovered(self, destination: Destination, now_ms: float) -> None:
         """Process a broker that was found."""
@@ -412,7 +420,8 @@ class ScriptedProducer:
             member=script.member,
             instance_id=script.instance_id,
             transaction=(
-                *(each if each >= 0 else None for each in flight.identity[1:]),
+                None if flight.identity.producer_id < 0 else flight.identity.producer_id,
+                None if flight.identity.epoch < 0 else flight.identity.epoch,
                 None if isinstance(request, InitProducerIdRequest) else flight.number,
                 request.committed if isinstance(request, EndTxnRequest) else None,
             ),
@@ -420,4 +429,3 @@ class ScriptedProducer:
         if isinstance(request, TxnOffsetCommitRequest):
             return event._replace(generation=request.generation_id, member_id=request.member_id or None)
         return event
-

@@ -13,8 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.script.acts import RandomChoices, acts_of, is_static
-from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.script.script import DDL
+from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import ends
 from fakebroker.replay.workload.workload import Workload

@@ -149,6 +149,7 @@ class Simulation:
         self._faults: dict[int, ActiveFault] = {}
         self._idle = IdleMembers(self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan)
         self._is_processing = False
+        self._process_ms = inf  # When `_process` was scheduled last.
         self._set_up_lookups(scripts)
         self._schedule_all()
 
@@ -341,9 +342,10 @@ class Simulation:
         lookups = {self.lookup: None, self.transaction_lookup: None}
         for lookup in lookups:
             lookup.process(now_ms)
-        due_ms = min(each.next_deadline() for each in (*lookups, *self._loads))
-        if due_ms < inf:
-            self.scheduler.schedule(max(due_ms, now_ms + LATENCY_MS), LOOKUP, 0, self._process)
+        due_ms = max(min(each.next_deadline() for each in (*lookups, *self._loads)), now_ms + LATENCY_MS)
+        if due_ms < inf and due_ms != self._process_ms:
+            self._process_ms = due_ms
+            self.scheduler.schedule(due_ms, LOOKUP, 0, self._process)
 
 
 def _with_actions(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -142,8 +142,8 @@ class Groups(Table, frozen=True):
             rebalance.
         timeout_jitter: Maximum relative deviation of a member's session and rebalance timeouts.
         heartbeat_interval_ms: Interval between heartbeats.
-        commit_interval_ms: Interval between commits; 0 for members that never commit. With `transactional`, the interval
-            between transactions.
+        commit_interval_ms: Interval between commits, or between transactions with `transactional`; 0 for members that
+            never commit.
         jitter: Maximum relative deviation of a member's heartbeat and commit intervals.
         consume_per_s: Records consumed per second from each assigned partition; determines the committed offsets. No
             effect with `transactional`.

@@ -1,4 +1,4 @@
-"""The table `transaction` of a population: how its members consume, transform and produce in transactions. Plain data."""
+"""The table `transaction` of a population: how its members consume and produce in transactions. Plain data."""
 
 from collections.abc import Iterator
 from typing import Annotated
