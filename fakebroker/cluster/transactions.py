@@ -14,7 +14,9 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.resolution import ConfigHolder
 from fakebroker.cluster.configs.settings import Config
+from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.features import TRANSACTION_VERSION, Features
+from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.transactions_topic import append_records, read_records
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
@@ -23,7 +25,7 @@ from fakebroker.coordinator.group.records import TransactionEnd
 from fakebroker.coordinator.runtime.timer_queue import TimerEntry, TimerQueue
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
-from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
+from fakebroker.coordinator.transaction.coordinator import RETRY_MS, TransactionCoordinator
 from fakebroker.coordinator.transaction.records import TransactionRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
@@ -47,6 +49,8 @@ class CoordinatedCluster(ConfigHolder, Protocol):
     brokers: dict[int, BrokerNode]
     topics: Topics
     features: Features
+    log_manager: LogManager
+    append_failures: AppendFailures
     now_ms: float
 
     def leader_of(self, partition: Partition) -> BrokerNode | None: ...
@@ -124,6 +128,7 @@ class Transactions:
         self.waiting: list[WaitingMarker] = []
         self._repeated: TimerQueue[Attempt] = TimerQueue()
         self.is_used = False
+        self._tried_ms = 0.0
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
         )
@@ -228,6 +233,8 @@ class Transactions:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
         found.append(self._repeated.next_deadline())
+        if self.waiting and self._cluster.append_failures.active:
+            found.append(self._tried_ms + RETRY_MS)  # Failures end without an event, when they have occurred.
         return min([each for each in found if each is not None], default=None)
 
     # Markers
@@ -248,6 +255,7 @@ class Transactions:
         result = self.write(marker.markers, marker.place)
         if result is None:
             self.waiting.append(marker)
+            self._tried_ms = self._cluster.now_ms
         else:
             marker.done(marker.place, result, self._cluster.now_ms)
 
@@ -277,7 +285,8 @@ class Transactions:
         is_of_groups = partition.topic.name == OFFSETS_TOPIC
         if is_of_groups and not leader.coordinator.leads(partition.index):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is loading the partition, or has failed to
-        if not cluster.has_enough_replicas(partition, log_config(cluster, leader, partition.topic)):
+        config = log_config(cluster, leader, partition.topic)
+        if not cluster.has_enough_replicas(partition, config):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         cluster.expire_producers(partition.log, leader)
         raises_epoch = markers.version >= KIP_890 and leader.release >= _REFUSES_EQUAL_EPOCHS
@@ -295,6 +304,7 @@ class Transactions:
                 return error
         else:
             self._append_marker(partition, markers)
+            cluster.log_manager.appended(config, cluster.now_ms)
         # Readers of committed records get all records of the transaction at once.
         self._wake(partition, partition.log.size_bytes)
         return ErrorCode.NONE

@@ -41,7 +41,7 @@ def coordinator_keys(frame: bytes, position: int) -> tuple[int, list[bytes]] | N
     return (key_type, keys) if is_usual and key_type <= _MAX_SHORT else None
 
 
-def offset_fetch_groups(frame: bytes, position: int, version: int) -> list[tuple[bytes, bytes]] | None:
+def offset_fetch_groups(frame: bytes, position: int, version: int) -> tuple[bool, list[tuple[bytes, bytes]]] | None:
     """Split the groups of an OffsetFetch request, versions 8 and 9.
 
     Args:
@@ -50,8 +50,9 @@ def offset_fetch_groups(frame: bytes, position: int, version: int) -> list[tuple
         version: The version of the request.
 
     Returns:
-        For each group its id, a compact string in ASCII with its length, and the bytes of its list of topics. The list
-        is not empty, not null, and not checked; lists that are equal have equal bytes.
+        Whether stable offsets are required; and for each group its id, a compact string in ASCII with its length, and
+        the bytes of its list of topics. The list is not empty, not null, and not checked; lists that are equal have
+        equal bytes.
     """
     try:
         count, position = read_unsigned_varint(frame, position)
@@ -72,10 +73,11 @@ def offset_fetch_groups(frame: bytes, position: int, version: int) -> list[tuple
                 return None
             add((group_id, frame[stop:position]))
             position += 1
-        is_usual = count > 0 and frame[position] <= 1 and frame[position + 1] == 0
+        require_stable = frame[position]
+        is_usual = count > 0 and require_stable <= 1 and frame[position + 1] == 0
     except (IndexError, ValueError):
         return None
-    return groups if is_usual else None
+    return (require_stable == 1, groups) if is_usual else None
 
 
 def _end_of_topics(frame: bytes, position: int) -> int:

@@ -1,10 +1,11 @@
 """Transaction markers: control batches that end the transaction of a producer in one partition (KIP-98).
 
-Follows Kafka's `EndTransactionMarker` and `ControlRecordType`.
+Follows Kafka's `EndTransactionMarker` and `ControlRecordType`. `AbortedBatches` tells which batches were aborted.
 """
 
 import struct
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 from fakebroker.protocol.records import Record, RecordBatch, encode_batch, iterate_records
 
@@ -42,7 +43,11 @@ def encode_marker(producer_id: int, epoch: int, *, is_commit: bool, coordinator_
 
 
 def marker_in(batch: RecordBatch) -> Marker | None:
-    """Return the marker in a batch; None if it has other records, a malformed control record, or none (compaction)."""
+    """Return the marker in a batch.
+
+    Returns:
+        The marker; None if the batch has other records, a malformed control record, or no record after compaction.
+    """
     record = next(iterate_records(batch), None) if batch.is_control else None
     if record is None:
         return None
@@ -52,3 +57,35 @@ def marker_in(batch: RecordBatch) -> Marker | None:
     except struct.error:
         return None
     return Marker(kind == _COMMIT, coordinator_epoch) if kind in (_ABORT, _COMMIT) else None
+
+
+class AbortedTransaction(Protocol):
+    """A transaction that was aborted: its producer, and the offset of its first record."""
+
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
+
+
+class AbortedBatches:
+    """Tells batches of aborted transactions from others, as clients do; used for consecutive batches, in order.
+
+    Args:
+        transactions: The aborted transactions that may have records in these batches.
+    """
+
+    __slots__ = ("_later", "_producers")
+
+    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+        self._later = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def contain(self, batch: RecordBatch) -> bool:
+        """Return whether the records of the next batch belong to an aborted transaction."""
+        while self._later and self._later[-1].first_offset <= batch.last_offset:
+            self._producers.add(self._later.pop().producer_id)
+        if (marker := marker_in(batch)) is not None and not marker.is_commit:
+            self._producers.discard(batch.producer_id)
+        return batch.is_transactional and batch.producer_id in self._producers

@@ -3,6 +3,7 @@
 from hypothesis import given, settings, strategies as st
 
 from fakebroker.cluster.logs.cleaner import Cleaner
+from fakebroker.cluster.logs.producer_state import Producers
 from fakebroker.protocol.records import Record, RecordBatch, decode_records, encode_batch
 from tests.support.soak import examples, soak
 
@@ -32,7 +33,7 @@ def test_random_logs(runs: list[list[list[tuple[bytes | None, bytes | None]]]]) 
             batches.append(RecordBatch(encode_batch(records, base_offset=end)))
             entries += [(record.offset, record.key, record.value) for record in records]
             end += len(batch)
-        batches = cleaner.clean(batches, now_ms, 0, DELETE_RETENTION_MS)
+        batches = cleaner.clean(batches, Producers(), now_ms, 0, DELETE_RETENTION_MS)
         last_of_key = {key: offset for offset, key, _ in entries}
         for offset, _, _ in entries:
             cleaned_ms.setdefault(offset, now_ms)
@@ -47,5 +48,5 @@ def test_random_logs(runs: list[list[list[tuple[bytes | None, bytes | None]]]]) 
             )
         ]
         assert contents(batches) == expected
-        assert cleaner.next_ms(end) > now_ms
-        assert contents(cleaner.clone().clean(batches, now_ms, 0, DELETE_RETENTION_MS)) == expected
+        assert cleaner.next_ms(end, end) > now_ms
+        assert contents(cleaner.clone().clean(batches, Producers(), now_ms, 0, DELETE_RETENTION_MS)) == expected

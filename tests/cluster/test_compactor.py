@@ -20,6 +20,7 @@ from fakebroker.protocol.records import (
     encode_batch,
     split_batches,
 )
+from fakebroker.protocol.transaction_markers import encode_marker, marker_in
 from tests.support.soak import cases, examples, soak
 
 Pair = tuple[bytes | None, bytes | None]
@@ -29,10 +30,16 @@ PAIRS = st.tuples(KEYS | st.none(), st.binary(max_size=3) | st.none())
 ALL = 2**31
 
 
-def a_batch(*pairs: Pair, timestamp_ms: int = 0, compression: Compression = Compression.NONE) -> bytes:
-    """Return a batch with a record for each key and value."""
+def a_batch(
+    *pairs: Pair, timestamp_ms: int = 0, compression: Compression = Compression.NONE, producer_id: int = -1
+) -> bytes:
+    """Return a batch with a record for each key and value, which is in a transaction if it has a producer."""
     records = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
-    return encode_batch(records, compression=compression)
+    return encode_batch(records, compression=compression, producer_id=producer_id, is_transactional=producer_id >= 0)
+
+
+def a_marker(producer_id: int, *, is_commit: bool = True) -> bytes:
+    return encode_marker(producer_id, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=0)
 
 
 def batches_of(log: PartitionLog) -> list[RecordBatch]:
@@ -47,6 +54,34 @@ def last_values(records: Iterable[Record]) -> dict[bytes, bytes]:
     """Return the last value of each key, without tombstones."""
     last = {record.key: record.value for record in records}
     return {key: value for key, value in last.items() if key is not None and value is not None}
+
+
+State = tuple[dict[bytes, bytes], dict[tuple[int, bytes], bytes]]
+"""The last value of each key, and those of open transactions by producer id and key."""
+
+
+def state_after(batches: Iterable[RecordBatch]) -> State:
+    """Return the state after all batches, as a group coordinator has it (Kafka's `OffsetMetadataManager.replay`)."""
+    stored: dict[bytes, tuple[int, bytes]] = {}
+    pending: dict[int, dict[bytes, tuple[int, bytes]]] = {}
+    for batch in batches:
+        if (marker := marker_in(batch)) is not None:
+            for key, value in pending.pop(batch.producer_id, {}).items():
+                if marker.is_commit and stored.get(key, (-1, b""))[0] < value[0]:
+                    stored[key] = value
+            continue
+        for record in decode_records(batch):
+            if record.key is None:
+                continue
+            if batch.is_transactional:
+                pending.setdefault(batch.producer_id, {})[record.key] = record.offset, record.value or b""
+            elif record.value is not None:
+                stored[record.key] = record.offset, record.value
+            else:
+                for values in (stored, *pending.values()):
+                    values.pop(record.key, None)
+    last = {key: value for key, (_, value) in stored.items()}
+    return last, {(of, key): value for of, some in pending.items() for key, (_, value) in some.items()}
 
 
 def fill(log: PartitionLog, key: bytes, count: int) -> None:
@@ -94,13 +129,30 @@ class CompactedLogMachine(RuleBasedStateMachine):
             start = self.appended[-1].base_offset
         self.window_start = max(self.window_start, start)
 
+    @rule(
+        producer_id=st.integers(0, 2),
+        pairs=st.lists(st.tuples(KEYS, st.binary(max_size=3)), min_size=1, max_size=3),
+        repeats=st.integers(1, 5),
+    )
+    def append_to_a_transaction(self, producer_id: int, pairs: list[Pair], repeats: int) -> None:
+        for _ in range(repeats):
+            self.add(a_batch(*pairs, timestamp_ms=self.log.log_end_offset, producer_id=producer_id))
+
+    @rule(producer_id=st.integers(0, 2), is_commit=st.booleans())
+    def end_a_transaction(self, producer_id: int, is_commit: bool) -> None:
+        self.add(a_marker(producer_id, is_commit=is_commit))
+
+    def add(self, batch: bytes) -> None:
+        (stored,) = split_batches(self.log.read(self.log.append(batch, self.leader_epoch), ALL))
+        self.appended.append(stored)
+        self.advance_window()
+
     @rule(data=st.data())
     def truncate_within_the_window(self, data: st.DataObject) -> None:
         offset = data.draw(st.integers(self.window_start, self.log.log_end_offset))
         self.log.truncate_to(offset)
         self.appended = [batch for batch in self.appended if batch.last_offset < offset]
-        expected = last_values(record for batch in self.appended for record in decode_records(batch))
-        assert last_values(records_of(self.log)) == expected
+        assert state_after(batches_of(self.log)) == state_after(self.appended)
         if self.log.log_end_offset < self.window_start:
             # All of the window was removed, and the last records before it had been dropped.
             self.appended = batches_of(self.log)
@@ -150,11 +202,11 @@ class CompactedLogMachine(RuleBasedStateMachine):
     @invariant()
     def keys_have_the_same_last_values(self) -> None:
         """Also if the log ended at any offset in the window."""
-        appended = [record for batch in self.appended for record in decode_records(batch)]
-        stored = records_of(self.log)
-        for end in range(self.window_start, self.log.log_end_offset + 1):
-            expected = last_values(record for record in appended if record.offset < end)
-            assert last_values(record for record in stored if record.offset < end) == expected
+        stored = batches_of(self.log)
+        for end in {self.window_start, *(batch.last_offset + 1 for batch in self.appended)}:
+            if end >= self.window_start:
+                expected = state_after(batch for batch in self.appended if batch.last_offset < end)
+                assert state_after(batch for batch in stored if batch.last_offset < end) == expected
 
     @invariant()
     def the_window_is_complete(self) -> None:
@@ -176,6 +228,49 @@ class CompactedLogMachine(RuleBasedStateMachine):
 
 CompactedLogMachine.TestCase.settings = settings(max_examples=examples(20, soak=2000), stateful_step_count=15)
 TestCompactedLog = soak(CompactedLogMachine.TestCase)
+
+
+def kinds(log: PartitionLog) -> list[str]:
+    """Return which batches of transactions remain."""
+    markers = [(batch, marker_in(batch)) for batch in batches_of(log) if batch.is_transactional]
+    return ["records" if marker is None else "commit" if marker.is_commit else "abort" for _, marker in markers]
+
+
+def test_an_aborted_transaction_is_removed_with_its_marker() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    log.append(a_batch((b"a", b"old")), leader_epoch=0)
+    log.append(a_batch((b"a", b"new"), producer_id=1), leader_epoch=0)
+    log.append(a_marker(1, is_commit=False), leader_epoch=0)
+    fill(log, b"other", 8 * STEP_RECORDS)
+    assert kinds(log) == []
+    assert last_values(records_of(log))[b"a"] == b"old"
+
+
+def test_a_committed_transaction_stays_with_its_marker_until_it_is_superseded() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    log.append(a_batch((b"a", b"old")), leader_epoch=0)
+    log.append(a_batch((b"a", b"new"), producer_id=1), leader_epoch=0)
+    log.append(a_marker(1), leader_epoch=0)
+    fill(log, b"other", 8 * STEP_RECORDS)
+    assert kinds(log) == ["records", "commit"]
+    assert [record.value for record in records_of(log) if record.key == b"a"] == [b"new"]
+    log.append(a_batch((b"a", b"newer")), leader_epoch=0)
+    fill(log, b"other", 8 * STEP_RECORDS)
+    assert kinds(log) == []
+
+
+def test_an_open_transaction_supersedes_nothing_and_stops_compaction() -> None:
+    log = PartitionLog(compactor=Compactor(window_records=1))
+    log.append(a_batch((b"a", b"old")), leader_epoch=0)
+    log.append(a_batch((b"a", b"new"), producer_id=1), leader_epoch=0)
+    log.append(a_batch((b"a", b"by another"), producer_id=2), leader_epoch=0)
+    log.append(a_marker(2), leader_epoch=0)
+    fill(log, b"other", 8 * STEP_RECORDS)
+    assert log.log_end_offset == len(records_of(log))
+    log.append(a_marker(1, is_commit=False), leader_epoch=0)
+    fill(log, b"other", 8 * STEP_RECORDS)
+    assert [record.value for record in records_of(log) if record.key == b"a"] == [b"by another"]
+    assert kinds(log) == ["records", "commit"]
 
 
 def test_a_tombstone_is_removed_after_the_records_it_deletes() -> None:
@@ -227,11 +322,11 @@ def test_a_compacted_batch_keeps_its_header(compression: Compression) -> None:
         base_sequence=7,
         timestamp_type=TimestampType.LOG_APPEND_TIME,
         is_transactional=True,
-        is_control=True,
     )
     log = PartitionLog(compactor=Compactor(window_records=1))
     fill(log, b"x", 10)
     log.append(batch, leader_epoch=4)
+    log.append(a_marker(5), leader_epoch=4)
     fill(log, b"a", 8 * STEP_RECORDS)
 
     compacted = next(batch for batch in batches_of(log) if batch.last_offset >= 10)

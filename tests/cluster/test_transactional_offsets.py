@@ -1,14 +1,23 @@
 """Offsets that are committed in transactions, over requests: their visibility, errors by version, and failovers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.cluster import snapshot
+from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from fakebroker.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -20,9 +29,15 @@ from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from fakebroker.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.cluster.test_transactions import ID, TransactionalClient
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
-from tests.support.group_requests import commit_of, offset_to_commit
+from tests.support.cluster.harness_groups import NO_INITIAL_DELAY
+from tests.support.group_requests import commit_of, join_request, offset_to_commit, sync_request
 
 GROUP = "g"
 UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
@@ -33,7 +48,12 @@ class ConsumingClient(TransactionalClient):
     """A transactional producer that commits offsets of the group "g" for the topic "news"."""
 
     def add_offsets(self, version: int = 3, group_id: str = GROUP, **changes: Any) -> str:
-        fields = {"transactional_id": ID, "producer_id": self.producer_id, "producer_epoch": self.epoch, **changes}
+        fields = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            **changes,
+        }
         response = self.ask(AddOffsetsToTxnRequest(group_id=group_id, **fields), version)
         return ErrorCode(response.error_code).name
 
@@ -47,7 +67,12 @@ class ConsumingClient(TransactionalClient):
             )
             for index, offset in offsets.items()
         ]
-        fields = {"transactional_id": ID, "producer_id": self.producer_id, "producer_epoch": self.epoch, **changes}
+        fields = {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            **changes,
+        }
         request = TxnOffsetCommitRequest(
             group_id=group_id, topics=[TxnOffsetCommitRequestTopic(name="news", partitions=partitions)], **fields
         )
@@ -213,3 +238,353 @@ def test_the_batches_of_a_transaction_in_the_offsets_topic() -> None:
         (0, 0, -1, 0x30),
     ]
     assert partition.log.last_stable_offset == 2
+
+
+# Groups
+
+
+def joined(client: ConsumingClient, **fields: Any) -> str:
+    """Let a member join the group and sync; return its id."""
+    harness, broker = client.harness, client.group_coordinator()
+    member_id: str = harness.ask(join_request(**fields), 9, broker=broker).member_id
+    if "group_instance_id" not in fields:
+        member_id = harness.ask(join_request(member_id=member_id, **fields), 9, broker=broker).member_id
+    assert harness.ask(sync_request(member_id, assignments={member_id: b""}), 5, broker=broker).error_code == 0
+    return member_id
+
+
+def test_identities_of_members(subtests: pytest.Subtests) -> None:
+    client = new_client(config=NO_INITIAL_DELAY)
+    client.add_offsets()
+    assert client.commit_in_transaction({0: 1}, generation_id=1, member_id="x") == {0: "ILLEGAL_GENERATION"}
+    assert client.harness.cluster.brokers[1].coordinator.group(GROUP) is None
+    member_id = joined(client, group_instance_id="i")
+    identities: tuple[tuple[str, dict[str, Any], str], ...] = (
+        ("none", {}, "NONE"),
+        ("the member", {"generation_id": 1, "member_id": member_id}, "NONE"),
+        ("the instance", {"generation_id": 1, "member_id": member_id, "group_instance_id": "i"}, "NONE"),
+        ("an old generation", {"generation_id": 0, "member_id": member_id}, "ILLEGAL_GENERATION"),
+        ("no generation", {"member_id": member_id}, "ILLEGAL_GENERATION"),
+        ("another member", {"generation_id": 1, "member_id": "other"}, "UNKNOWN_MEMBER_ID"),
+        ("no member", {"generation_id": 1}, "UNKNOWN_MEMBER_ID"),
+        ("another instance", {"generation_id": 1, "member_id": "x", "group_instance_id": "x"}, "UNKNOWN_MEMBER_ID"),
+        ("a fenced instance", {"generation_id": 1, "member_id": "x", "group_instance_id": "i"}, "FENCED_INSTANCE_ID"),
+    )
+    for name, identity, error in identities:
+        for version in (3, 4, 5):
+            with subtests.test(name, version=version):
+                assert client.commit_in_transaction({0: 1}, version, **identity) == {0: error}
+    with subtests.test("older versions have no identities"):
+        assert client.commit_in_transaction({0: 1}, 2) == {0: "NONE"}
+    too_long = {0: "OFFSET_METADATA_TOO_LARGE", 1: "NONE"}
+    assert client.commit_in_transaction({0: 1, 1: 2}, metadata="x" * 4097) == too_long
+
+
+def test_the_identity_is_checked_in_each_state(subtests: pytest.Subtests) -> None:
+    client = new_client(config=NO_INITIAL_DELAY)
+    client.add_offsets()
+    member_id = joined(client)
+    harness, broker = client.harness, client.group_coordinator()
+
+    def check(state: str, *, generation_id: int = 1) -> None:
+        with subtests.test(state):
+            group = harness.cluster.brokers[broker].coordinator.group(GROUP)
+            assert group is not None
+            assert group.state.value == state
+            identity: dict[str, Any] = {"generation_id": generation_id, "member_id": member_id}
+            assert client.commit_in_transaction({0: 1}) == {0: "NONE"}
+            assert client.commit_in_transaction({0: 1}, **identity) == {0: "NONE"}
+            assert client.commit_in_transaction({0: 1}, **{**identity, "generation_id": 9}) == {0: "ILLEGAL_GENERATION"}
+
+    check("Stable")
+    other_id = harness.ask(join_request(), 9, broker=broker).member_id
+    harness.send(join_request(member_id=other_id), 9, broker=broker)
+    check("PreparingRebalance")
+    harness.send(join_request(member_id=member_id), 9, broker=broker)
+    check("CompletingRebalance", generation_id=2)
+    leaving = [MemberIdentity(member_id=each) for each in (member_id, other_id)]
+    assert harness.ask(LeaveGroupRequest(group_id=GROUP, members=leaving), 5).error_code == 0
+    assert client.fetched() == (-1, UNSTABLE)  # members that leave do not end the transaction
+    client.end(commit=True)
+    assert client.fetched() == (1, 1)
+
+
+def test_missing_groups_before_kip_848() -> None:
+    """Older coordinators create the group before they check the member."""
+    client = new_client(as_version="3.9", brokers=3)
+    client.add_offsets()
+    assert client.commit_in_transaction({0: 1}, generation_id=1, member_id="x") == {0: "UNKNOWN_MEMBER_ID"}
+    assert client.commit_in_transaction({0: 1}) == {0: "NONE"}
+
+
+# Deletions and expiration beside pending offsets
+
+
+def test_deletions_drop_pending_offsets(subtests: pytest.Subtests) -> None:
+    def delete_offset(client: ConsumingClient) -> None:
+        topic = OffsetDeleteRequestTopic(name="news", partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+        assert client.harness.ask(OffsetDeleteRequest(group_id=GROUP, topics=[topic]), 0).error_code == 0
+
+    def delete_group(client: ConsumingClient) -> None:
+        (result,) = client.harness.ask(DeleteGroupsRequest(groups_names=[GROUP]), 2).results
+        assert result.error_code == 0
+
+    def delete_topic(client: ConsumingClient) -> None:
+        client.harness.cluster.delete_named_topic("news")
+
+    for delete in (delete_offset, delete_group, delete_topic):
+        for has_stored in (False, True):
+            with subtests.test(delete.__name__, has_stored=has_stored):
+                client = with_pending()
+                if has_stored:
+                    client.commit(3)
+                delete(client)
+                assert client.fetched() == (-1, -1)
+                client.end(commit=True)
+                assert client.fetched() == (-1, -1)
+                fail_over(client)
+                assert client.fetched() == (-1, -1)
+
+
+def test_pending_offsets_protect_partition_and_group_from_expiry() -> None:
+    """The offset of partition 1 expires, that of partition 0 and the group only when the transaction has ended."""
+    client = new_client(config={"offsets.retention.minutes": 1, "transaction.max.timeout.ms": 10**9})
+    client.init(transaction_timeout_ms=10**9)
+    client.commit(3, index=0)
+    client.commit(4, index=1)
+    client.add_offsets()
+    client.commit_in_transaction({0: 5})
+    client.harness.advance(1_200_000)
+    assert client.stored() == {0: 3}
+    client.end(commit=False)
+    client.harness.advance(1_200_000)
+    assert client.harness.cluster.brokers[1].coordinator.group(GROUP) is None
+    client.add_offsets()
+    client.commit_in_transaction({2: 5})
+    client.harness.advance(1_200_000)
+    assert client.harness.cluster.brokers[1].coordinator.group(GROUP) is not None
+    client.end(commit=True)
+    assert client.stored() == {2: 5}
+
+
+# Failovers
+
+
+def fail_over(client: ConsumingClient, **options: Any) -> None:
+    """Move the coordinator of the group, to the next broker if there is one."""
+    harness = client.harness
+    partition, brokers = harness.cluster.offsets_partition_of(GROUP), harness.cluster.brokers
+    if len(brokers) == 1:
+        snapshot.restore(harness.cluster, snapshot.take(harness.cluster), harness.now_ms)
+        return
+    to = partition.leader_id % len(brokers) + 1
+    harness.cluster.controller.set_leader(partition, to, harness.now_ms, Failover(**options))
+    harness.advance(options.get("load_ms", 0))
+
+
+def stop(client: ConsumingClient) -> None:
+    broker = client.harness.cluster.brokers[client.group_coordinator()]
+    client.harness.cluster.controller.stop_broker(broker, client.harness.now_ms, Failover())
+    client.harness.advance(0)
+
+
+def restore(client: ConsumingClient) -> None:
+    cluster = client.harness.cluster
+    snapshot.restore(cluster, snapshot.take(cluster), client.harness.now_ms)
+
+
+def load(client: ConsumingClient) -> None:
+    fail_over(client, load_ms=5_000)
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize("fail", [fail_over, load, stop, restore], ids=lambda each: each.__name__)
+def test_failovers_at_each_step(
+    fail: Callable[[ConsumingClient], None], is_commit: bool, subtests: pytest.Subtests
+) -> None:
+    """Nothing is lost, and nothing is visible before the end."""
+    expected = 5 if is_commit else 3
+    for step in ("before", "added", "pending", "repeated", "replaced", "ended"):
+        with subtests.test(step):
+            client = new_client(brokers=3)
+
+            def at(reached: str, client: ConsumingClient = client, step: str = step) -> None:
+                if reached == step:
+                    fail(client)
+
+            client.commit(3)
+            at("before")
+            client.add_offsets()
+            at("added")
+            client.commit_in_transaction({0: 4 if step == "replaced" else 5})
+            at("pending")
+            at("replaced")
+            if step in ("repeated", "replaced"):  # The response was lost.
+                client.commit_in_transaction({0: 5})
+            at("repeated")
+            assert client.fetched() == (3, UNSTABLE)
+            assert client.end(commit=is_commit) == "NONE"
+            assert client.fetched() == (expected, expected)
+            at("ended")
+            assert client.fetched() == (expected, expected)
+            fail(client)
+            assert client.fetched() == (expected, expected)
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_markers_wait_for_the_group_coordinator(is_commit: bool, subtests: pytest.Subtests) -> None:
+    expected = 5 if is_commit else 3
+    for how in ("loading", "down"):
+        with subtests.test(how):
+            client = new_client(brokers=3)
+            client.commit(3)
+            client.add_offsets()
+            client.commit_in_transaction({0: 5})
+            cluster, harness = client.harness.cluster, client.harness
+            partition = cluster.offsets_partition_of(GROUP)
+            old = cluster.brokers[partition.leader_id]
+            if client.coordinator() == old.node_id:
+                index = old.transaction_coordinator.partition_for(ID)
+                other = old.node_id % 3 + 1
+                cluster.controller.set_leader(harness.partition(index, TRANSACTIONS_TOPIC), other, 0, Failover())
+            if how == "loading":
+                cluster.controller.set_leader(partition, old.node_id % 3 + 1, harness.now_ms, Failover(load_ms=None))
+            else:
+                cluster.controller.stop_broker(old, harness.now_ms, Failover(), elect=False)
+            assert client.end(commit=is_commit) == "NONE"
+            harness.advance(10_000)
+            assert client.state() == ("PrepareCommit" if is_commit else "PrepareAbort")
+            assert client.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+            if how == "loading":
+                cluster.group_moves.finish_loading(harness.now_ms)
+            else:
+                cluster.controller.start_broker(old, harness.now_ms, Failover())
+                assert client.fetched() == (3, UNSTABLE)
+            harness.advance(0)
+            assert client.state() == ("CompleteCommit" if is_commit else "CompleteAbort")
+            assert client.fetched() == (expected, expected)
+
+
+def test_transactions_time_out_with_their_offsets() -> None:
+    client = with_pending()
+    client.harness.advance(70_000)
+    assert (client.state(), client.fetched()) == ("CompleteAbort", (-1, -1))
+
+
+def test_a_lost_tail(subtests: pytest.Subtests) -> None:
+    with subtests.test("of the offsets"):
+        client = with_pending(brokers=3)
+        fail_over(client, lose_tail=1)
+        assert client.fetched() == (-1, -1)
+        client.end(commit=True)
+        assert (client.state(), client.fetched()) == ("CompleteCommit", (-1, -1))
+    with subtests.test("of the marker"):
+        client = with_pending(brokers=3)
+        client.end(commit=True)
+        fail_over(client, lose_tail=1)
+        assert client.fetched() == (-1, UNSTABLE)  # the transaction hangs, until an admin ends it
+        assert write_marker(client, is_commit=True) == "NONE"
+        assert client.fetched() == (5, 5)
+
+
+def test_a_zombie_coordinator() -> None:
+    client = with_pending(brokers=3)
+    zombie = client.group_coordinator()
+    fail_over(client, zombie=True)
+    assert client.commit_in_transaction({1: 6}, broker=zombie) == {1: "NONE"}  # which is lost
+    assert client.stored(0, 1, require_stable=True) == {0: UNSTABLE, 1: -1}
+    client.end(commit=True)
+    assert client.stored() == {0: 5}
+    coordinator = client.harness.cluster.brokers[zombie].coordinator
+    assert list(coordinator.unstable_partitions(GROUP)) == [("news", 0), ("news", 1)]
+    client.harness.cluster.group_moves.stop_zombies(client.harness.now_ms)
+    assert not coordinator.has_pending_offsets
+    assert client.commit_in_transaction({1: 6}, broker=zombie) == {1: "NOT_COORDINATOR"}
+
+
+def test_a_loading_coordinator(subtests: pytest.Subtests) -> None:
+    client = with_pending(brokers=3)
+    partition, cluster = client.harness.cluster.offsets_partition_of(GROUP), client.harness.cluster
+    cluster.controller.set_leader(partition, partition.leader_id % 3 + 1, 0, Failover(load_ms=None))
+    for version in versions("TxnOffsetCommit"):
+        with subtests.test(version=version):
+            error = "COORDINATOR_LOAD_IN_PROGRESS" if version >= 2 else "COORDINATOR_NOT_AVAILABLE"
+            assert client.commit_in_transaction({0: 5}, version) == {0: error}
+    assert write_marker(client, is_commit=False) == "NOT_LEADER_OR_FOLLOWER"
+
+
+def write_marker(client: ConsumingClient, *, is_commit: bool, **changes: Any) -> str:
+    """Send a marker for the offsets of the group, as an admin does; return the error."""
+    partition = client.harness.cluster.offsets_partition_of(GROUP)
+    fields = {"producer_id": client.producer_id, "producer_epoch": client.epoch, "coordinator_epoch": 0, **changes}
+    topics = [WritableTxnMarkerTopic(name=OFFSETS_TOPIC, partition_indexes=[partition.index])]
+    marker = WritableTxnMarker(transaction_result=is_commit, topics=topics, **fields)
+    response = client.harness.ask(WriteTxnMarkersRequest(markers=[marker]), 1, broker=partition.leader_id)
+    return ErrorCode(response.markers[0].topics[0].partitions[0].error_code).name
+
+
+def test_markers_of_clients(subtests: pytest.Subtests) -> None:
+    for is_commit, expected in ((True, 5), (False, -1)):
+        with subtests.test(is_commit=is_commit):
+            client = with_pending()
+            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "INVALID_PRODUCER_EPOCH"
+            assert write_marker(client, is_commit=is_commit, producer_id=99) == "NONE"  # an unknown producer
+            assert client.fetched() == (-1, UNSTABLE)
+            assert write_marker(client, is_commit=is_commit, coordinator_epoch=3) == "NONE"
+            assert client.fetched() == (expected, expected)
+            assert write_marker(client, is_commit=is_commit) == "TRANSACTION_COORDINATOR_FENCED"
+            assert client.state() == "Ongoing"  # the transaction coordinator is not told
+
+
+def test_appends_that_fail(subtests: pytest.Subtests) -> None:
+    def failing(error: ErrorCode) -> ConsumingClient:
+        client = with_pending()
+        index = client.harness.cluster.offsets_partition_of(GROUP).index
+        client.harness.cluster.append_failures.add(index, error, 1)
+        return client
+
+    for error, reported in (
+        (ErrorCode.NOT_ENOUGH_REPLICAS, "COORDINATOR_NOT_AVAILABLE"),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_COORDINATOR"),
+        (ErrorCode.MESSAGE_TOO_LARGE, "UNKNOWN_SERVER_ERROR"),
+    ):
+        with subtests.test("of offsets", error=error.name):
+            client = failing(error)
+            assert client.commit_in_transaction({0: 6, 1: 7}) == {0: reported, 1: reported}
+            client.end(commit=True)
+            assert client.stored() == {0: 5}
+    for error in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        with subtests.test("of the marker", error=error.name):
+            client = failing(error)
+            assert client.end(commit=True) == "NONE"
+            assert (client.state(), client.fetched()) == ("PrepareCommit", (-1, UNSTABLE))
+            due_ms = client.harness.cluster.next_deadline()
+            assert due_ms is not None
+            client.harness.advance(due_ms - client.harness.now_ms)
+            assert (client.state(), client.fetched()) == ("CompleteCommit", (5, 5))
+
+
+def test_several_producers_with_offsets_of_one_partition() -> None:
+    """The offset that is later in the log stays, in whatever order the transactions are committed."""
+    first = new_client()
+    second = ConsumingClient(first.harness, transactional_id="other")
+    second.init()
+    for client, offset in ((first, 5), (second, 6)):
+        client.add_offsets()
+        client.commit_in_transaction({0: offset})
+    second.end(commit=True)
+    assert first.fetched() == (6, UNSTABLE)
+    first.end(commit=True)
+    assert first.fetched() == (6, 6)
+
+
+def test_old_epochs_are_refused_by_the_log() -> None:
+    """Also if the coordinator is not asked, because verification is disabled."""
+    client = new_client(config={"transaction.partition.verification.enable": False})
+    old = client.epoch
+    client.commit_in_transaction({0: 5})
+    client.init()
+    client.init()
+    client.add_offsets()
+    client.commit_in_transaction({0: 6})
+    assert client.commit_in_transaction({0: 5}, producer_epoch=old) == {0: "INVALID_PRODUCER_EPOCH"}

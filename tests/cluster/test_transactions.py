@@ -43,18 +43,23 @@ class TransactionalClient:
     producer_id: int = -1
     epoch: int = -1
     sequence: int = 0
+    transactional_id: str = ID
 
     def ask(self, request: Any, version: int, broker: int = 0) -> Any:
         return self.harness.ask(request, version, broker=broker or self.coordinator())
 
     def coordinator(self) -> int:
         """Return the node id of the coordinator."""
-        (found,) = self.harness.ask(FindCoordinatorRequest(key_type=1, coordinator_keys=[ID]), 4).coordinators
+        (found,) = self.harness.ask(
+            FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id]), 4
+        ).coordinators
         node_id: int = found.node_id
         return node_id
 
     def init(self, version: int = 5, **fields: Any) -> ErrorCode:
-        request = InitProducerIdRequest(**{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields})
+        request = InitProducerIdRequest(
+            **{"transactional_id": self.transactional_id, "transaction_timeout_ms": 60_000, **fields}
+        )
         response = self.ask(request, version)
         if not response.error_code:
             self.producer_id, self.epoch, self.sequence = response.producer_id, response.producer_epoch, 0
@@ -62,7 +67,7 @@ class TransactionalClient:
 
     def add(self, *indexes: int, topic: str = "news", version: int = 3) -> dict[int, str]:
         request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=ID,
+            v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
@@ -80,7 +85,7 @@ class TransactionalClient:
         )
         partition = self.harness.partition(index)
         request = ProduceRequest(
-            transactional_id=changes.get("transactional_id", ID),
+            transactional_id=changes.get("transactional_id", self.transactional_id),
             acks=-1,
             timeout_ms=1_000,
             topic_data=[
@@ -98,7 +103,7 @@ class TransactionalClient:
 
     def end(self, *, commit: bool, version: int = 3, **changes: Any) -> str:
         request = EndTxnRequest(
-            transactional_id=ID,
+            transactional_id=self.transactional_id,
             producer_id=self.producer_id,
             producer_epoch=changes.get("epoch", self.epoch),
             committed=commit,
@@ -109,7 +114,9 @@ class TransactionalClient:
         return ErrorCode(response.error_code).name
 
     def state(self) -> str:
-        (found,) = self.ask(DescribeTransactionsRequest(transactional_ids=[ID]), 0).transaction_states
+        (found,) = self.ask(
+            DescribeTransactionsRequest(transactional_ids=[self.transactional_id]), 0
+        ).transaction_states
         state: str = found.transaction_state
         return state
 

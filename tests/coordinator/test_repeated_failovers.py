@@ -15,7 +15,7 @@ from fakebroker.coordinator.group.api import Answer
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import DEAD, GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, KeyedRecord, PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
@@ -41,6 +41,9 @@ class CoordinatorPair:
 
         return request
 
+    def end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
+        self.both[self.leader_of[partition]].end_transaction(partition, end, done)
+
     @property
     def answers(self) -> list[Answer]:
         return [answer for one in self.both for answer in one.answers]
@@ -59,6 +62,10 @@ class CoordinatorPair:
 
     def next_deadline(self) -> float | None:
         return min((at for one in self.both if (at := one.next_deadline()) is not None), default=None)
+
+
+def key_of(record: KeyedRecord) -> tuple[object, ...]:
+    return (record.group_id,) if isinstance(record, GroupRecord) else (record.group_id, record.topic, record.partition)
 
 
 class RandomHistory:
@@ -95,17 +102,34 @@ class RandomHistory:
         assert all(self.pair.both[old].error_for(group.group_id) is ErrorCode.NOT_COORDINATOR for group in groups)
         loaded = [group for group in self.pair.groups() if group.partition == partition]
         ids = [group.group_id for group in groups]
-        expected = SurvivingState({i: survivors.memberships[i] for i in ids}, {i: survivors.offsets[i] for i in ids})
+        expected = SurvivingState(
+            {i: survivors.memberships[i] for i in ids},
+            {i: survivors.offsets[i] for i in ids},
+            pending={i: survivors.pending[i] for i in ids},
+        )
         machine.check_loaded_groups(groups, expected, loaded)
         harness.settle()
 
     def compact(self, partition: int) -> None:
-        """Keep only the last record of each key, tombstones included."""
+        """Keep only the last record of each key, tombstones included.
+
+        Records that are in open transactions, or after them, are all kept; those of aborted transactions are not.
+        """
+        records = self.harness.records(partition)
+        outcomes: dict[int, bool | None] = {}  # By the indexes of the records in transactions.
+        ends: dict[int, bool] = {}
+        for index, record in reversed(list(enumerate(records))):
+            if isinstance(record, TransactionEnd):
+                ends[record.producer_id] = record.is_commit
+            elif isinstance(record, PendingOffsetRecord):
+                outcomes[index] = ends.get(record.producer_id)
+        first_open = min((index for index, is_commit in outcomes.items() if is_commit is None), default=len(records))
         last: dict[tuple[object, ...], Record] = {}
-        for record in self.harness.records(partition):
-            assert isinstance(record, GroupRecord | OffsetRecord)
-            where = (record.topic, record.partition) if isinstance(record, OffsetRecord) else ()
-            key = record.group_id, *where
+        for index, record in enumerate(records):
+            if outcomes.get(index) is False and index < first_open:
+                continue
+            is_kept = index >= first_open or isinstance(record, TransactionEnd)
+            key = (index,) if is_kept or isinstance(record, TransactionEnd) else key_of(record)
             last.pop(key, None)
             last[key] = record
         others = [(index, batch) for index, batch in self.harness.batches if index != partition]
@@ -118,6 +142,10 @@ class RandomHistory:
             lambda: machine.run_clients(group_id, random.choice([1, 1, 3, 8])),
             lambda: machine.advance(random.choice([1, 500, 3_000, 6_000]), random.random() < 0.2),
             machine.advance_to_next_deadline,
+            lambda: machine.end_transaction(group_id, random.randrange(2), random.random() < 0.7),
+            lambda: machine.commit_in_transaction(
+                random.choice([None, number]), group_id, random.randrange(2), random.randrange(10), random.randrange(2)
+            ),
         ]
         if len(machine.clients) < 8:
             options = {"two_step": random.random() < 0.5, "session_ms": 20_000, "rebalance_ms": 60_000}

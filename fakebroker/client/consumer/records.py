@@ -21,7 +21,7 @@ from fakebroker.protocol.records import (
     iterate_records,
     split_batches,
 )
-from fakebroker.protocol.transaction_markers import marker_in
+from fakebroker.protocol.transaction_markers import AbortedBatches
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _SIZE = struct.Struct(">i")
@@ -52,26 +52,6 @@ class RecordTooLarge(ProtocolError):  # noqa: N818  # named after Kafka's Record
     """A broker from before KIP-74 returned the beginning of a message that is larger than the fetch size."""
 
 
-class _AbortedRecords:
-    """Tells batches of aborted transactions from others; used for the batches of one response, in order.
-
-    Args:
-        transactions: The aborted transactions in the response.
-    """
-
-    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
-        self._later = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
-        self._producers: set[int] = set()
-
-    def contain(self, batch: RecordBatch) -> bool:
-        """Return whether the records of the next batch belong to an aborted transaction."""
-        while self._later and self._later[-1].first_offset <= batch.last_offset:
-            self._producers.add(self._later.pop().producer_id)
-        if (marker := marker_in(batch)) is not None and not marker.is_commit:
-            self._producers.discard(batch.producer_id)
-        return batch.is_transactional and batch.producer_id in self._producers
-
-
 def decode_fetched(
     data: bytes, place: TopicPartition, offset: int, aborted: Iterable[AbortedTransaction] = ()
 ) -> tuple[list[ConsumerRecord], int]:
@@ -92,7 +72,7 @@ def decode_fetched(
     """
     found: list[ConsumerRecord] = []
     next_offset, size_bytes = offset, 0
-    skipped = _AbortedRecords(aborted)
+    skipped = AbortedBatches(aborted)
     for entry in _entries(data):
         size_bytes += len(entry)
         records, last_offset = _read(entry, skipped)
@@ -120,7 +100,7 @@ def _entries(data: bytes) -> Iterator[bytes]:
         position = end
 
 
-def _read(entry: bytes, aborted: _AbortedRecords) -> tuple[list[Record], int]:
+def _read(entry: bytes, aborted: AbortedBatches) -> tuple[list[Record], int]:
     """Return the visible records of a batch or message, and its last offset."""
     magic = magic_of(entry)
     if magic is not None and magic < _MAGIC_OF_BATCHES:

@@ -38,15 +38,12 @@ _MAX_LISTS = 1_000
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | EncodedResponse:
-    if (
-        isinstance(call, UndecodedCall)
-        and cluster.may_answer_with_bytes
-        # With pending offsets, requests are decoded, because they may require stable offsets.
-        and not call.broker.coordinator.has_pending_offsets
-    ):
-        encoded = _fetch_groups(call.broker.coordinator, call.items)
-        if encoded is not None:
-            return encoded
+    if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes:
+        require_stable, groups = call.items
+        if not (require_stable and call.broker.coordinator.has_pending_offsets):
+            encoded = _fetch_groups(call.broker.coordinator, groups)
+            if encoded is not None:
+                return encoded
     request: OffsetFetchRequest = call.request
     if call.api_version == 0:
         # Version 0 reads from ZooKeeper, which the cluster does not have.

@@ -4,10 +4,13 @@ Works on a list of record batches, a few with each append. Does not depend on lo
 """
 
 from bisect import bisect_left
+from collections import deque
 from copy import copy
 from operator import attrgetter
 
+from fakebroker.cluster.logs.producer_state import Producers
 from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
+from fakebroker.protocol.transaction_markers import marker_in
 
 DEFAULT_WINDOW_RECORDS = 512
 DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
@@ -31,6 +34,10 @@ class Compactor:
     append, and drops the records that were superseded at its beginning. Of two records with the same key, the newer is
     never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes.
 
+    Records of a transaction supersede others when its marker has left the window, if it was committed; if it was
+    aborted, they are superseded. Until then all later batches wait, so a transaction that is never ended stops the
+    compaction, as in Kafka. A marker is dropped in a pass that finds no batch of its transaction.
+
     Args:
         window_records: The number of records in the window, at least 1; up to `STEP_RECORDS` more are possible.
         window_bytes: The size, at least 1, at which the window is full even with fewer records. The newest batch is
@@ -38,13 +45,17 @@ class Compactor:
     """
 
     __slots__ = (
+        "_aborted",
         "_clean_bytes",
         "_clean_end_offset",
         "_dropping",
         "_due_records",
         "_last_offsets",
+        "_open",
         "_superseded",
         "_sweep_offset",
+        "_transactions_kept",
+        "_waiting",
         "_window_bytes",
         "_window_records",
     )
@@ -53,7 +64,8 @@ class Compactor:
         self._window_records = window_records
         self._window_bytes = window_bytes
         self._due_records = 0  # Appended since the last step.
-        # The part before the window: its end offset, its size, and the offset of the last record of each key in it.
+        # The part before the window: its end offset, its size, and the offset of the last record of each key in it,
+        # except in the batches that wait for the end of a transaction.
         self._clean_end_offset = 0
         self._clean_bytes = 0
         self._last_offsets: dict[bytes, int] = {}
@@ -62,6 +74,13 @@ class Compactor:
         self._superseded: set[int] = set()
         self._dropping: set[int] = set()
         self._sweep_offset = 0
+        # The waiting batches; the base offsets of those in transactions that are open at the start of the window, by
+        # producer id in the order of their first ones; and the base offsets of those that were aborted.
+        self._waiting: deque[RecordBatch] = deque()
+        self._open: dict[int, list[int]] = {}
+        self._aborted: set[int] = set()
+        # The producers of which the current pass has kept batches of a transaction, until it comes to the marker.
+        self._transactions_kept: set[int] = set()
 
     def clone(self) -> "Compactor":
         """Return an independent copy."""
@@ -69,14 +88,19 @@ class Compactor:
         twin._last_offsets = self._last_offsets.copy()
         twin._superseded = self._superseded.copy()
         twin._dropping = self._dropping.copy()
+        twin._waiting = self._waiting.copy()
+        twin._open = {producer_id: offsets.copy() for producer_id, offsets in self._open.items()}
+        twin._aborted = self._aborted.copy()
+        twin._transactions_kept = self._transactions_kept.copy()
         return twin
 
-    def appended(self, batches: list[RecordBatch], size_bytes: int) -> int:
+    def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
         """Continue compaction after an append.
 
         Args:
             batches: All batches of the log; the last one was just appended. The list is changed in place.
             size_bytes: The size of all batches.
+            producers: The producers of the log. Aborted transactions whose markers are dropped are removed.
 
         Returns:
             The number of bytes freed.
@@ -86,7 +110,7 @@ class Compactor:
         if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
             return 0
         self._move_window(batches, size_bytes)
-        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records)
+        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records, producers)
         self._due_records = 0
         return freed_bytes
 
@@ -103,6 +127,9 @@ class Compactor:
         self._last_offsets = {}
         self._superseded = set()
         self._dropping = set()
+        self._waiting.clear()
+        self._open = {}
+        self._aborted = set()
         for batch in batches:
             self._leave_window(batch)
 
@@ -118,9 +145,31 @@ class Compactor:
             self._leave_window(batch)
 
     def _leave_window(self, batch: RecordBatch) -> None:
-        """Move the oldest batch out of the window, and mark the records that it supersedes."""
+        """Move the oldest batch out of the window."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
+        if not (self._waiting or batch.is_transactional):
+            self._supersede(batch)
+            return
+        self._waiting.append(batch)
+        if (marker := marker_in(batch)) is not None:
+            offsets = self._open.pop(batch.producer_id, ())
+            if not marker.is_commit:
+                self._aborted.update(offsets)
+        elif batch.is_transactional:
+            self._open.setdefault(batch.producer_id, []).append(batch.base_offset)
+        first_open = next(iter(self._open.values()))[0] if self._open else self._clean_end_offset
+        while self._waiting and self._waiting[0].base_offset < first_open:
+            self._supersede(self._waiting.popleft())
+
+    def _supersede(self, batch: RecordBatch) -> None:
+        """Mark the records that a batch supersedes."""
+        if batch.is_control:
+            return
+        if batch.base_offset in self._aborted:
+            self._aborted.remove(batch.base_offset)
+            self._superseded.update(offset for offset, _, _ in record_keys(batch))
+            return
         for offset, key, has_value in record_keys(batch):
             if key is not None:
                 before = self._last_offsets.get(key)
@@ -132,13 +181,14 @@ class Compactor:
                 self._last_offsets.pop(key, None)
             self._superseded.add(offset)
 
-    def _sweep(self, batches: list[RecordBatch], records: int) -> int:
+    def _sweep(self, batches: list[RecordBatch], records: int, producers: Producers) -> int:
         """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
         if not self._dropping:
             if len(self._superseded) <= len(self._last_offsets):
                 return 0
             self._dropping, self._superseded = self._superseded, set()
             self._sweep_offset = 0
+            self._transactions_kept.clear()
         start = end = _index_of(batches, self._sweep_offset)
         kept: list[RecordBatch] = []
         freed_bytes = 0
@@ -148,7 +198,9 @@ class Compactor:
             records -= batch.record_count
             freed_bytes += batch.size_bytes
             compacted = self._compacted(batch)
-            if compacted is not None:
+            if compacted is None and batch.is_control:
+                producers.forget_aborted_at(batch.base_offset)
+            elif compacted is not None:
                 freed_bytes -= compacted.size_bytes
                 kept.append(compacted)
             self._sweep_offset = batch.last_offset + 1
@@ -157,7 +209,22 @@ class Compactor:
         return freed_bytes
 
     def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return the batch without the records to drop; None if no record is left."""
+        """Return the batch without the records to drop; None if no record is left, or none that a marker is about."""
+        if batch.is_transactional:
+            return self._compacted_transaction(batch)
+        return self._without_dropped(batch)
+
+    def _compacted_transaction(self, batch: RecordBatch) -> RecordBatch | None:
+        if not batch.is_control:
+            compacted = self._without_dropped(batch)
+            if compacted is not None:
+                self._transactions_kept.add(batch.producer_id)
+            return compacted
+        is_needed = batch.producer_id in self._transactions_kept
+        self._transactions_kept.discard(batch.producer_id)
+        return batch if is_needed else None
+
+    def _without_dropped(self, batch: RecordBatch) -> RecordBatch | None:
         dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
         if not dropped:
             return batch
@@ -173,7 +240,7 @@ def _index_of(batches: list[RecordBatch], offset: int) -> int:
 def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
     """Return a batch without some of its records, or None if no record is left.
 
-    Its header fields for producers and transactions do not change.
+    Its offsets and its header fields for producers and transactions do not change.
     """
     kept = [record for record in iterate_records(batch) if record.offset not in offsets]
     if not kept:
@@ -181,6 +248,7 @@ def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
     data = encode_batch(
         kept,
         base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
         compression=batch.compression,
         leader_epoch=batch.partition_leader_epoch,
         producer_id=batch.producer_id,

@@ -177,7 +177,7 @@ class PartitionLog:
         if self._compactor is None:
             self.retain(self._retention_bytes)
         else:
-            self.size_bytes -= self._compactor.appended(self._batches, self.size_bytes)
+            self.size_bytes -= self._compactor.appended(self._batches, self.size_bytes, self.producers)
         return base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, end_offset: int | None = None) -> bytes:
@@ -228,7 +228,8 @@ class PartitionLog:
         Like Kafka, it relies on the maximum timestamp in the batch header, and may return a record before a log start
         offset that is inside the batch.
         """
-        batch = max(self._live(), key=attrgetter("max_timestamp_ms"), default=None)
+        with_records = (batch for batch in self._live() if batch.record_count)
+        batch = max(with_records, key=attrgetter("max_timestamp_ms"), default=None)
         if batch is None:
             return None
         for record in iterate_records(batch):
@@ -266,7 +267,9 @@ class PartitionLog:
         """When `compact` may drop a record next, in milliseconds of the brokers' time; infinity if never."""
         if self._head == len(self._batches):
             return inf
-        return 0 if self._cleaner is None else self._cleaner.next_ms(self.log_end_offset)
+        if self._cleaner is None:
+            return 0
+        return self._cleaner.next_ms(self.last_stable_offset, self.log_end_offset)
 
     def compact(self, now_ms: float, min_lag_ms: int, delete_retention_ms: int) -> None:
         """Drop the records that newer ones with the same key supersede; see `Cleaner.clean`."""
@@ -274,7 +277,10 @@ class PartitionLog:
             return
         self._cleaner = self._cleaner or Cleaner()
         live = self._batches[self._head :]
-        self._batches, self._head = self._cleaner.clean(live, now_ms, min_lag_ms, delete_retention_ms), 0
+        self._batches, self._head = (
+            self._cleaner.clean(live, self.producers, now_ms, min_lag_ms, delete_retention_ms),
+            0,
+        )
         self.size_bytes = sum(batch.size_bytes for batch in self._batches)
 
     def truncate_before(self, offset: int) -> None:
@@ -299,9 +305,9 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that contain this offset or later ones, as if a new leader had not replicated them.
 
-        The log end offset becomes the end of the last remaining batch. The sequence numbers of producers do not change;
-        open and aborted transactions are those of the remaining batches. In a compacted log, if more than the
-        compactor's window is dropped, older records that the dropped ones have superseded may be missing.
+        The log end offset becomes the end of the last remaining batch. Producers and transactions are those of the
+        remaining batches. In a compacted log, if more than the compactor's window is dropped, older records that the
+        dropped ones have superseded may be missing.
 
         Raises:
             ValueError: The offset is out of range.

@@ -163,6 +163,15 @@ class Producers:
         """The first offset of the oldest open transaction; None if no transaction is open."""
         return next(iter(self._open.values()), None)
 
+    def needs(self, batch: RecordBatch) -> bool:
+        """Return whether a batch has the last sequence number of its producer, or else its epoch."""
+        producer = self._by_id.get(batch.producer_id)
+        if producer is None:
+            return False
+        if producer.batches:
+            return bool(batch.last_offset == producer.batches[-1].last_offset)
+        return batch.is_control and bool(batch.producer_epoch == producer.epoch)
+
     @property
     def has_aborted(self) -> bool:
         """Whether any transaction was aborted."""
@@ -275,6 +284,12 @@ class Producers:
         """Forget the aborted transactions that ended before the log start offset."""
         first = bisect_left(self._aborted, start_offset, key=attrgetter("marker_offset"))
         del self._aborted[:first]
+
+    def forget_aborted_at(self, marker_offset: int) -> None:
+        """Forget the transaction that a marker has aborted, because no record of it is left."""
+        index = bisect_left(self._aborted, marker_offset, key=attrgetter("marker_offset"))
+        if index < len(self._aborted) and self._aborted[index].marker_offset == marker_offset:
+            del self._aborted[index]
 
     def marker_error(self, producer_id: int, epoch: int, coordinator_epoch: int, *, raises_epoch: bool) -> ErrorCode:
         """Return why a marker cannot be written, else NONE.

@@ -19,7 +19,8 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import History, Moment, discard_change
 from fakebroker.coordinator.group.invariants import StepChecker, check
-from fakebroker.coordinator.group.records import GroupRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, Record, TransactionEnd
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 
@@ -428,6 +429,39 @@ class CoordinatorHarness:
         self.settle()
         return errors[0]
 
+    def commit_in_transaction(
+        self,
+        producer_id: int = 0,
+        offset: int = 1,
+        partition: int = 0,
+        group_id: str = "g",
+        member_id: str = "",
+        generation_id: int = -1,
+        instance_id: str | None = None,
+    ) -> ErrorCode:
+        """Send a TxnOffsetCommit with one offset for the topic "t"; by default not as a member. Return its error."""
+        errors = result_of(
+            self.coordinator.commit_pending_offsets,
+            group_id,
+            generation_id,
+            member_id,
+            instance_id,
+            producer_id,
+            0,
+            [OffsetToCommit(topic="t", partition=partition, offset=offset)],
+            self.now_ms,
+        )
+        self.settle()
+        return errors[0]
+
+    def end_transaction(self, producer_id: int = 0, *, is_commit: bool = True, group_id: str = "g") -> ErrorCode:
+        """Write a marker to the offsets partition of a group; return the error."""
+        partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
+        end = TransactionEnd(producer_id, 0, is_commit, 0)
+        error = result_of(self.coordinator.end_transaction, partition, end)
+        self.settle()
+        return error
+
     def committed(self, topic: str = "t", partition: int = 0, group_id: str = "g") -> int | None:
         """Return the committed offset, or `None`."""
         error, offsets = self.coordinator.fetch_offsets(group_id, [(topic, partition)], self.now_ms)
@@ -459,6 +493,17 @@ class CoordinatorHarness:
         return self._start(
             self.coordinator.commit_offsets, group_id, generation_id, member_id, None, offsets, self.now_ms
         )
+
+    def start_commit_in_transaction(self, producer_id: int = 0, offset: int = 1) -> list[Any]:
+        """Send a TxnOffsetCommit with one offset."""
+        offsets = [OffsetToCommit(topic="t", partition=0, offset=offset)]
+        arguments = "g", -1, "", None, producer_id, 0, offsets, self.now_ms
+        return self._start(self.coordinator.commit_pending_offsets, *arguments)
+
+    def start_end_of_transaction(self, producer_id: int = 0, *, is_commit: bool = True) -> list[Any]:
+        """Write a marker to the offsets partition of the group."""
+        partition = partition_for("g", self.config.offsets_topic_num_partitions)
+        return self._start(self.coordinator.end_transaction, partition, TransactionEnd(producer_id, 0, is_commit, 0))
 
     def start_delete(self, group_id: str = "g") -> list[Any]:
         """Send a DeleteGroups."""

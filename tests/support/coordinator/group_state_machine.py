@@ -1,12 +1,13 @@
 """A Hypothesis state machine of groups: arbitrary clients, timers and failovers, with checks of every answer.
 
-Clients join, sync, send heartbeats, commit, leave, restart with their instance id, use former member ids, or stop
-sending, while time passes and groups move to other coordinators. After every step the invariants of all groups and the
-checks below are evaluated. In the end the log is loaded, whole and cut after every record.
+Clients join, sync, send heartbeats, commit, also in transactions, leave, restart with their instance id, use former
+member ids, or stop sending, while time passes and groups move to other coordinators. After every step the invariants of
+all groups and the checks below are evaluated. In the end the log is loaded, whole and cut after every record.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from hypothesis import strategies as st
@@ -122,7 +123,10 @@ class GroupStateMachine(RuleBasedStateMachine):
         self.syncs: list[PendingRequest] = []
         self.batches: list[tuple[list[SimulatedClient], SentRequest]] = []
         self.generations: dict[tuple[Group, int], Generation] = {}
-        self.commits: dict[tuple[str, int], int] = {}
+        self.positions = count(1)
+        # By group and partition, and for pending offsets the producer: the offset and its position in the log.
+        self.commits: dict[tuple[str, int], tuple[int, int]] = {}
+        self.pending: dict[tuple[str, int, int], tuple[int, int]] = {}
         for instance_id in instance_ids:
             self.start_client(GROUP_IDS[0], instance_id, OFFERS[0], session_ms=20_000, rebalance_ms=60_000)
         self.run_clients(GROUP_IDS[0], turns=8)
@@ -285,7 +289,47 @@ class GroupStateMachine(RuleBasedStateMachine):
         identity = (client.member_id, client.generation_id, client.instance_id) if is_member else ("", -1, None)
         error = self.harness.commit(*identity, group_id=client.group_id, offset=offset, partition=partition)
         if error is NONE:
-            self.commits[client.group_id, partition] = offset
+            self.commits[client.group_id, partition] = offset, next(self.positions)
+
+    @rule(
+        number=st.none() | st.integers(0, 7),
+        group_id=st.sampled_from(GROUP_IDS),
+        producer_id=st.integers(0, 1),
+        offset=st.integers(0, 9),
+        partition=st.integers(0, 1),
+    )
+    def commit_in_transaction(
+        self, number: int | None, group_id: str, producer_id: int, offset: int, partition: int
+    ) -> None:
+        """Commit an offset in a transaction, as a client of a group, or without the identity of a member."""
+        identity: dict[str, Any] = {}
+        if number is not None and self.clients:
+            client = self.client_at(number)
+            group_id = client.group_id
+            identity = {"generation_id": client.generation_id, "member_id": client.member_id}
+            identity["instance_id"] = client.instance_id
+        error = self.harness.commit_in_transaction(producer_id, offset, partition, group_id, **identity)
+        assert identity or error is NONE
+        if error is NONE:
+            self.pending[group_id, partition, producer_id] = offset, next(self.positions)
+
+    @rule(group_id=st.sampled_from(GROUP_IDS), producer_id=st.integers(0, 1), is_commit=st.booleans())
+    def end_transaction(self, group_id: str, producer_id: int, is_commit: bool) -> None:
+        """End a transaction in the offsets partition of a group."""
+        assert self.harness.end_transaction(producer_id, is_commit=is_commit, group_id=group_id) is NONE
+        ended = self.partition_of(group_id)
+        for key, value in list(self.pending.items()):
+            if key[2] == producer_id and self.partition_of(key[0]) == ended:
+                del self.pending[key]
+                if is_commit and value[1] > self.commits.get(key[:2], (0, 0))[1]:
+                    self.commits[key[:2]] = value
+
+    def partition_of(self, group_id: str) -> int:
+        return partition_for(group_id, self.harness.config.offsets_topic_num_partitions)
+
+    @property
+    def log_length(self) -> int:
+        return sum(len(batch) for _, batch in self.harness.batches)
 
     @rule(group_id=st.sampled_from(GROUP_IDS))
     def delete_group(self, group_id: str) -> None:
@@ -308,7 +352,7 @@ class GroupStateMachine(RuleBasedStateMachine):
 
     def check_loaded_groups(self, former: list[Group], survivors: SurvivingState, loaded: list[Group]) -> None:
         """Check that everything that was stored is loaded; keep the loaded groups' `generations` for later checks."""
-        check_loaded(loaded, survivors, self.harness.now_ms)
+        check_loaded(loaded, survivors, self.harness.coordinator, self.harness.now_ms)
         by_id = {group.group_id: group for group in former}
         for group in loaded:
             if group.members:
@@ -319,7 +363,7 @@ class GroupStateMachine(RuleBasedStateMachine):
     @rule(group_id=st.sampled_from(GROUP_IDS))
     def lose_log(self, group_id: str) -> None:
         coordinator, harness = self.harness.coordinator, self.harness
-        partition = partition_for(group_id, harness.config.offsets_topic_num_partitions)
+        partition = self.partition_of(group_id)
         for group in list(coordinator.groups()):
             if group.partition == partition:
                 self.drop_commits(group.group_id)
@@ -330,7 +374,8 @@ class GroupStateMachine(RuleBasedStateMachine):
         harness.settle()
 
     def drop_commits(self, group_id: str) -> None:
-        self.commits = {key: offset for key, offset in self.commits.items() if key[0] != group_id}
+        self.commits = {key: value for key, value in self.commits.items() if key[0] != group_id}
+        self.pending = {key: value for key, value in self.pending.items() if key[0] != group_id}
 
     @rule(duration_ms=st.sampled_from([1, 500, 3_000, 6_000, 70_000, 310_000]), is_late=st.booleans())
     def advance(self, duration_ms: int, is_late: bool) -> None:
@@ -422,7 +467,12 @@ class GroupStateMachine(RuleBasedStateMachine):
             for partition in range(2):
                 committed = self.harness.committed("t", partition, group_id)
                 may_have_expired = committed is None and self.harness.config.offsets_retention_ms < RETENTION_MS
-                assert committed == self.commits.get((group_id, partition)) or may_have_expired
+                assert committed == self.commits.get((group_id, partition), (None, 0))[0] or may_have_expired
+            found = {
+                (each.partition, each.producer_id): each.committed.offset
+                for each in self.harness.coordinator.pending_offsets(group_id)
+            }
+            assert found == {key[1:]: value[0] for key, value in self.pending.items() if key[0] == group_id}
 
     @invariant()
     def check_next_deadline(self) -> None:
@@ -435,8 +485,8 @@ class GroupStateMachine(RuleBasedStateMachine):
     # The log
 
     def record_surviving_state(self) -> None:
-        self.survivors = self.survivors.after(self.harness.coordinator.groups())
-        self.survivors_at[sum(len(batch) for _, batch in self.harness.batches)] = self.survivors
+        self.survivors = self.survivors.after(self.harness.coordinator)
+        self.survivors_at[self.log_length] = self.survivors
 
     def teardown(self) -> None:
         check_log(self.harness, self.survivors_at)

@@ -1,7 +1,8 @@
 """The state of groups that has to survive a failover, computed from the groups without their records.
 
 A group survives as it was when it was last Stable or Empty. If its first generation was never synced, it survives as an
-empty group; before KIP-848, it is lost. All committed offsets survive.
+empty group; before KIP-848, it is lost. All committed offsets survive, and those of open transactions remain pending. A
+group also survives if all its offsets were in transactions that were aborted.
 """
 
 from collections.abc import Iterable
@@ -11,14 +12,17 @@ from typing import Any
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import check
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.pending_offsets import PendingOffset
 from fakebroker.coordinator.group.records import Record
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 
 Membership = tuple[Any, ...]
 Expected = tuple[tuple[str, str, int], ...]
 Offsets = dict[tuple[str, int], CommittedOffset]
+Pending = list[PendingOffset]
 NO_GENERATION: Membership = (0, None, None, None, ())
 
 
@@ -57,16 +61,24 @@ class SurvivingState:
     memberships: dict[str, Membership] = field(default_factory=dict)
     offsets: dict[str, Offsets] = field(default_factory=dict)
     expected: dict[str, Expected] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
+    # The groups that had offsets in transactions.
+    transactional: set[str] = field(default_factory=set)
 
-    def after(self, groups: Iterable[Group]) -> "SurvivingState":
-        """Return the state that survives after the next step, given the groups after that step."""
+    def after(self, coordinator: Coordinator) -> "SurvivingState":
+        """Return the state that survives after the next step, given the coordinator after that step."""
         after = SurvivingState()
-        for group in groups:
+        for group in coordinator.groups():
             group_id = group.group_id
             former = self.memberships.get(group_id, NO_GENERATION)
             now = membership(group) if group.state in (EMPTY, STABLE) else former
             assert now[0] >= former[0], "a stored generation has decreased"
             is_stored = not group.config.is_before_kip_848 or now[0] > 0 or group.stored is not None
+            pending = coordinator.pending_offsets(group_id)
+            if pending or group_id in self.transactional:
+                after.transactional.add(group_id)
+                is_stored = True
+            after.pending[group_id] = pending
             if not is_stored and not offsets(group):
                 continue
             after.expected[group_id] = expected(group)
@@ -74,13 +86,14 @@ class SurvivingState:
         return after
 
 
-def check_loaded(groups: Iterable[Group], survivors: SurvivingState, now_ms: float) -> None:
+def check_loaded(groups: Iterable[Group], survivors: SurvivingState, coordinator: Coordinator, now_ms: float) -> None:
     """Check that the groups that have just been loaded are the groups that had to survive."""
     loaded = {group.group_id: group for group in groups}
     assert set(loaded) == set(survivors.memberships)
     for group_id, group in loaded.items():
         assert membership(group) == survivors.memberships[group_id]
         assert offsets(group) == survivors.offsets[group_id]
+        assert sorted(coordinator.pending_offsets(group_id)) == sorted(survivors.pending[group_id])
         places = max(0, group.config.group_max_size - len(group.members))
         stored = [each for each in survivors.expected.get(group_id, ()) if each[0] not in group.static_members]
         assert expected(group) == tuple(stored[:places])
@@ -120,26 +133,26 @@ def check_log(harness: CoordinatorHarness, survivors_at: dict[int, SurvivingStat
     log = [(partition, record) for partition, batch in harness.batches for record in batch]
     before: SurvivingState | None = None
     for length in range(len(log) + 1):
-        groups = _load(harness, log[:length])
+        coordinator = _load(harness, log[:length])
+        groups = list(coordinator.groups())
         if length in survivors_at:
             before = survivors_at[length]
-            check_loaded(groups, before, harness.now_ms)
+            check_loaded(groups, before, coordinator, harness.now_ms)
         elif before is not None:
             later = next(survivors_at[at] for at in sorted(survivors_at) if at > length)
             _check_between(groups, before, later)
     assert before is not None, "the whole log was not compared"
 
 
-def _load(harness: CoordinatorHarness, log: list[tuple[int, Record]]) -> list[Group]:
+def _load(harness: CoordinatorHarness, log: list[tuple[int, Record]]) -> Coordinator:
     coordinator = harness.new_coordinator()
     for index in dict.fromkeys(index for index, _ in log):
         coordinator.start_loading(index)
         records = [record for partition, record in log if partition == index]
         coordinator.finish_loading(index, records, harness.now_ms)
-    groups = list(coordinator.groups())
-    for group in groups:
+    for group in coordinator.groups():
         check(group)
-    return groups
+    return coordinator
 
 
 def _check_between(groups: list[Group], before: SurvivingState, later: SurvivingState) -> None:
