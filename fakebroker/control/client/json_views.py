@@ -12,7 +12,7 @@ from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
-from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.coordinator.group.history import DroppedMoments, Moment, Timer
 from fakebroker.errors import ErrorCode
@@ -40,7 +40,9 @@ def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     """Convert a `GroupDetail` or a `FullGroup`."""
     members = tuple(map(_member_view, detail["members"]))
     names = ("group_id", "state", "generation_id", "protocol_type", "protocol_name", "leader_id")
-    return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
+    pending = tuple(PendingOffsetView(**row) for row in detail["pending_offsets"])
+    values = {name: detail[name] for name in names}
+    return GroupView(**values, members=members, history=history, pending_offsets=pending)
 
 
 def _member_view(row: Mapping[str, Any]) -> MemberView:
