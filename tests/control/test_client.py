@@ -29,6 +29,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from tests.support.client.wire_producer import WireProducer
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.group_requests import commit_request
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
@@ -87,6 +88,16 @@ def test_only_given_options_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
         {"do": "rolling_restart", "stale_ms": 1},
         {"do": "set_broker", "node_id": 2, "accept": "refuse"},
     ]
+
+
+def test_pending_offsets_are_in_the_views_of_groups(control: ControlHarness, client: Client) -> None:
+    producer = WireProducer(control.cluster, "payments")
+    producer.init()
+    assert producer.add_offsets("g") == 0
+    assert producer.commit_offset("g", ("orders", 1), 5) == 0
+    (pending,) = client.group("g").pending_offsets
+    assert (pending.producer_id, pending.topic, pending.partition, pending.offset) == (0, "orders", 1, 5)
+    assert client.group("g") == control.cluster.group("g") == client.groups()[0]
 
 
 def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:

@@ -23,6 +23,7 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.errors import ErrorCode
+from fakebroker.topic_partition import format_partitions
 
 _LONG_S = 600
 """Durations from this number of seconds on are given in minutes, hours or days."""
@@ -178,6 +179,7 @@ class _GroupExplanation:
             overdue = ": then the state ends at once, because its timer has expired" if group.is_overdue else ""
             yield f"It is held in this state until it is released{overdue}."
         yield from _BY_STATE[group.state](self)
+        yield from self._pending_offsets()
         yield from self._expected()
         yield from self._postponed()
 
@@ -294,6 +296,16 @@ class _GroupExplanation:
     def _offsets(self) -> Iterator[str]:
         if removal := offsets_removal(self.group, self.broker):
             yield f"In {self._left(removal.at_ms)}: {lower_first(removal.text)}"
+
+    def _pending_offsets(self) -> Iterator[str]:
+        """Yield a sentence on the partitions whose committed offsets may change at the end of a transaction."""
+        pending = self.broker.coordinator.pending_offsets(self.group.group_id)
+        if not pending:
+            return
+        places = listed(dict.fromkeys(format_partitions([(each.topic, each.partition)]) for each in pending))
+        producers = dict.fromkeys(str(each.producer_id) for each in pending)
+        noun = "transaction of producer" if len(producers) == 1 else "transactions of producers"
+        yield f"Offsets for {places} are pending until the end of the {noun} {listed(producers)}."
 
     def _postponed(self) -> Iterator[str]:
         partition = self.broker.coordinator.led_partition(self.group.partition)

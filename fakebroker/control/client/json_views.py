@@ -14,7 +14,7 @@ from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import AwaitedMarker, TransactionView
-from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.seeding.seed import GroupSeed
 from fakebroker.coordinator.group.history import Moment, Timer
 from fakebroker.coordinator.runtime.history import DroppedMoments
@@ -78,7 +78,9 @@ def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     """Convert a `GroupDetail` or a `FullGroup`."""
     members = tuple(map(_member_view, detail["members"]))
     names = ("group_id", "state", "generation_id", "protocol_type", "protocol_name", "leader_id")
-    return GroupView(**{name: detail[name] for name in names}, members=members, history=history)
+    pending = tuple(PendingOffsetView(**row) for row in detail["pending_offsets"])
+    values = {name: detail[name] for name in names}
+    return GroupView(**values, members=members, history=history, pending_offsets=pending)
 
 
 def _member_view(row: Mapping[str, Any]) -> MemberView:
