@@ -330,3 +330,14 @@ def test_each_tick_tries_one_of_many_waiting_markers(monkeypatch: pytest.MonkeyP
     cluster.controller.start_broker(stopped, client.harness.now_ms, Failover())
     cluster.tick(client.harness.now_ms)
     assert (len(tried), cluster.transactions.waiting) == (3 + waiting, [])
+
+
+def test_an_epoch_of_minus_1_repeats_the_end_in_epoch_0() -> None:
+    """Kafka compares the epoch with that of the last end without a lower bound."""
+    client = new_client()
+    client.add(0)
+    assert client.end(commit=True) == "NONE"
+    assert client.end(commit=True, epoch=-1) == "PRODUCER_FENCED"
+    assert client.end(commit=False, version=5, epoch=-1) == "INVALID_TXN_STATE"
+    assert client.end(commit=True, version=5, epoch=-1) == "NONE"
+    assert client.epoch == 0

@@ -5,7 +5,7 @@ Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -162,6 +162,11 @@ class Producers:
     def first_unstable_offset(self) -> int | None:
         """The first offset of the oldest open transaction; None if no transaction is open."""
         return next(iter(self._open.values()), None)
+
+    def open_transactions(self) -> Iterator[tuple[Producer, int]]:
+        """Yield the producers whose transactions are open, with the first offsets, in the order of the offsets."""
+        for producer_id, offset in self._open.items():
+            yield self._by_id[producer_id], offset
 
     def needs(self, batch: RecordBatch) -> bool:
         """Return whether a batch has the last sequence number of its producer, or else its epoch."""
