@@ -21,9 +21,10 @@ from tests.support.soak import IS_SOAK, cases, soak
 
 pytestmark = pytest.mark.slow
 
-STATES = ("EMPTY", "ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT", "COMPLETE_COMMIT", "COMPLETE_ABORT")
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 KINDS = (
+    "aborted by the cluster",
     "aborts after errors",
     "crashes",
     "ends after errors",
@@ -49,7 +50,7 @@ with_each_client = pytest.mark.parametrize("client", READERS, ids=lambda client:
 def test_no_record_is_lost_doubled_or_torn(client: Client) -> None:
     seen: Counter[str] = Counter()
     for seed in cases(SAMPLES[client], soak=200):
-        with FakeCluster(seed=seed) as cluster:
+        with FakeCluster(seed=seed, api_versions=client.api_versions) as cluster:
             loop = Loop(cluster, client, seed)
             with loop.described():
                 loop.run()
