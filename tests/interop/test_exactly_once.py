@@ -12,7 +12,9 @@ import pytest
 from fakebroker import FakeCluster
 from tests.support.exactly_once.aio import AIO
 from tests.support.exactly_once.application import Client
+from tests.support.exactly_once.clients import READERS, with_each_client
 from tests.support.exactly_once.confluent import CONFLUENT
+from tests.support.exactly_once.fakebroker_client import FAKEBROKER
 from tests.support.exactly_once.kafka_python import KAFKA_PYTHON
 from tests.support.exactly_once.kafkajs import KAFKAJS
 from tests.support.exactly_once.loop import OUTPUTS, RECORDS, STEPS, Loop
@@ -36,13 +38,8 @@ KINDS = (
 """What happens in the first 200 runs of a client; see `Failures.seen`."""
 
 
-READERS = {CONFLUENT: KAFKA_PYTHON, AIO: CONFLUENT, KAFKA_PYTHON: AIO, KAFKAJS: CONFLUENT}
-"""The client that reads the output of each client."""
-
-SAMPLES = {CONFLUENT: 1, AIO: 6, KAFKA_PYTHON: 3, KAFKAJS: 2}
+SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8}
 """Number of runs in `make test`. Runs of confluent-kafka take seconds: it waits half a second for coordinators."""
-
-with_each_client = pytest.mark.parametrize("client", READERS, ids=lambda client: client.name)
 
 
 @soak
