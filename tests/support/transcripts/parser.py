@@ -1,8 +1,9 @@
 """The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
-members.py its request in `Members` and its version in `NEWEST`. A new step of the cluster needs an entry in
-`CLUSTER_VERBS` and a case in `_Player._change` (player.py). Both need a line in that README.
+members.py its request in `Members` and its version in `NEWEST`; a new step of a producer likewise in `PRODUCER_VERBS`
+and producers.py. A new step of the cluster needs an entry in `CLUSTER_VERBS` and a case in `_Player._change`
+(player.py). All need a line in that README.
 """
 
 import json
@@ -23,8 +24,9 @@ class Step:
     Attributes:
         place: File and line, for errors.
         command: The line without the expected result.
-        actor: The member that sends the request, or a range of members, `M[1-9]`; None for a step of the cluster.
-        verb: The kind of step, a key of `MEMBER_VERBS` or `CLUSTER_VERBS`.
+        actor: The member or producer that sends the request, or a range of members, `M[1-9]`; None for a step of the
+            cluster.
+        verb: The kind of step, a key of `MEMBER_VERBS`, `PRODUCER_VERBS` or `CLUSTER_VERBS`.
         words: Arguments without a name: partitions, assignments, members.
         options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
         version: The version of the request; None for the version in `NEWEST` (members.py).
@@ -121,6 +123,30 @@ MEMBER_VERBS = {
         "a member that joins, A or A@instance, or one that is expected, @instance",
     ),
 }
+_PRODUCER = ("id", "pid", "epoch", "broker", "in")
+_TRANSACTIONAL_ID = r'[a-z][\w-]*|""'
+
+PRODUCER_VERBS = {
+    "init": _Grammar((*_PRODUCER, "timeout"), ("own",)),
+    "add": _Grammar(_PRODUCER, ("verify",), rf"(_\w+-\d+|{_PARTITION})", "a partition, news-0"),
+    "addgroup": _Grammar(_PRODUCER, (), _GROUP, "a group's name"),
+    "write": _Grammar(
+        (*_PRODUCER, "seq", "acks"), ("plain", "control"), rf"{_PARTITION}=[\w,]+", "a partition's values, news-0=a,b"
+    ),
+    "end": _Grammar(_PRODUCER, (), "commit|abort", "commit or abort"),
+    "locate": _Grammar(_PRODUCER),
+    "read": _Grammar(("from", "min", "broker"), ("committed", "wait"), _PARTITION, "a partition, news-0"),
+    "offset": _Grammar(("at", "broker"), ("committed",), _PARTITION, "a partition, news-0"),
+    "producers": _Grammar(("broker",), (), _PARTITION, "a partition, news-0"),
+    "transactions": _Grammar(("states", "pids", "duration", "pattern", "broker")),
+    "transaction": _Grammar(("broker",), (), _TRANSACTIONAL_ID, "a transactional id"),
+    "mark": _Grammar((*_PRODUCER, "coordinator", "tv"), ("commit",), _PARTITION, "a partition, news-0"),
+    "trim": _Grammar(("broker",), (), rf"{_PARTITION}=-?\d+", "a partition's offset, news-0=5"),
+    "features": _Grammar(("broker",)),
+    "store": _Grammar(
+        ("pid", "epoch", "state"), (), _TRANSACTIONAL_ID, "a transactional id, and partitions", needs=("state",)
+    ),
+}
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
     "group": _Grammar((), (), _GROUP, "a group's name"),
@@ -163,20 +189,34 @@ def _list(text: str) -> list[str]:
     return text.split(",")
 
 
+def _epoch(text: str) -> int | str:
+    return text if re.fullmatch(r"e([+-]\d+)?", text) else _integer(text)
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
+    "acks": _integer,
     "broker": _integer,
-    "epoch": _integer,
+    "coordinator": _integer,
+    "duration": duration_ms,
+    "epoch": _epoch,
+    "from": _integer,
     "gen": _integer,
     "load": _or_keyword("hold", duration_ms),
     "lose_tail": _integer,
+    "min": _integer,
+    "pid": _integer,
+    "pids": lambda text: list(map(_integer, _list(text))),
     "protocols": _list,
     "rebalance": duration_ms,
     "retention": duration_ms,
+    "seq": _integer,
     "session": duration_ms,
     "stale": duration_ms,
     "states": _list,
+    "timeout": _integer,
     "to": _or_keyword("none", _integer),
     "topics": _list,
+    "tv": _integer,
     "types": _list,
 }
 
@@ -243,9 +283,10 @@ def _topics(text: str, name: str) -> dict[str, int]:
 def _step(line: str, place: str) -> Step:
     command = line.split(" -> ")[0].rstrip()
     match = re.fullmatch(rf"(?:({_NAME}(?:{_RANGE})?): +)?(\S+)(.*)", command)
-    verbs = MEMBER_VERBS if match and match[1] else CLUSTER_VERBS
+    is_request = match is not None and bool(match[1])
+    verbs = MEMBER_VERBS | PRODUCER_VERBS if is_request else CLUSTER_VERBS
     if match is None or match[2] not in verbs:
-        whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
+        whose = "of a member or producer" if is_request else "of the cluster"
         raise TranscriptError(f"{place}: {command!r}: expected a step {whose}: {', '.join(verbs)}")
     actor, verb, rest = match.groups()
     return _parse_arguments(Step(place, command, actor, verb), verbs[verb], rest.split())

@@ -6,24 +6,52 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.cluster.topics import NO_LEADER, TRANSACTIONS_TOPIC
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import parse_partition
 from tests.support.transcripts.members import Members, TranscriptMember
-from tests.support.transcripts.parser import Step, Transcript, TranscriptError, duration_ms, expand_step
+from tests.support.transcripts.parser import (
+    PRODUCER_VERBS,
+    Step,
+    Transcript,
+    TranscriptError,
+    duration_ms,
+    expand_step,
+)
+from tests.support.transcripts.producers import (
+    ADMIN_CLIENT_ID,
+    AT_ANY_BROKER,
+    AT_THE_LEADER,
+    Producers,
+    TranscriptProducer,
+    response_text,
+    steps_to,
+)
 from tests.support.transcripts.response_text import answer_text, group_text, joined_ranges
 from tests.support.transcripts.targets import SentTranscriptRequest, Target
 
 _COLUMN = 40
-_PAST = {"batch": "batch joined", "beat": "has beaten", "commit": "committed", "join": "joined", "sync": "synced"}
+_PAST = {
+    "add": "added",
+    "batch": "batch joined",
+    "beat": "has beaten",
+    "commit": "committed",
+    "end": "ended",
+    "init": "initialized",
+    "join": "joined",
+    "sync": "synced",
+    "write": "wrote",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request without an answer."""
+    """A request without an answer, of a member or a producer."""
 
-    member: TranscriptMember
+    actor: TranscriptMember | TranscriptProducer
     verb: str
+    message: Message
     request: SentTranscriptRequest
 
 
@@ -65,6 +93,7 @@ class _Player:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._members = Members()
+        self._producers = Producers()
         self._parked: list[_PendingRequest] = []
         self._now_ms = 0
 
@@ -84,15 +113,13 @@ class _Player:
         # All answers are received before the first is described, because a description has names of other members.
         for each, response in answered:
             if response is not None:
-                self._members.receive(each.member, response)
+                self._update(each, response)
         answers = []
         for each, response in answered:
             if each is sent:
                 outcome = self._outcome(each, response)
             else:
-                answers.append(
-                    _Answer(each.member.name, _PAST.get(each.verb, each.verb), self._outcome(each, response))
-                )
+                answers.append(_Answer(each.actor.name, _PAST.get(each.verb, each.verb), self._outcome(each, response)))
         return outcome, answers
 
     # Members that follow the protocol without steps
@@ -113,7 +140,7 @@ class _Player:
         is_busy = True
         while is_busy:
             is_busy = False
-            parked = {each.member.name for each in self._parked}
+            parked = {each.actor.name for each in self._parked}
             for member in self._members.all():
                 verb = member.next_verb
                 if verb and member.group_id == group_id and member.name not in parked:
@@ -133,21 +160,66 @@ class _Player:
                 self._parked.append(each)
         return answered
 
+    def _update(self, answered: _PendingRequest, response: Message) -> None:
+        if isinstance(answered.actor, TranscriptMember):
+            self._members.receive(answered.actor, response)
+        else:
+            self._producers.receive(answered.actor, answered.message, response)
+
     def _outcome(self, parked: _PendingRequest, response: Message | None) -> str:
-        return "connection closed" if response is None else answer_text(self._members, parked.member, response)
+        if response is None:
+            return "connection closed"
+        if isinstance(parked.actor, TranscriptMember):
+            return answer_text(self._members, parked.actor, response)
+        return response_text(response)
 
     def unanswered_requests(self) -> list[str]:
         """Return a line for each request that was never answered."""
-        return [f"  {each.member.name} still waits for its {each.verb}" for each in self._parked]
+        return [f"  {each.actor.name} still waits for its {each.verb}" for each in self._parked]
 
     def _send(self, step: Step) -> _PendingRequest:
+        if step.verb in PRODUCER_VERBS:
+            return self._send_of_producer(step)
         member, request, version = self._members.request(step)
         node_id = step.options.get("broker", self._target.coordinator_of(member.group_id))
         if node_id == NO_LEADER:
             raise TranscriptError(f"{step.place}: {member.group_id!r} has no coordinator: expected broker=")
+        return _PendingRequest(
+            member, step.verb, request, self._target.send(member.name, self._up(node_id, step), request, version)
+        )
+
+    def _send_of_producer(self, step: Step) -> _PendingRequest:
+        """Send the request of a producer, reader or admin; with `in=`, its transaction gets to this state before."""
+        producer = self._producers.begin(step)
+        for each in steps_to(step) if "in" in step.options else ():
+            before = self._send_of_producer(each)
+            if not before.request.is_answered:
+                raise TranscriptError(f"{step.place}: {each.verb} is not answered: expected {step.options['in']}")
+            self._update(before, before.request.receive())
+        request, version = self._producers.request(producer, step)
+        client_id = ADMIN_CLIENT_ID if step.verb == "store" else producer.name
+        node_id = self._up(step.options["broker"] if "broker" in step.options else self._node_for(step), step)
+        return _PendingRequest(producer, step.verb, request, self._target.send(client_id, node_id, request, version))
+
+    def _node_for(self, step: Step) -> int:
+        """Return the broker that a client sends the request of a producer to; FindCoordinator creates the topic."""
+        if step.verb in AT_ANY_BROKER:
+            return next(each.node_id for each in self._target.brokers() if each.up)
+        if step.verb not in AT_THE_LEADER:
+            place = TRANSACTIONS_TOPIC, 0
+            if self._target.leader_of(place) == NO_LEADER:
+                # A version that all brokers have.
+                self._send_of_producer(replace(step, verb="locate", options={}, version=2)).request.receive()
+        else:
+            place = parse_partition(step.words[0].partition("=")[0])
+        if (node_id := self._target.leader_of(place)) == NO_LEADER:
+            raise TranscriptError(f"{step.place}: {place[0]}-{place[1]} has no leader: expected broker=")
+        return node_id
+
+    def _up(self, node_id: int, step: Step) -> int:
         if not self._broker(node_id, step).up:
             raise TranscriptError(f"{step.place}: broker {node_id} is down: expected one that is up")
-        return _PendingRequest(member, step.verb, self._target.send(member.name, node_id, request, version))
+        return node_id
 
     def _broker(self, node_id: int, step: Step) -> BrokerView:
         brokers = {broker.node_id: broker for broker in self._target.brokers()}
