@@ -86,11 +86,13 @@ class WaitingMarker:
         markers: The marker, with the other markers of its transaction.
         place: The topic and the index of the partition.
         done: See `SendMarkers`.
+        retry_ms: When to try again at the earliest, in milliseconds; 0 at the next change.
     """
 
     markers: Markers
     place: TopicPartition
     done: Callable[[TopicPartition, ErrorCode, float], None]
+    retry_ms: float = 0.0
 
 
 def transaction_config(config: Config, release: Release, version: int, partition_count: int) -> TransactionConfig:
@@ -142,7 +144,6 @@ class Transactions:
         self.waiting: list[WaitingMarker] = []
         self._repeated: TimerQueue[Attempt] = TimerQueue()
         self.is_used = False
-        self._tried_ms = 0.0
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
         )
@@ -285,8 +286,7 @@ class Transactions:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
         found.append(self._repeated.next_deadline())
-        if self.waiting and self._cluster.append_failures.active:
-            found.append(self._tried_ms + RETRY_MS)  # Failures end without an event, when they have occurred.
+        found += [each.retry_ms for each in self.waiting if each.retry_ms]
         return min([each for each in found if each is not None], default=None)
 
     # Markers
@@ -300,7 +300,9 @@ class Transactions:
         waiting, self.waiting = self.waiting, []
         coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
         for each in waiting:
-            if any(coordinator.awaits(each.markers) for coordinator in coordinators):
+            if each.retry_ms > self._cluster.now_ms:
+                self.waiting.append(each)
+            elif any(coordinator.awaits(each.markers) for coordinator in coordinators):
                 self._write_or_wait(each)
 
     def is_marker_held(self, transactional_id: str, place: TopicPartition) -> bool:
@@ -311,8 +313,9 @@ class Transactions:
         is_held = self.held_markers and self.is_marker_held(marker.markers.transactional_id, marker.place)
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
+            # Failures of appends that a test has requested end without an event, when they have occurred.
+            marker.retry_ms = self._cluster.now_ms + RETRY_MS if self._cluster.append_failures.active else 0.0
             self.waiting.append(marker)
-            self._tried_ms = self._cluster.now_ms
         else:
             marker.done(marker.place, result, self._cluster.now_ms)
 
