@@ -298,26 +298,32 @@ class Transactions:
     def retry(self) -> None:
         """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
         waiting, self.waiting = self.waiting, []
-        coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
+        blocked: set[TopicPartition] = set()  # Of many markers for a partition, only the first is tried.
         for each in waiting:
-            if each.retry_ms > self._cluster.now_ms:
+            if each.place in blocked or each.retry_ms > self._cluster.now_ms:
                 self.waiting.append(each)
-            elif any(coordinator.awaits(each.markers) for coordinator in coordinators):
-                self._write_or_wait(each)
+            elif self._is_awaited(each) and not self._write_or_wait(each):
+                blocked.add(each.place)
+
+    def _is_awaited(self, marker: WaitingMarker) -> bool:
+        """Return whether the coordinator of a marker still waits for it."""
+        return any(broker.transaction_coordinator.awaits(marker.markers) for broker in self._cluster.brokers.values())
 
     def is_marker_held(self, transactional_id: str, place: TopicPartition) -> bool:
         """Return whether the marker of a transaction for a partition is held."""
         return bool({(transactional_id, place), (transactional_id, None)} & self.held_markers.keys())
 
-    def _write_or_wait(self, marker: WaitingMarker) -> None:
-        is_held = self.held_markers and self.is_marker_held(marker.markers.transactional_id, marker.place)
+    def _write_or_wait(self, marker: WaitingMarker) -> bool:
+        """Write a marker unless it is held. Return False if its partition cannot take it."""
+        is_held = bool(self.held_markers) and self.is_marker_held(marker.markers.transactional_id, marker.place)
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
             # Failures of appends that a test has requested end without an event, when they have occurred.
             marker.retry_ms = self._cluster.now_ms + RETRY_MS if self._cluster.append_failures.active else 0.0
             self.waiting.append(marker)
-        else:
-            marker.done(marker.place, result, self._cluster.now_ms)
+            return is_held
+        marker.done(marker.place, result, self._cluster.now_ms)
+        return True
 
     def write(self, markers: Markers, place: TopicPartition) -> ErrorCode | None:
         """Write a marker to a partition.
