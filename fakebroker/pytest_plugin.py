@@ -276,7 +276,7 @@ def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> s
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
     """Yield the explanation of each group that changed recently, with the end of its timeline."""
-    for group_id in cluster.cluster.history.group_ids(_SHOWN_GROUPS):
+    for group_id in cluster.cluster.history.newest(_SHOWN_GROUPS):
         timeline = cluster.timeline(group_id)
         moments = timeline.moments[-_SHOWN_MOMENTS:]
         explanation, earlier = cluster.explain(group_id), len(timeline.moments) - len(moments)

@@ -139,7 +139,8 @@ class BrokerConnection:
                     given = f"versions {api.min_version} to {api.max_version} of API key {api.api_key}"
                     raise ProtocolError(f"ApiVersions has {given}: expected a range of versions from 0")
             supported = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
-            self.versions = NegotiatedVersions(supported, "broker {}:{}".format(*self.address))
+            features = {each.name: each.max_version_level for each in response.finalized_features}
+            self.versions = NegotiatedVersions(supported, "broker {}:{}".format(*self.address), features)
         return b""
 
     # Requests and responses

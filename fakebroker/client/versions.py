@@ -4,10 +4,12 @@ Callers use the layout of the newest version. Fields that were only added or rem
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.errors import ProtocolError
+from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -29,6 +31,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.produce import ProduceRequest
+from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
 
@@ -45,6 +48,9 @@ LAST_VERSION_WITH_TOPIC_NAMES: dict[type[Message], int] = {
 FIRST_BATCHED_VERSION: dict[type[Message], int] = {FindCoordinatorRequest: 4, OffsetFetchRequest: 8}
 """The first version with several keys or groups per request (KIP-699, KIP-709)."""
 
+LAST_VERSION_WITH_ONE_TRANSACTION = 3
+"""The latest version of AddPartitionsToTxn for clients; later ones, for several transactions, are for brokers."""
+
 LAST_VERSION_WITH_ONE_MEMBER = 9
 """Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
 
@@ -57,6 +63,8 @@ def versions_of(request: type[Message]) -> Versions:
     api = api_of(request)
     if request is JoinGroupRequest:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
+    if request is AddPartitionsToTxnRequest:
+        return Versions(request.VERSIONS.first, LAST_VERSION_WITH_ONE_TRANSACTION)
     # Includes versions that only old brokers support (KIP-896).
     return Versions(request.VERSIONS.first, LAST_VERSION_WITH_TOPIC_NAMES.get(request, api.versions.last))
 
@@ -103,13 +111,21 @@ class NegotiatedVersions:
     Args:
         theirs: The versions that the broker supports, by API key.
         broker: The broker's name in error messages.
+        features: The finalized features of the cluster, with their levels (KIP-584).
 
     Attributes:
         theirs: The versions that the broker supports, by API key.
+        features: The finalized features of the cluster, with their levels.
     """
 
-    def __init__(self, theirs: Mapping[int, Versions], broker: str = "the broker") -> None:
+    def __init__(
+        self,
+        theirs: Mapping[int, Versions],
+        broker: str = "the broker",
+        features: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self.theirs = theirs
+        self.features = features
         self._broker = broker
         self._versions: dict[type[Message], int] = {}
 
@@ -165,6 +181,14 @@ def convert_request(request: Message, version: int) -> Message:
             return LeaveGroupRequest(group_id=request.group_id, member_id=member.member_id)
         case OffsetFetchRequest() if request.groups and not is_batched(type(request), version):
             return _fetch_of_one_group(version, request)
+        case TxnOffsetCommitRequest() if version < 3:  # without the identity of the consumer (KIP-447)
+            return TxnOffsetCommitRequest(
+                transactional_id=request.transactional_id,
+                group_id=request.group_id,
+                producer_id=request.producer_id,
+                producer_epoch=request.producer_epoch,
+                topics=request.topics,
+            )
     return request
 
 

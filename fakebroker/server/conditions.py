@@ -85,7 +85,7 @@ class PredicateCondition(Condition[T]):
         return self._predicate(self._cluster)
 
     def describe_state(self) -> str:
-        now_ms, group_ids = self._now_ms(), self._cluster.history.group_ids(_SHOWN)
+        now_ms, group_ids = self._now_ms(), self._cluster.history.newest(_SHOWN)
         return "\n".join(str(timeline_of(self._cluster, group_id, now_ms)) for group_id in group_ids)
 
 

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
+from fakebroker.cluster.inspect.deadlines import deadlines_of
+from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.views import PendingOffsetView, view_group, view_groups
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.errors import ErrorCode
@@ -527,7 +530,7 @@ def test_markers_of_clients(subtests: pytest.Subtests) -> None:
     for is_commit, expected in ((True, 5), (False, -1)):
         with subtests.test(is_commit=is_commit):
             client = with_pending()
-            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "INVALID_PRODUCER_EPOCH"
+            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "UNKNOWN_SERVER_ERROR"
             assert write_marker(client, is_commit=is_commit, producer_id=99) == "NONE"  # an unknown producer
             assert client.fetched() == (-1, UNSTABLE)
             assert write_marker(client, is_commit=is_commit, coordinator_epoch=3) == "NONE"
@@ -540,7 +543,7 @@ def test_appends_that_fail(subtests: pytest.Subtests) -> None:
     def failing(error: ErrorCode) -> ConsumingClient:
         client = with_pending()
         index = client.harness.cluster.offsets_partition_of(GROUP).index
-        client.harness.cluster.append_failures.add(index, error, 1)
+        client.harness.cluster.append_failures.add(OFFSETS_TOPIC, index, error, 1)
         return client
 
     for error, reported in (
@@ -588,3 +591,26 @@ def test_old_epochs_are_refused_by_the_log() -> None:
     client.add_offsets()
     client.commit_in_transaction({0: 6})
     assert client.commit_in_transaction({0: 5}, producer_epoch=old) == {0: "INVALID_PRODUCER_EPOCH"}
+
+
+# Views
+
+
+def test_pending_offsets_are_shown(subtests: pytest.Subtests) -> None:
+    client = with_pending()
+    client.commit_in_transaction({2: 7})
+    cluster, now_ms = client.harness.cluster, client.harness.now_ms
+    with subtests.test("view"):
+        view = view_group(cluster, GROUP, now_ms)
+        assert view.pending_offsets == (PendingOffsetView(0, "news", 0, 5), PendingOffsetView(0, "news", 2, 7))
+        assert [view] == view_groups(cluster, now_ms)
+        assert str(view) == "g: Empty, generation 0, protocol -, offsets pending for news-0, news-2"
+    with subtests.test("explanation"):
+        expected = "Offsets for news-0, news-2 are pending until the end of the transaction of producer 0."
+        assert expected in explain(cluster, GROUP, now_ms)
+    with subtests.test("expiration"):
+        assert [each.kind for each in deadlines_of(cluster, GROUP, now_ms)] == []
+    client.end(commit=True)
+    assert view_group(cluster, GROUP, now_ms).pending_offsets == ()
+    assert "pending" not in explain(cluster, GROUP, now_ms)
+    assert [each.kind for each in deadlines_of(cluster, GROUP, now_ms)] == ["offsets_removal"]

@@ -29,6 +29,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from tests.support.client.wire_producer import WireProducer
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.group_requests import commit_request
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
@@ -89,6 +90,16 @@ def test_only_given_options_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_pending_offsets_are_in_the_views_of_groups(control: ControlHarness, client: Client) -> None:
+    producer = WireProducer(control.cluster, "payments")
+    producer.init()
+    assert producer.add_offsets("g") == 0
+    assert producer.commit_offset("g", ("orders", 1), 5) == 0
+    (pending,) = client.group("g").pending_offsets
+    assert (pending.producer_id, pending.topic, pending.partition, pending.offset) == (0, "orders", 1, 5)
+    assert client.group("g") == control.cluster.group("g") == client.groups()[0]
+
+
 def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
     client.seed_group(
         "g", ["a", MemberSeed(instance_id="i")], offsets={("orders", 1): 5}, lag={("orders", 1): 0}, topics=["orders"]
@@ -111,14 +122,14 @@ def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Clien
 
 def test_dropped_changes_are_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
     history = control.cluster.cluster.history
-    history.max_moments_of_a_group = 1
+    history.max_moments_of_one = 1
     client.seed_group("g", ["a", "b"], topics=["orders"])
     client.force_rebalance("g")
     assert client.timeline("g").dropped == client.groups()[0].timeline().dropped == history.dropped_of("g")
     assert history.dropped_of("g").count > 0
     with pytest.raises(IncompleteHistoryError, match=r"^not decided: group g in Stable since its first 0 changes: "):
         client.post("wait/state", {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0})
-    history.max_moments, history.max_groups_without_moments = 0, 0
+    history.max_moments, history.max_without_moments = 0, 0
     client.seed_group("h", ["a"], topics=["orders"])
     assert client.timeline("h").dropped == history.dropped_of("h")
     assert not client.timeline("h").dropped.is_exact

@@ -101,7 +101,11 @@ class RandomHistory:
         new.finish_loading(partition, harness.records(partition), harness.now_ms)
         assert all(self.pair.both[old].error_for(group.group_id) is ErrorCode.NOT_COORDINATOR for group in groups)
         loaded = [group for group in self.pair.groups() if group.partition == partition]
-        ids = [group.group_id for group in groups]
+        records = [each for each in harness.records(partition) if not isinstance(each, TransactionEnd)]
+        stored = {each.group_id for each in records if each.value is not None}
+        ids = [group.group_id for group in groups if group.group_id in stored]
+        # Compaction removes groups that only had offsets in transactions that were aborted, as in Kafka.
+        assert {group.group_id for group in groups} - stored <= survivors.transactional
         expected = SurvivingState(
             {i: survivors.memberships[i] for i in ids},
             {i: survivors.offsets[i] for i in ids},

@@ -15,6 +15,7 @@ from fakebroker.replay.workload import behavior
 from fakebroker.replay.workload.expectations import ALLOWED_METRICS, METRICS, Expectation, Promises
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.replay.workload.workload import Cluster, Pacing, Workload
 from tests.documents.markdown import entries, table
 
@@ -33,6 +34,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "zombie": behavior.Zombie,
     "restart": behavior.Restart,
     "grow": behavior.Grow,
+    "transaction": Transaction,
     "load": Load,
     "pacing": Pacing,
     "expect": Expectation,

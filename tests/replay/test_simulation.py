@@ -472,6 +472,8 @@ def test_a_seed_gives_the_same_events_in_all_versions(subtests: pytest.Subtests)
             digest = sha256()
             for folds in (False, True):
                 _, rows = play_in_memory(members, two_broker_settings(60.0, folds=folds, **changes))
+                if not members[0].transactions:
+                    rows = [{key: row[key] for key in row if key != "transaction"} for row in rows]
                 digest.update(repr(rows).encode())
             assert digest.hexdigest()[:16] == _DIGESTS[name]
 

@@ -93,7 +93,7 @@ def test_durations(text: str, duration: int) -> None:
     [
         (
             "A: sing",
-            "t.txt:2: 'A: sing': expected a step of a member or producer: join, sync, beat, leave, commit, fetch, find",
+            "t.txt:2: 'A: sing': expected a step of a member: join, sync, beat, leave, commit, fetch, find",
         ),
         ("a: join", "t.txt:2: 'a: join': expected a step of the cluster: at, group, move"),
         ("A: beat gen=x", "t.txt:2: gen=x: expected a whole number"),

@@ -146,6 +146,12 @@ class Member:
         else:
             self.effects.append(CommitRejected(ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
+    def seek_to_committed(self, now_ms: float) -> None:
+        """Look up the committed offsets again, and continue from there; ignored outside of a complete generation."""
+        if self.state is MemberState.PART_OF_GROUP:
+            self.positions.clear()
+            self._fetch_offsets(now_ms)
+
     def subscribe(self, topics: Iterable[str], now_ms: float) -> None:
         """Replace the subscription; a member of a group rejoins with it."""
         self.settings = replace(self.settings, topics=tuple(topics))

@@ -299,20 +299,24 @@ def _delayed(kind: Literal["late_request", "late_answer"], at_ms: float, call: C
     return Deadline(at_ms=at_ms, kind=kind, node_id=call.node_id, group_id=group_id, member_ids=members, text=text)
 
 
-def delays_of(cluster: "Cluster", group_id: str) -> Iterator[tuple[float, Call, str]]:
-    """Yield the delayed requests and responses of a group: when the delay ends, the call, and how to begin a sentence.
+def delays_of(cluster: "Cluster", concerns: Callable[[Call], bool]) -> Iterator[tuple[float, Call, str]]:
+    """Yield delayed requests and responses: when the delay ends, the call, and how to begin a sentence.
+
+    Args:
+        cluster: The cluster.
+        concerns: Selects the calls, such as those of a group.
 
     The time is in milliseconds; infinite for a response that `delay_sync` delays until `release_sync`.
     """
     for at_ms, call in cluster.faults.delayed_requests():
-        if group_id in call.group_ids:
+        if concerns(call):
             yield at_ms, call, f"A fault delays {described(call)}: broker {call.node_id} handles it"
     for delayed, cause in (
         (cluster.sync_delays.delayed(), "delay_sync()"),
         (cluster.faults.delayed_responses(), "A fault"),
     ):
         for at_ms, call in delayed:
-            if group_id in call.group_ids:
+            if concerns(call):
                 yield at_ms, call, f"{cause} delays the response to {described(call)}: broker {call.node_id} sends it"
 
 

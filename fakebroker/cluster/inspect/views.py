@@ -1,6 +1,6 @@
 """Views of brokers and groups: immutable values that describe one point in time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.broker import BrokerNode
@@ -14,9 +14,10 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.pending_offsets import PendingOffset
 from fakebroker.errors import ProtocolError, and_more, cut_lines
 from fakebroker.protocol.consumer_protocol import Subscription, decode_assignment, decode_subscription
-from fakebroker.topic_partition import TopicPartition
+from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
@@ -127,6 +128,20 @@ class MemberView:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingOffsetView:
+    """An offset that was committed in a transaction which has not ended.
+
+    Attributes:
+        producer_id: The producer of the transaction.
+    """
+
+    producer_id: int
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """One group.
 
@@ -137,6 +152,7 @@ class GroupView:
         leader_id: The member id of the leader.
         members: The members in the order in which they first joined, then the expected instances.
         history: Its timeline.
+        pending_offsets: The offsets in transactions that are open: they are stored when these are committed.
     """
 
     group_id: str
@@ -147,9 +163,16 @@ class GroupView:
     leader_id: str | None
     members: tuple[MemberView, ...]
     history: Timeline = field(repr=False, compare=False)
+    pending_offsets: tuple[PendingOffsetView, ...] = ()
 
     @classmethod
-    def of(cls, group_id: str, group: Group | None, history: Timeline | None = None) -> "GroupView":
+    def of(
+        cls,
+        group_id: str,
+        group: Group | None,
+        history: Timeline | None = None,
+        pending_offsets: Iterable[PendingOffset] = (),
+    ) -> "GroupView":
         history = history or Timeline(group_id, (), 0.0)
         if group is None:
             return cls(group_id, GroupState.DEAD.value, 0, None, None, None, (), history)
@@ -157,7 +180,16 @@ class GroupView:
         members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
         state, generation = group.state.value, group.generation_id
         kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
-        return cls(group_id, state, generation, kind, protocol, leader_id, members, history)
+        pending = tuple(
+            PendingOffsetView(each.producer_id, each.topic, each.partition, each.committed.offset)
+            for each in pending_offsets
+        )
+        return cls(group_id, state, generation, kind, protocol, leader_id, members, history, pending)
+
+    @property
+    def pending_partitions(self) -> tuple[TopicPartition, ...]:
+        """The partitions with pending offsets, for which requests for stable offsets get UNSTABLE_OFFSET_COMMIT."""
+        return tuple(dict.fromkeys((each.topic, each.partition) for each in self.pending_offsets))
 
     def timeline(self) -> Timeline:
         """Return the group's transitions with their causes; `str()` draws them as text."""
@@ -177,6 +209,8 @@ class GroupView:
             for member in self.members[:max_members]
         ]
         more = and_more(len(self.members), len(lines), "members")
+        if self.pending_offsets:
+            head += f", offsets pending for {format_partitions(self.pending_partitions)}"
         return "\n".join([head, *lines, *(f"  {line}" for line in more)])
 
 
@@ -193,7 +227,8 @@ def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
 
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """Return the view of a group at this time."""
-    return GroupView.of(group_id, find_group(cluster, group_id), timeline_of(cluster, group_id, now_ms))
+    history, pending = timeline_of(cluster, group_id, now_ms), pending_offsets(cluster, group_id)
+    return GroupView.of(group_id, find_group(cluster, group_id), history, pending)
 
 
 def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) -> GroupView:
@@ -228,7 +263,12 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
     """Return the views of all groups at this time, ordered by broker."""
     return [
-        GroupView.of(group.group_id, group, timeline_of(cluster, group.group_id, now_ms))
+        GroupView.of(
+            group.group_id,
+            group,
+            timeline_of(cluster, group.group_id, now_ms),
+            broker.coordinator.pending_offsets(group.group_id),
+        )
         for broker in cluster.brokers.values()
         for group in broker.coordinator.groups()
     ]
@@ -239,6 +279,12 @@ def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tu
     broker = cluster.coordinator_of(group_id)
     offsets = broker.coordinator.fetch_offsets(group_id, None, now_ms)[1] if broker else []
     return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
+
+
+def pending_offsets(cluster: Cluster, group_id: str) -> list[PendingOffset]:
+    """Return the offsets of a group in open transactions; none if the group has no coordinator."""
+    broker = cluster.coordinator_of(group_id)
+    return broker.coordinator.pending_offsets(group_id) if broker else []
 
 
 def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:

@@ -8,13 +8,14 @@ from typing import Literal, TypedDict
 from fakebroker.cluster.inspect.deadlines import Deadline, deadlines_of
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
-from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, view_group
+from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, pending_offsets, view_group
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from fakebroker.coordinator.group.history import DEAD, DroppedMoments, Moment
+from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.runtime.history import DEAD, DroppedMoments
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _MAX_NAMES = 3
@@ -48,6 +49,15 @@ class OffsetRow(TypedDict):
     metadata: str
     leader_epoch: int
     commit_timestamp_ms: int
+
+
+class PendingOffsetRow(TypedDict):
+    """An offset that was committed in a transaction of a producer which has not ended."""
+
+    producer_id: int
+    topic: str
+    partition: int
+    offset: int
 
 
 class MemberRow(TypedDict):
@@ -87,6 +97,7 @@ class GroupDetail(TypedDict):
     rebalances: int
     why: str
     offsets: list[OffsetRow]
+    pending_offsets: list[PendingOffsetRow]
     coordinator: int | None
     explanation: str
     deadlines: list[Deadline]
@@ -116,6 +127,7 @@ class FullGroup(TypedDict):
     protocol_name: str | None
     leader_id: str | None
     members: list[MemberRow]
+    pending_offsets: list[PendingOffsetRow]
     moments: list[Moment]
     dropped: DroppedMoments
 
@@ -241,7 +253,7 @@ def _names(partitions: Sequence[TopicPartition] | None) -> list[str] | None:
 
 def full_group(served: ServedCluster, group: Group) -> FullGroup:
     """Return an existing group with the fields of `GroupView`."""
-    view = GroupView.of(group.group_id, group)
+    view = GroupView.of(group.group_id, group, pending_offsets=pending_offsets(served.cluster.cluster, group.group_id))
     return {
         "group_id": view.group_id,
         "state": view.state,
@@ -250,6 +262,7 @@ def full_group(served: ServedCluster, group: Group) -> FullGroup:
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
         "members": [_member_row(member, group) for member in view.members],
+        "pending_offsets": _pending_rows(view),
         "moments": list(served.cluster.cluster.history.of(group.group_id)),
         "dropped": served.cluster.cluster.history.dropped_of(group.group_id),
     }
@@ -282,10 +295,23 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
             }
             for (topic, index), committed in served.cluster.offsets(group_id).items()
         ],
+        "pending_offsets": _pending_rows(view),
         "coordinator": None if broker is None else broker.node_id,
         "explanation": explain(core, group_id, now_ms),
         "deadlines": deadlines_of(core, group_id, now_ms),
     }
+
+
+def _pending_rows(view: GroupView) -> list[PendingOffsetRow]:
+    return [
+        {
+            "producer_id": each.producer_id,
+            "topic": each.topic,
+            "partition": each.partition,
+            "offset": each.offset,
+        }
+        for each in view.pending_offsets
+    ]
 
 
 def matching_groups(groups: Sequence[Group], state: str | None, search: str) -> Steps[Sequence[Group]]:

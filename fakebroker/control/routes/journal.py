@@ -36,6 +36,8 @@ class RequestRow(TypedDict):
     group_ids: list[str]
     member_ids: list[str]
     instance_ids: list[str]
+    transactional_ids: list[str]
+    producer_ids: list[int]
     fault: bool
     received_ms: float
     handled_ms: float | None
@@ -69,6 +71,8 @@ class JournalFilters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     instance_id: str | None = None
     topic: str | None = None
     partition: str | None = None
+    transactional_id: str | None = None
+    producer_id: int | None = None
     broker: int | None = None
     connection: int | None = None
     version: int | None = None
@@ -146,6 +150,8 @@ def request_row(number: int, call: Call) -> RequestRow:
         "group_ids": list(call.group_ids),
         "member_ids": list(call.member_ids),
         "instance_ids": list(call.instance_ids),
+        "transactional_ids": list(call.transactional_ids),
+        "producer_ids": list(call.producer_ids),
         "fault": call.fault is not None,
         "received_ms": call.received_ms,
         "handled_ms": call.handled_ms,

@@ -8,7 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from fakebroker.client.coordinators import batches, coordinators_in, find_coordinators
 from fakebroker.client.errors import BrokerUnreachable
@@ -22,6 +22,7 @@ from fakebroker.replay.members.bootstrap import CLIENT_ID
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.members.request_events import to_us
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TIMEOUT_MS, missing_after
+from fakebroker.topic_partition import TopicPartition
 
 _RETRY_MS = 100.0
 _UNKNOWN_BROKER = -1
@@ -94,9 +95,12 @@ class CoordinatorLookup:
         now_ms: Returns the time by the members' clock, in milliseconds since the Unix epoch.
         brokers: Bootstrap brokers, tried in this order. After a lost connection, the next broker is tried.
         record: Receives the event of each request.
+        key_type: What the coordinators coordinate: groups, or transactional ids. Look-ups of the latter are recorded
+            without ids.
 
     Attributes:
         nodes: Addresses of the brokers by node id; empty until a broker has responded.
+        leaders: Node ids of the leaders of partitions in all Metadata responses so far; -1 for none.
     """
 
     def __init__(
@@ -105,8 +109,9 @@ class CoordinatorLookup:
         now_ms: Callable[[], float],
         brokers: Sequence[Address],
         record: Callable[[Event], None],
+        key_type: Literal["group", "transaction"] = "group",
     ) -> None:
-        self._transport, self._now_ms, self._record = transport, now_ms, record
+        self._transport, self._now_ms, self._record, self._key_type = transport, now_ms, record, key_type
         self._brokers = deque(brokers)
         self._connection: TransportConnection | None = None
         self._is_ready = False  # Whether the first Metadata response on the connection has arrived.
@@ -118,6 +123,7 @@ class CoordinatorLookup:
         self._unreachable = 0  # Brokers that could not be reached since the last success.
         self._retry_ms = -math.inf
         self.nodes: dict[int, Address] = {}
+        self.leaders: dict[TopicPartition, int] = {}
 
     def discover(self, group: str, listener: CoordinatorListener, scheduled_ms: float) -> None:
         """Look up the coordinator of a group in the next `process`."""
@@ -171,6 +177,10 @@ class CoordinatorLookup:
             self._is_finding = False
             _notify(pending, response)
         elif pending.metadata_listener is not None:
+            for topic in response.topics:
+                self.leaders.update(
+                    ((topic.name or "", each.partition_index), each.leader_id) for each in topic.partitions
+                )
             counts = {topic.name or "": len(topic.partitions) for topic in response.topics if topic.error_code == 0}
             pending.metadata_listener.metadata(counts)
 
@@ -202,7 +212,7 @@ class CoordinatorLookup:
         self._retry_ms = self._now_ms() + _RETRY_MS
         listeners, self._listeners = self._listeners, {}
         if listeners:  # Record a request that could not be sent to any broker.
-            self._record_answer(_find_request(listeners, sent_ms=self._now_ms()), None, LOST, ended=True)
+            self._record_answer(self._find_request(listeners, sent_ms=self._now_ms()), None, LOST, ended=True)
         _notify_failure(listeners)
 
     def _store_nodes(self, address: Address, response: MetadataResponse) -> None:
@@ -226,7 +236,11 @@ class CoordinatorLookup:
         listeners, self._listeners = self._listeners, {}
         self._is_finding = True
         for groups in batches(FindCoordinatorRequest, version, list(listeners), len(listeners)):
-            self._send(connection, _find_request({group: listeners[group] for group in groups}))
+            self._send(connection, self._find_request({group: listeners[group] for group in groups}))
+
+    def _find_request(self, listeners: Listeners, sent_ms: float = math.inf) -> _PendingRequest:
+        scheduled_ms = min(scheduled_ms for waiting in listeners.values() for _, scheduled_ms in waiting)
+        return _PendingRequest(find_coordinators(listeners, self._key_type), scheduled_ms, listeners, sent_ms=sent_ms)
 
     def _send(self, connection: TransportConnection, pending: _PendingRequest) -> None:
         assert connection.versions is not None
@@ -242,6 +256,7 @@ class CoordinatorLookup:
         *,
         ended: bool = False,
     ) -> None:
+        is_of_groups = self._key_type == "group"
         groups = list(pending.listeners)
         latency_ms = None if response is None else self._now_ms() - pending.scheduled_ms
         event = Event(
@@ -251,12 +266,12 @@ class CoordinatorLookup:
             api=api_of(pending.request).name,
             version=pending.version,
             broker=self._node_id,
-            group=groups[0] if len(groups) == 1 else None,
+            group=groups[0] if len(groups) == 1 and is_of_groups else None,
             error=None if response is None else next(filter(None, _errors(response)), 0),
             lookups=len(groups) or None,
             until_us=to_us(self._now_ms()) if ended else None,
             missing=missing,
-            found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) else None,
+            found=_found(pending, response) if isinstance(response, FindCoordinatorResponse) and is_of_groups else None,
             source=pending.source,
         )
         self._record(event)
@@ -281,11 +296,6 @@ def found_in(
 def _found(pending: _PendingRequest, response: FindCoordinatorResponse) -> list[tuple[str, int, int, bool]]:
     again = {group for group, waiting in pending.listeners.items() if any(each.is_rejoining() for each, _ in waiting)}
     return found_in(pending.request, response, again)
-
-
-def _find_request(listeners: Listeners, sent_ms: float = math.inf) -> _PendingRequest:
-    scheduled_ms = min(scheduled_ms for waiting in listeners.values() for _, scheduled_ms in waiting)
-    return _PendingRequest(find_coordinators(listeners), scheduled_ms, listeners, sent_ms=sent_ms)
 
 
 def _notify(pending: _PendingRequest, response: FindCoordinatorResponse) -> None:

@@ -44,8 +44,8 @@ class EventRecorder:
 
     Args:
         folds: Whether to fold heartbeats: successive successful heartbeats of a member become one row. The row ends
-            before any other event of the member, except successful commits, and before a change of generation, member
-            id, broker or version.
+            before any other event of the member, except successful commits and requests of its producer, and before a
+            change of generation, member id, broker or version.
 
     Attributes:
         requests: Number of requests.
@@ -147,7 +147,7 @@ class EventRecorder:
                 self._rows.append(folded)
             self._folded[member] = event
             return
-        if event.api != "OffsetCommit" or event.error != 0:
+        if event.transaction is None and (event.api != "OffsetCommit" or event.error != 0):
             folded = self._folded.pop(member, None)
             if folded is not None:
                 self._rows.append(folded)

@@ -22,6 +22,14 @@ FOUND = pa.struct(
         pa.field("again", pa.bool_()),
     ]
 )
+TRANSACTION = pa.struct(
+    [
+        pa.field("producer_id", pa.int64()),
+        pa.field("epoch", pa.int16()),
+        pa.field("number", pa.int32()),
+        pa.field("committed", pa.bool_()),
+    ]
+)
 
 SCHEMA = pa.schema(
     [
@@ -49,6 +57,7 @@ SCHEMA = pa.schema(
         pa.field("offsets", pa.list_(OFFSET)),
         pa.field("found", pa.list_(FOUND)),
         pa.field("source", pa.string(), nullable=False),
+        pa.field("transaction", TRANSACTION),
     ]
 )
 
@@ -61,6 +70,7 @@ _SPARK_TYPES = {
     pa.list_(pa.string()): "array<string>",
     pa.list_(OFFSET): "array<struct<partition: string, offset: bigint>>",
     pa.list_(FOUND): "array<struct<key: string, node: int, error: smallint, again: boolean>>",
+    TRANSACTION: "struct<producer_id: bigint, epoch: smallint, number: int, committed: boolean>",
 }
 
 DDL = ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]}" for field in SCHEMA)
@@ -86,26 +96,33 @@ class Event(NamedTuple):
         lookups: Number of groups in a FindCoordinator, or in an OffsetFetch or DescribeGroups of a load.
         assigned: Assignment in a SyncGroup response, as `topic-partition`.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
-            the action was done.
-        count: Number of requests in the row: more than 1 if heartbeats are folded into one row, which has the times of
-            the first one and the longest latency.
+            the action was done. "seen" for something in a response to the reader of committed records: with the API
+            Fetch a batch of a transaction, which the reader returns or skips (`transaction.committed`), with
+            ListTransactions a transaction that is open.
+        count: Number of requests in the row: more than 1 if heartbeats, or Fetch requests of the reader, are folded
+            into one row, which has the times of the first one and the longest latency.
         until_us: When the last of several folded requests was sent; without a response, when the connection was lost or
             the wait ended; else `None`. Also `None` for a request that is pending at the end of the replay.
         missing: Why there is no response: `lost`, because the connection was refused or closed; `unanswered`, because
             the client waited in vain for as long as it waits; or `cut off`, because the replay ended or the script
             stopped the member. `None` with a response, and for an action.
-        member_id: Member id in the request; for a JoinGroup, the one in the response.
+        member_id: Member id in the request; for a JoinGroup, the one in the response. In rows of the reader of
+            committed records, its name.
         instance_id: `group.instance.id` of the member.
         leader: Member id of the leader in a JoinGroup response.
         protocol: Protocol in a JoinGroup response.
         members: Number of members in a JoinGroup response: 0 for members other than the leader.
-        offsets: Offsets that an OffsetCommit response accepts, or that an OffsetFetch response contains (-1: there is
-            no committed offset).
+        offsets: Offsets that an OffsetCommit or TxnOffsetCommit response accepts, or that an OffsetFetch response
+            contains (-1: there is no committed offset); the base offset of a batch in a Produce response; the last
+            stable offsets in a Fetch response.
         found: Coordinators in a FindCoordinator response by key; `node` is -1 with an error. `again` is true if the
             coordinator may already know a member that requested the look-up, and false if only loads and starting
             dynamic members requested it.
-        source: "load" for requests of `[[load]]` tables, else "members". A FindCoordinator that members and loads wait
-            for is of the members.
+        source: "load" for requests of `[[load]]` tables and of the reader of committed records, else "members". A
+            FindCoordinator that members and loads wait for is of the members.
+        transaction: In requests of a transactional producer, and in rows about its transactions: its producer id and
+            epoch (for an InitProducerId, those in the response), the number of the transaction among those of the
+            member, and whether it is committed or aborted, in an EndTxn and in batches that the reader has seen.
     """
 
     scheduled_us: int
@@ -132,3 +149,4 @@ class Event(NamedTuple):
     offsets: list[tuple[str, int]] | None = None
     found: list[tuple[str, int, int, bool]] | None = None
     source: Source = "members"
+    transaction: tuple[int | None, int | None, int | None, bool | None] | None = None

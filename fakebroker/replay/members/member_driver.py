@@ -21,6 +21,13 @@ from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketConnection
 
 
+class ProducerUpdate(Protocol):
+    """What a member's driver calls of the driver of its transactional producer."""
+
+    def update(self, now_ms: float) -> None:
+        """Process that the member may have changed."""
+
+
 class DriverContext(Protocol):
     """What the drivers of a task or a simulation share. `MemberLoop` and `Simulation` implement it."""
 
@@ -60,6 +67,7 @@ class MemberDriver:
         member: The member.
         group: Group id.
         number: Index among the drivers of the task.
+        producer: The driver of the member's transactional producer; None if it has none.
         connection: The member's own or shared connection; None if it has none.
         scheduled_ms, timer_number: The next call of `tick`; written by `TimerQueue` or the simulation.
         source: The source of the member's requests.
@@ -77,6 +85,7 @@ class MemberDriver:
         "group",
         "member",
         "number",
+        "producer",
         "scheduled_ms",
         "timer_number",
     )
@@ -85,6 +94,7 @@ class MemberDriver:
         self.member = member
         self.group = member.script.group
         self.number = number
+        self.producer: ProducerUpdate | None = None
         self.scheduled_ms = math.inf
         self.timer_number = 0
         self._context = context
@@ -104,6 +114,8 @@ class MemberDriver:
         if self.member.has_work:
             self._execute(now_ms)
         self._context.schedule_tick(self)
+        if self.producer is not None:
+            self.producer.update(now_ms)
 
     def _execute(self, now_ms: float) -> None:
         member = self.member

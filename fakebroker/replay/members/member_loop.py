@@ -15,11 +15,14 @@ from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import FakebrokerError
 from fakebroker.open_files import allow_connections
 from fakebroker.replay.members.admin_load import AdminLoad
+from fakebroker.replay.members.committed_reader import CommittedReader, reader_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.member_driver import MemberDriver
+from fakebroker.replay.members.producer_driver import ProducerDriver
 from fakebroker.replay.members.request_outcomes import is_failure
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
+from fakebroker.replay.members.scripted_producer import ScriptedProducer
 from fakebroker.replay.members.shared_connections import SharedConnections
 from fakebroker.replay.members.sockets import SocketTransport
 from fakebroker.replay.script.script import Script
@@ -29,6 +32,9 @@ from fakebroker.server.clock import ScaledClock
 
 MAX_REBALANCE_CONNECTIONS = 8_000
 """With shared connections: the number of members of one task that can rebalance at the same time."""
+
+CONNECTIONS_PER_PRODUCER = 3
+"""Connections of a transactional producer: to its coordinator, and to leaders of partitions."""
 
 _REPORT_EVERY_MS = 100.0
 """Shortest interval of reports, in real time."""
@@ -64,7 +70,7 @@ class LoopSettings:
 
 
 class MemberLoop:
-    """The members and loads of one task; the `DriverContext` of its drivers.
+    """The members and loads of one task; the `DriverContext` and `ProducerContext` of its drivers.
 
     `play` makes all calls of `record` and `report` in its own thread.
 
@@ -78,6 +84,7 @@ class MemberLoop:
 
     Attributes:
         transport, lookup, shared, now_ms: See `DriverContext`.
+        transaction_lookup: See `ProducerContext`.
 
     Raises:
         FakebrokerError: The limit of open files is too low for the connections.
@@ -97,13 +104,22 @@ class MemberLoop:
         self._tally = Tally()
         self._start_ms = self._end_ms = self._report_ms = math.inf
         self._timers: TimerQueue[MemberDriver] = TimerQueue()
+        self._producer_timers: TimerQueue[ProducerDriver] = TimerQueue()
         self._active: list[MemberDriver] = []
-        self._active_loads: list[AdminLoad] = []
+        self._producers: list[ProducerDriver] = []
+        self._active_loads: list[AdminLoad | CommittedReader] = []
         self._is_stopped = False
-        allow_connections(max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS)
+        connections = max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS
+        transactional = sum(script.transactions is not None for script in scripts)
+        allow_connections(connections + CONNECTIONS_PER_PRODUCER * transactional)
         self.transport, self._clock = SocketTransport(), ScaledClock()
         self.now_ms = self._clock.now_ms
         self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._record_event)
+        self.transaction_lookup = self.lookup
+        if transactional:
+            self.transaction_lookup = CoordinatorLookup(
+                self.transport, self.now_ms, brokers, self._record_event, "transaction"
+            )
         self.shared: SharedConnections | None = None
         if settings.lanes is not None:
             sizes = Counter(script.group for script in scripts)
@@ -116,10 +132,11 @@ class MemberLoop:
             BrokerUnreachable: No broker responds.
         """
         try:
-            self.lookup.connect()
-            while not self.lookup.nodes:
-                self.transport.poll(self._clock.seconds_until(self.lookup.next_deadline()))
-                self.lookup.process(self.now_ms())
+            for lookup in {self.lookup: None, self.transaction_lookup: None}:
+                lookup.connect()
+                while not lookup.nodes:
+                    self.transport.poll(self._clock.seconds_until(lookup.next_deadline()))
+                    lookup.process(self.now_ms())
         except FakebrokerError:
             self.transport.close()
             raise
@@ -152,6 +169,13 @@ class MemberLoop:
         """Schedule the next call of a driver's `tick`, unless one is scheduled earlier."""
         self._timers.schedule(driver, driver.member.next_deadline())
 
+    def schedule_producer(self, driver: ProducerDriver) -> None:
+        """Schedule the next call of a producer's `update`, unless one is scheduled earlier."""
+        self._producer_timers.schedule(driver, driver.next_deadline())
+
+    def wake(self, driver: MemberDriver) -> None:
+        """No effect: members are never fast-forwarded over TCP."""
+
     def _begin(self, start_s: float) -> None:
         settings, self._start_ms = self._settings, start_s * 1000
         self._end_ms = self._start_ms + settings.duration_s * 1000 + _LATEST_END_MS
@@ -161,6 +185,9 @@ class MemberLoop:
             member = ScriptedMember(script, self._start_ms, self._record_event, closed_loop=settings.closed_loop)
             driver = MemberDriver(member, number, self)
             self._active.append(driver)
+            if script.transactions is not None:
+                producer = ProducerDriver(ScriptedProducer(member, self._record_event), driver, number, self)
+                self._producers.append(producer)
             self.schedule_tick(driver)
         gc.freeze()  # members live until the end: garbage collections can skip them
         for load, groups in self._loads:
@@ -168,6 +195,13 @@ class MemberLoop:
                 load, groups, self._start_ms, self.transport, self.now_ms, self.lookup, self._record_event
             )
             self._active_loads.append(active)
+        if self._producers:
+            end_ms = self._start_ms + settings.duration_s * 1000
+            producers, name = [each.producer for each in self._producers], f"reader-of-{self._scripts[0].member}"
+            reader = reader_of(
+                producers, name, self._start_ms, end_ms, self.transport, self.now_ms, self.lookup, self._record_event
+            )
+            self._active_loads.append(reader)
 
     def _turn(self) -> None:
         """Wait for sockets or the next deadline, then process what is due."""
@@ -175,6 +209,8 @@ class MemberLoop:
         next_ms = self._timers.next_deadline()
         if next_ms is not None:
             due_ms = min(due_ms, next_ms)
+        if self._producers:
+            due_ms = min(due_ms, self._next_of_producers())
         for load in self._active_loads:
             due_ms = min(due_ms, load.next_deadline())
         self.transport.poll(self._clock.seconds_until(due_ms))
@@ -183,6 +219,8 @@ class MemberLoop:
         for load in self._active_loads:
             load.process(now_ms)
         self.lookup.process(now_ms)
+        if self._producers:
+            self._update_producers(now_ms)
         if self._report_ms <= now_ms:
             self._check_progress(now_ms)
 
@@ -193,6 +231,20 @@ class MemberLoop:
                 driver.tick(now_ms)
             else:  # The deadline has moved since it was scheduled.
                 self.schedule_tick(driver)
+
+    def _next_of_producers(self) -> float:
+        """Return when the next producer, or the look-up of its coordinator, is due."""
+        next_ms = self._producer_timers.next_deadline()
+        due_ms = self.transaction_lookup.next_deadline()
+        return due_ms if next_ms is None else min(due_ms, next_ms)
+
+    def _update_producers(self, now_ms: float) -> None:
+        for driver, _ in itertools.islice(self._producer_timers.expired(now_ms), _MEMBERS_PER_TURN):
+            if driver.next_deadline() <= now_ms:
+                driver.update(now_ms)
+            else:
+                self.schedule_producer(driver)
+        self.transaction_lookup.process(now_ms)
 
     def _check_progress(self, now_ms: float) -> None:
         """Remove members and loads that are done, and report the tally."""
@@ -223,9 +275,13 @@ class MemberLoop:
         now_ms = self.now_ms()
         for driver in self._active:
             driver.member.finish(now_ms)
+        for producer in self._producers:
+            producer.finish(now_ms)
         for load in self._active_loads:
             load.stop()
         self.lookup.stop()
+        if self._producers:
+            self.transaction_lookup.stop()
         self._report_now(now_ms)
 
 

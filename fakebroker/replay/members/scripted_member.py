@@ -184,6 +184,22 @@ class ScriptedMember:
         return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
+    def is_suspended(self) -> bool:
+        """Whether the process does nothing, or only sends requests of an earlier session."""
+        return not self._is_responsive
+
+    @property
+    def is_processing(self) -> bool:
+        """Whether the application polls, and the member owns partitions with known positions."""
+        member = self.member
+        return self._mode is Mode.NORMAL and member.state is MemberState.PART_OF_GROUP and bool(member.positions)
+
+    def seek_to_committed(self, now_ms: float) -> None:
+        """Look up the committed offsets again. Call it only if the member is neither idle nor suspended."""
+        self.member.seek_to_committed(now_ms)
+        self._execute_effects(now_ms)
+
+    @property
     def _is_responsive(self) -> bool:
         """Whether calls go to the client's member at once instead of being deferred."""
         return self._mode is Mode.NORMAL or self._mode is Mode.SLOW

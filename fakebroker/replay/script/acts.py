@@ -32,6 +32,10 @@ class RandomChoices:
         """Return a uniform random number in [0, 1), which depends on the choice and the columns."""
         return f.pmod(f.xxhash64(f.lit(self._seed), f.lit(choice), *row), f.lit(_STEPS)) / f.lit(float(_STEPS))
 
+    def seed(self, choice: str) -> Column:
+        """Return the seed of a member's own random numbers."""
+        return f.xxhash64(f.lit(self._seed), f.lit(choice), f.col("group"), f.col("member"))
+
     def of_group(self, choice: str) -> Column:
         """Return a random number that is the same for all members of a group."""
         return self.share(choice, f.col("group"))

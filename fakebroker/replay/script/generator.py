@@ -13,9 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.script.acts import RandomChoices, acts_of, is_static
+from fakebroker.replay.script.script import DDL
 from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.population import Groups
+from fakebroker.replay.workload.table import ends
 from fakebroker.replay.workload.workload import Workload
+
+_TRANSACTIONS = DDL.partition(" transactions ")[2]
+"""The type of the column `transactions`."""
 
 
 def member_scripts(spark: SparkSession, workload: Workload, seed: int, tasks: int) -> DataFrame:
@@ -167,11 +172,31 @@ class _ScriptGenerator:
                 lambda groups: jitter("heartbeat", workload.heartbeat_interval_ms(groups), groups.jitter)
             ),
             "commit_interval_ms": by_population(
-                lambda groups: jitter("commit", groups.commit_interval_ms, groups.jitter)
+                lambda groups: f.lit(0) if groups.transactional else self._commit_interval_ms(groups)
             ),
             "consume_per_s": by_population(lambda population: f.lit(float(population.consume_per_s))),
             "acts": by_population(lambda population: acts_of(population, workload, self._choose)),
+            "transactions": by_population(self._transactions),
         }
+
+    def _commit_interval_ms(self, population: Groups) -> Column:
+        return self._with_jitter("commit", population.commit_interval_ms, population.jitter)
+
+    def _transactions(self, population: Groups) -> Column:
+        transaction = population.transaction
+        if transaction is None:
+            return f.lit(None).cast(_TRANSACTIONS)
+        values = {
+            "topic": f.lit(transaction.to),
+            "records": f.lit(transaction.records),
+            "interval_ms": self._commit_interval_ms(population),
+            "timeout_ms": f.lit(transaction.timeout_ms),
+            "abort": f.lit(float(transaction.abort)),
+            "crash": f.lit(float(transaction.crash)),
+            "return_ms": f.array(*(f.lit(1000.0 * each) for each in ends(transaction.return_after_s))),
+            "seed": self._choose.seed("transactions"),
+        }
+        return f.struct(*(column.alias(name) for name, column in values.items())).cast(_TRANSACTIONS)
 
     def _instance_id(self, population: Groups) -> Column:
         instance_id = f.concat(f.lit("instance-"), f.col("index").cast("string"))

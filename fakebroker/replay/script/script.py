@@ -31,6 +31,30 @@ class Act(NamedTuple):
     for_ms: float = 0.0
 
 
+class Transactions(NamedTuple):
+    """The transactions of a script.
+
+    Attributes:
+        topic: Topic that the records are produced to.
+        records: Number of records that a transaction consumes and produces.
+        interval_ms: Time between the beginnings of two transactions.
+        timeout_ms: `transaction.timeout.ms`.
+        abort: Share of the transactions that are aborted.
+        crash: Share of the transactions in which the producer stops.
+        return_ms: Minimum and maximum time from a crash until another producer starts.
+        seed: Seed of the member's random choices.
+    """
+
+    topic: str
+    records: int
+    interval_ms: int
+    timeout_ms: int
+    abort: float
+    crash: float
+    return_ms: tuple[float, float]
+    seed: int
+
+
 class Script(NamedTuple):
     """The script of one member. `DDL` and the columns of `generator` have the same names.
 
@@ -47,6 +71,7 @@ class Script(NamedTuple):
         commit_interval_ms: `auto.commit.interval.ms`; 0 for a member that never commits.
         consume_per_s: Records consumed per second and partition.
         acts: The actions, ordered by time; the first one is a start.
+        transactions: The transactions; None for a member that commits without transactions.
     """
 
     population: str
@@ -61,12 +86,15 @@ class Script(NamedTuple):
     commit_interval_ms: int
     consume_per_s: float
     acts: tuple[Act, ...]
+    transactions: Transactions | None = None
 
 
 DDL = (
     "population string, `group` string, member string, instance_id string, topics array<string>, assignor string, "
     "session_timeout_ms int, rebalance_timeout_ms int, heartbeat_interval_ms int, commit_interval_ms int, "
-    "consume_per_s double, acts array<struct<at_ms: double, action: string, for_ms: double>>"
+    "consume_per_s double, acts array<struct<at_ms: double, action: string, for_ms: double>>, "
+    "transactions struct<topic: string, records: int, interval_ms: int, timeout_ms: int, "
+    "abort: double, crash: double, return_ms: array<double>, seed: bigint>"
 )
 """The schema of `Script` for Spark."""
 
@@ -74,4 +102,13 @@ DDL = (
 def script_of(row: Mapping[str, Any]) -> Script:
     """Return the script in a row of plain values, as from Arrow's `to_pylist`."""
     acts: Sequence[Mapping[str, Any]] = row["acts"]
-    return Script(**{**row, "topics": tuple(row["topics"]), "acts": tuple(Act(**act) for act in acts)})
+    found: Mapping[str, Any] | None = row["transactions"]
+    transactions = found and Transactions(**{**found, "return_ms": tuple(found["return_ms"])})
+    return Script(
+        **{
+            **row,
+            "topics": tuple(row["topics"]),
+            "acts": tuple(Act(**act) for act in acts),
+            "transactions": transactions,
+        }
+    )

@@ -193,7 +193,7 @@ class Network:
             return
         connection.broker = broker
         if node_id not in self._versions:
-            self._versions[node_id] = NegotiatedVersions(broker.versions)
+            self._versions[node_id] = NegotiatedVersions(broker.versions, features=self._cluster.features.finalized)
         connection.versions = self._versions[node_id]
         self._open_connections[connection] = None
         connection.opened()
@@ -266,8 +266,9 @@ class Network:
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
         self.send_responses(now_ms)
-        if self._cluster.faults.active or self._cluster.sync_delays.next_deadline() is not None:
-            self.schedule_timer(self._cluster.next_deadline())
+        cluster = self._cluster
+        if cluster.faults.active or cluster.transactions.is_used or cluster.sync_delays.next_deadline() is not None:
+            self.schedule_timer(cluster.next_deadline())
         else:  # A request changes only the timers of its coordinator.
             self.schedule_timer(call.broker.coordinator.next_deadline())
 

@@ -17,13 +17,17 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from fakebroker.client.transport import Address
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.replay.members.admin_load import AdminLoad, groups_of
+from fakebroker.replay.members.committed_reader import CommittedReader, reader_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_driver import MemberDriver
+from fakebroker.replay.members.producer_driver import ProducerDriver
 from fakebroker.replay.members.scripted_member import LEAVE_TIMEOUT_MS, ScriptedMember
+from fakebroker.replay.members.scripted_producer import ScriptedProducer
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.simulation.idle_members import IdleMembers
 from fakebroker.replay.simulation.network import Network
@@ -82,7 +86,7 @@ class SimulationSettings:
 
 
 class Simulation:
-    """The replay of one offsets partition; the `DriverContext` of its drivers and a `NetworkObserver`.
+    """The replay of one offsets partition; `DriverContext` and `ProducerContext` of its drivers, `NetworkObserver`.
 
     Args:
         scripts: The scripts of all members whose groups are in the partition.
@@ -96,6 +100,7 @@ class Simulation:
         drivers: The members' drivers, ordered by number.
         recorder: Records events.
         transport, lookup, shared: See `DriverContext`; `shared` is None.
+        transaction_lookup: See `ProducerContext`.
     """
 
     def __init__(
@@ -112,7 +117,9 @@ class Simulation:
         environment = VirtualEnvironment(self.clock, self._disconnect_clients)
         self.virtual_cluster = VirtualCluster(settings.cluster, settings.topics, seed, environment)
         loses_tail = any(event.get("lose_tail") for event in _with_actions(settings.events))
-        self.virtual_cluster.postpone_appends(is_truncated=loses_tail)
+        is_transactional = any(script.transactions for script in scripts)
+        if not is_transactional:  # Markers of transactions are appended to the same logs.
+            self.virtual_cluster.postpone_appends(is_truncated=loses_tail)
         self._cluster = self.virtual_cluster.cluster
         self.network = Network(
             self._cluster,
@@ -129,6 +136,12 @@ class Simulation:
             )
             for number, script in enumerate(scripts)
         ]
+        self._producers = [
+            ProducerDriver(ScriptedProducer(driver.member, self.recorder.add), driver, number, self)
+            for number, driver in enumerate(
+                (driver for driver in self.drivers if driver.member.script.transactions), len(self.drivers)
+            )
+        ]
         # A fault that handles requests late, or acts on the cluster, may affect members that are idle.
         self._is_fast = is_fast and not any(
             event.get(name) for event in settings.events for name in ("before", "delay_before_s", "then")
@@ -136,11 +149,12 @@ class Simulation:
         self._faults: dict[int, ActiveFault] = {}
         self._idle = IdleMembers(self.drivers, self._cluster, self.scheduler, self.network, self.recorder, self._plan)
         self._is_processing = False
+        self._process_ms = inf  # When `_process` was scheduled last.
         self._set_up_lookups(scripts)
         self._schedule_all()
 
     def _set_up_lookups(self, scripts: Sequence[Script]) -> None:
-        numbers = count(len(self.drivers))  # after the numbers of the members' connections
+        numbers = count(len(self.drivers) + len(self._producers))  # after the numbers of the members' connections
         transport = VirtualTransport(
             self.network, self.scheduler, lambda user: next(numbers), after_call=self.process_lookups
         )
@@ -148,13 +162,25 @@ class Simulation:
         first = self._partition % len(brokers)  # spreads the look-ups of all partitions among the brokers
         now_ms, record = self.clock.now_ms, self.recorder.add
         self.lookup = CoordinatorLookup(transport, now_ms, brokers[first:] + brokers[:first], record)
-        self._loads: list[AdminLoad] = []
+        self._loads: list[AdminLoad | CommittedReader] = []
+        self.transaction_lookup = self.lookup
+        if self._producers:
+            self._set_up_transactions(transport, brokers[first:] + brokers[:first])
         for load in self._settings.loads:
             groups = groups_of(load, scripts)
             if groups:
                 share = self._share_of(load, len(groups))
                 self._loads.append(AdminLoad(share, groups, START_MS, transport, now_ms, self.lookup, record))
         self.lookup.connect()
+
+    def _set_up_transactions(self, transport: VirtualTransport, brokers: Sequence[Address]) -> None:
+        now_ms, record = self.clock.now_ms, self.recorder.add
+        self.transaction_lookup = CoordinatorLookup(transport, now_ms, brokers, record, "transaction")
+        self.transaction_lookup.connect()
+        producers = [each.producer for each in self._producers]
+        end_ms = START_MS + self._settings.duration_s * 1000
+        name = f"reader-{self._partition}"
+        self._loads.append(reader_of(producers, name, START_MS, end_ms, transport, now_ms, self.lookup, record))
 
     def _share_of(self, load: Load, groups: int) -> Load:
         """Return a load with the rate for some of its groups."""
@@ -212,7 +238,11 @@ class Simulation:
         self._idle.wake_all((self._end_ms, LOOKUP, -1))
         for driver in self.drivers:
             driver.member.finish(self._end_ms)
+        for producer in self._producers:
+            producer.finish(self._end_ms)
         self.lookup.stop()
+        if self.transaction_lookup is not self.lookup:
+            self.transaction_lookup.stop()
         for load in self._loads:
             load.stop()
 
@@ -275,6 +305,27 @@ class Simulation:
             driver.scheduled_ms = inf
             driver.tick(due_ms)
 
+    # Producers
+
+    def schedule_producer(self, driver: ProducerDriver) -> None:
+        """Schedule the next deadline of a producer."""
+        due_ms = driver.next_deadline()
+        if due_ms != driver.scheduled_ms:
+            driver.scheduled_ms = due_ms
+            if due_ms < inf:
+                at_ms = max(due_ms, self.clock.moment_ms)
+                self.scheduler.schedule(at_ms, ACTION, driver.number, self._update, driver, due_ms)
+
+    def _update(self, driver: ProducerDriver, due_ms: float) -> None:
+        """Call a producer at its deadline, unless the deadline has moved since this was scheduled."""
+        if due_ms == driver.scheduled_ms:
+            driver.scheduled_ms = inf
+            driver.update(self.clock.moment_ms)
+
+    def wake(self, driver: MemberDriver) -> None:
+        """Stop fast-forwarding the members of a group."""
+        self._idle.wake(driver.group, self.scheduler.position)
+
     # Look-ups and loads
 
     def process_lookups(self) -> None:
@@ -288,10 +339,13 @@ class Simulation:
         self._is_processing = False
         for load in self._loads:
             load.process(now_ms)
-        self.lookup.process(now_ms)
-        due_ms = min([self.lookup.next_deadline(), *(load.next_deadline() for load in self._loads)])
-        if due_ms < inf:
-            self.scheduler.schedule(max(due_ms, now_ms + LATENCY_MS), LOOKUP, 0, self._process)
+        lookups = {self.lookup: None, self.transaction_lookup: None}
+        for lookup in lookups:
+            lookup.process(now_ms)
+        due_ms = max(min(each.next_deadline() for each in (*lookups, *self._loads)), now_ms + LATENCY_MS)
+        if due_ms < inf and due_ms != self._process_ms:
+            self._process_ms = due_ms
+            self.scheduler.schedule(due_ms, LOOKUP, 0, self._process)
 
 
 def _with_actions(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -13,11 +13,15 @@ from fakebroker.replay.workload.behavior import Grow, Restart
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import Span, ends
+from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 _MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
 """The first release that supports static members (KIP-345)."""
+
+_TRANSACTIONS = Release(0, 11)
+"""The first release that supports transactions (KIP-98)."""
 
 LEAVING = 0.1
 """Last share of the duration, in which the groups leave; all members of a group leave at once."""
@@ -182,6 +186,37 @@ def check_topics(where: str, population: Groups, topics: Mapping[str, int]) -> I
     for index, topic in enumerate(population.topics):
         if topic not in topics:
             yield ConfigError.of(f"{where}.topics[{index}]", topic, one_of(topics, topic))
+
+
+def check_transaction(
+    where: str,
+    population: Groups,
+    transaction: Transaction,
+    topics: Mapping[str, int],
+    release: Release,
+    longest_ms: int,
+) -> Iterator[ConfigError]:
+    """Check that the members can consume and produce in transactions.
+
+    Args:
+        where: Path of the population.
+        population: The population.
+        transaction: Its transactions.
+        topics: Partition counts by topic.
+        release: The release that the cluster emulates.
+        longest_ms: The longest timeout that the cluster accepts, in milliseconds.
+    """
+    if release < _TRANSACTIONS:
+        expected = f"no transactions in a cluster that emulates {release}; they need {_TRANSACTIONS} or newer"
+        yield ConfigError.of(f"{where}.transactional", True, expected)
+    if transaction.timeout_ms > longest_ms:
+        expected = f"at most {longest_ms}, the limit of the cluster (transaction.max.timeout.ms)"
+        yield ConfigError.of(f"{where}.transaction.timeout_ms", transaction.timeout_ms, expected)
+    if transaction.to not in topics:
+        yield ConfigError.of(f"{where}.transaction.to", transaction.to, one_of(topics, transaction.to))
+    elif transaction.to in population.topics or set(topics) == {transaction.to}:
+        expected = "a topic that the members do not subscribe to"
+        yield ConfigError.of(f"{where}.transaction.to", transaction.to, expected)
 
 
 def check_hot_partitions(where: str, population: Groups, offsets_partitions: int) -> Iterator[ConfigError]:

@@ -9,6 +9,7 @@ from msgspec import Meta
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.workload.behavior import Behavior, Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.table import MOST_MEMBERS, Table
+from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.validation import Count, Positive, PositiveSeconds, Rate, Seconds, Share
 
 _COLUMN = "group"
@@ -141,9 +142,13 @@ class Groups(Table, frozen=True):
             rebalance.
         timeout_jitter: Maximum relative deviation of a member's session and rebalance timeouts.
         heartbeat_interval_ms: Interval between heartbeats.
-        commit_interval_ms: Interval between commits; 0 for members that never commit.
+        commit_interval_ms: Interval between commits, or between transactions with `transactional`; 0 for members that
+            never commit.
         jitter: Maximum relative deviation of a member's heartbeat and commit intervals.
-        consume_per_s: Records consumed per second from each assigned partition; determines the committed offsets.
+        consume_per_s: Records consumed per second from each assigned partition; determines the committed offsets. No
+            effect with `transactional`.
+        transactional: Whether the members consume, transform and produce in transactions, as `transaction` describes.
+        transaction: The transactions of each member.
         static: Share of the members that are static, with a `group.instance.id` (KIP-345).
         arrival: Start times of the members.
         leave: Members that leave, and may return.
@@ -172,6 +177,8 @@ class Groups(Table, frozen=True):
     commit_interval_ms: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 5_000
     jitter: Jitter = 0.1
     consume_per_s: Seconds = 10.0
+    transactional: bool = False
+    transaction: Transaction | None = None
     static: Share = 0.0
     arrival: Arrival = Arrival()
     leave: Leave | None = None
@@ -202,6 +209,14 @@ class Groups(Table, frozen=True):
         if self.heartbeat_interval_ms * (1 + self.jitter) >= self.session_timeouts_ms[0]:
             expected = f"less than session_timeout_ms ({self.session_timeout_ms}), jitter and timeout_jitter included"
             yield ConfigError.of("heartbeat_interval_ms", self.heartbeat_interval_ms, expected)
+        if self.transactional and self.transaction is None:
+            expected = "a table with transactional, such as { to = 'payments', records = 10 }"
+            yield ConfigError.missing("transaction", expected)
+        if self.transaction is not None and not self.transactional:
+            yield ConfigError.of("transactional", False, "true with transaction")
+        if self.transactional and not self.commit_interval_ms:
+            expected = "an integer >= 1 with transactional: the interval between transactions"
+            yield ConfigError.of("commit_interval_ms", self.commit_interval_ms, expected)
 
     @property
     def session_timeouts_ms(self) -> tuple[float, float]:

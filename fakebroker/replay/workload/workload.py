@@ -32,6 +32,9 @@ from fakebroker.validation import Count, Rate, convert
 _REQUESTS_TO_JOIN = 10
 """Requests of a member besides heartbeats and commits, in an undisturbed replay."""
 
+_REQUESTS_PER_TRANSACTION = 8
+"""Events of a transaction: its requests, and the batches that a reader of the records gets."""
+
 
 class Cluster(Table, frozen=True):
     """The embedded cluster; ignored when the workload is replayed against another cluster.
@@ -153,6 +156,11 @@ class Workload(Table, frozen=True, kw_only=True):
             yield from checks.check_session(where, population, least_ms, most_ms)
             yield from checks.check_static(where, population, self.cluster.release)
             yield from checks.check_times(where, population, self.duration_s)
+            if population.transaction is not None:
+                longest_ms = config.number("transaction.max.timeout.ms")
+                yield from checks.check_transaction(
+                    where, population, population.transaction, self.topics, self.cluster.release, longest_ms
+                )
             if self.pacing.rate_per_s is not None:
                 interval_ms = self.heartbeat_interval_ms(population)
                 yield from checks.check_pace(where, population, self.pacing.rate_per_s, interval_ms)
@@ -183,6 +191,8 @@ class Workload(Table, frozen=True, kw_only=True):
     def _request_count(self, population: Groups) -> float:
         """Return the estimated number of requests of a population's members."""
         commits_per_ms = 1 / population.commit_interval_ms if population.commit_interval_ms else 0.0
+        if population.transactional:
+            commits_per_ms *= _REQUESTS_PER_TRANSACTION
         requests_per_ms = 1 / self.heartbeat_interval_ms(population) + commits_per_ms
         return population.member_count * (_REQUESTS_TO_JOIN + 1000 * self.duration_s * requests_per_ms)
 
@@ -195,7 +205,15 @@ class Workload(Table, frozen=True, kw_only=True):
 
     def topics_of(self, population: Groups) -> tuple[str, ...]:
         """Return the topics that the members of a population subscribe to."""
-        return population.topics or tuple(self.topics)
+        if population.topics:
+            return population.topics
+        target = population.transaction and population.transaction.to
+        return tuple(topic for topic in self.topics if topic != target)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether members of any population use transactions."""
+        return any(population.transactional for population in self.groups)
 
     def heartbeat_interval_ms(self, population: Groups) -> float:
         """Return the heartbeat interval of a population, before jitter."""

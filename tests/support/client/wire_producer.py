@@ -4,6 +4,7 @@ from typing import Any
 
 from fakebroker import FakeCluster
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -17,6 +18,12 @@ from fakebroker.protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.protocol.schema import Message
@@ -92,6 +99,33 @@ class WireProducer:
             assert self.init() is ErrorCode.NONE
         assert self.add(partition) == [ErrorCode.NONE]
         assert self.produce(partition, *values) is ErrorCode.NONE
+
+    def add_offsets(self, group_id: str) -> ErrorCode:
+        """Send AddOffsetsToTxn."""
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            group_id=group_id,
+        )
+        return ErrorCode(self._ask_coordinator(request, AddOffsetsToTxnResponse).error_code)
+
+    def commit_offset(self, group_id: str, partition: TopicPartition, offset: int) -> ErrorCode:
+        """Send TxnOffsetCommit without the identity of a member."""
+        topic, index = partition
+        committed = TxnOffsetCommitRequestPartition(
+            partition_index=index, committed_offset=offset, committed_metadata=None
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[committed])],
+        )
+        node_id = self._cluster.coordinator_of(group_id).node_id
+        response = self._ask(request, TxnOffsetCommitResponse, node_id, 0)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
 
     def end(self, *, commit: bool) -> ErrorCode:
         """Send EndTxn."""

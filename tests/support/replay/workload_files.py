@@ -7,6 +7,8 @@ a space is only the beginning of the message: a long list of choices follows. A 
 
 WITHOUT_GROUPS = "duration_s = 100\ntopics = { orders = 1 }\n"
 MINIMAL = WITHOUT_GROUPS + "[[groups]]\n"
+WITH_TARGET = "duration_s = 100\ntopics = { orders = 1, payments = 1 }\n[[groups]]\n"
+TRANSACTIONAL = f"{WITH_TARGET}transactional = true\n"
 EXPECT = '[[expect]]\nmetric = "p99_ms"\ncomparison = "<"\nvalue = 5\n'
 BATCH_JOIN = (
     'duration_s = 100\ntopics = { orders = 1 }\ncluster.proposals = ["batch-join"]\n'
@@ -57,6 +59,9 @@ grow = { instances = 4, at_s = 100, every_s = 0.1, how = "static" }
 [[groups]]
 name = "tills"
 members = { histogram = { "1" = 3, "5" = 1 } }
+topics = ["orders"]
+transactional = true
+transaction = { to = "payments", records = 20, timeout_ms = 5_000, abort = 0.1, crash = 0.2, return_after_s = [0, 30] }
 [[load]]
 kind = "add-members"
 groups = "shops"
@@ -154,7 +159,7 @@ INVALID: dict[str, dict[str, str]] = {
         ),
         f'{MINIMAL}[cluster]\nproposals = ["x"]': "cluster.proposals[0]='x': expected one of batch-join",
         f"{MINIMAL}[cluster.config]\n'group.max.sise' = 3": "cluster.config.group.max.sise=3: unknown setting; "
-        "expected one of auto.create.topics.enable, auto.leader.rebalance.enable, compression.type, ",
+        "expected one of add.partitions.to.txn.retry.backoff.max.ms, add.partitions.to.txn.retry.backoff.ms, ",
         f"{MINIMAL}[cluster]\nload_ms = -1": "cluster.load_ms=-1: expected an integer >= 0",
     },
     "groups: names and counts": {
@@ -222,6 +227,49 @@ INVALID: dict[str, dict[str, str]] = {
         ),
         f"{MINIMAL}members = {{ histogram = {{ 4 = 0 }} }}": (
             "groups[0].members.histogram={'4': 0.0}: expected at least one weight > 0"
+        ),
+    },
+    "groups: transactions": {
+        f"{MINIMAL}transactional = true": "groups[0].transaction is missing: expected a table with transactional, such "
+        "as { to = 'payments', records = 10 }",
+        f'{MINIMAL}transactional = true\ntransaction = {{ to = "x" }}': (
+            "groups[0].transaction.records is missing: expected an integer >= 1"
+        ),
+        f"{MINIMAL}transactional = true\ntransaction = {{ records = 3 }}": (
+            "groups[0].transaction.to is missing: expected a string of 1 or more characters"
+        ),
+        f'{WITH_TARGET}transaction = {{ to = "payments", records = 3 }}': (
+            "groups[0].transactional=False: expected true with transaction"
+        ),
+        f'{TRANSACTIONAL}transaction = {{ to = "payments", records = 0 }}': (
+            "groups[0].transaction.records=0: expected an integer >= 1"
+        ),
+        f'{TRANSACTIONAL}transaction = {{ to = "payment", records = 3 }}': (
+            "groups[0].transaction.to='payment': expected one of orders, payments; did you mean 'payments'?"
+        ),
+        f'{TRANSACTIONAL}topics = ["payments"]\ntransaction = {{ to = "payments", records = 3 }}': (
+            "groups[0].transaction.to='payments': expected a topic that the members do not subscribe to"
+        ),
+        f'{MINIMAL}transactional = true\ntransaction = {{ to = "orders", records = 3 }}': (
+            "groups[0].transaction.to='orders': expected a topic that the members do not subscribe to"
+        ),
+        f'{TRANSACTIONAL}transaction = {{ to = "payments", records = 3, timeout_ms = 900_001 }}': (
+            "groups[0].transaction.timeout_ms=900001: expected at most 900000, the limit of the cluster "
+            "(transaction.max.timeout.ms)"
+        ),
+        f'{TRANSACTIONAL}transaction = {{ to = "payments", records = 3, abort = 0.7, crash = 0.5 }}': (
+            "groups[0].transaction.abort=0.7: expected a share of at most 1 together with crash (0.5)"
+        ),
+        f'{TRANSACTIONAL}transaction = {{ to = "payments", records = 3, return_after_s = [5, 1] }}': (
+            "groups[0].transaction.return_after_s=[5.0, 1.0]: expected seconds >= 0, or [minimum, maximum]"
+        ),
+        f'{TRANSACTIONAL}commit_interval_ms = 0\ntransaction = {{ to = "payments", records = 3 }}': (
+            "groups[0].commit_interval_ms=0: expected an integer >= 1 with transactional: the interval between "
+            "transactions"
+        ),
+        f'{TRANSACTIONAL}transaction = {{ to = "payments", records = 3 }}\n[cluster]\nas_version = "0.10.2"': (
+            "groups[0].transactional=True: expected no transactions in a cluster that emulates 0.10.2; they need 0.11 "
+            "or newer"
         ),
     },
     "groups: topics, timeouts and intervals": {

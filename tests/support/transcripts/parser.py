@@ -1,9 +1,8 @@
 """The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
-members.py its request in `Members` and its version in `NEWEST`; a new step of a producer likewise in `PRODUCER_VERBS`
-and producers.py. A new step of the cluster needs an entry in `CLUSTER_VERBS` and a case in `_Player._change`
-(player.py). All need a line in that README.
+members.py or producers.py its request and its version. A new step of the cluster needs an entry in `CLUSTER_VERBS` and a
+case in `_Player._change` (player.py). Both need a line in that README.
 """
 
 import json
@@ -24,9 +23,8 @@ class Step:
     Attributes:
         place: File and line, for errors.
         command: The line without the expected result.
-        actor: The member or producer that sends the request, or a range of members, `M[1-9]`; None for a step of the
-            cluster.
-        verb: The kind of step, a key of `MEMBER_VERBS`, `PRODUCER_VERBS` or `CLUSTER_VERBS`.
+        actor: The member that sends the request, or a range of members, `M[1-9]`; None for a step of the cluster.
+        verb: The kind of step, a key of `MEMBER_VERBS` or `CLUSTER_VERBS`.
         words: Arguments without a name: partitions, assignments, members.
         options: The values of `name=value`, parsed; times in milliseconds. Flags are True.
         version: The version of the request; None for the version in `NEWEST` (members.py).
@@ -92,6 +90,9 @@ _IDENTITY = ("as", "static", "group", "broker")
 _FAILOVER_OPTIONS = ("load", "lose_tail", "stale")
 _FAILOVER_FLAGS = ("load_fails", "lose_all", "zombie")
 
+_PRODUCER = ("id", "pid", "epoch", "broker", "in")
+_TRANSACTIONAL_ID = r'[a-z][\w-]*|""'
+
 _JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
 
 MEMBER_VERBS = {
@@ -109,7 +110,7 @@ MEMBER_VERBS = {
         rf"{_PARTITION}=-?\d+",
         "a partition's offset, news-0=5",
     ),
-    "fetch": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
+    "fetch": _Grammar(("group", "broker"), ("stable",), _PARTITION, "a partition, news-0"),
     "find": _Grammar(("group", "broker")),
     "describe": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
     "list": _Grammar(("group", "broker", "states", "types")),
@@ -123,13 +124,13 @@ MEMBER_VERBS = {
         "a member that joins, A or A@instance, or one that is expected, @instance",
     ),
 }
-_PRODUCER = ("id", "pid", "epoch", "broker", "in")
-_TRANSACTIONAL_ID = r'[a-z][\w-]*|""'
-
-PRODUCER_VERBS = {
-    "init": _Grammar((*_PRODUCER, "timeout"), ("own",)),
+MEMBER_VERBS |= {
+    "init": _Grammar((*_PRODUCER, "timeout"), ("resume",)),
     "add": _Grammar(_PRODUCER, ("verify",), rf"(_\w+-\d+|{_PARTITION})", "a partition, news-0"),
-    "addgroup": _Grammar(_PRODUCER, (), _GROUP, "a group's name"),
+    "add-offsets": _Grammar((*_PRODUCER, "group")),
+    "txn-commit": _Grammar(
+        (*_IDENTITY, *_PRODUCER, "gen", "metadata"), (), rf"{_PARTITION}=-?\d+", "a partition's offset, news-0=5"
+    ),
     "write": _Grammar(
         (*_PRODUCER, "seq", "acks"), ("plain", "control"), rf"{_PARTITION}=[\w,]+", "a partition's values, news-0=a,b"
     ),
@@ -193,6 +194,11 @@ def _epoch(text: str) -> int | str:
     return text if re.fullmatch(r"e([+-]\d+)?", text) else _integer(text)
 
 
+def _timeout(text: str) -> int:
+    """Parse a time, or a number of milliseconds, which may be invalid."""
+    return int(text) if re.fullmatch(r"-?\d+", text) else duration_ms(text)
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "acks": _integer,
     "broker": _integer,
@@ -213,7 +219,7 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "session": duration_ms,
     "stale": duration_ms,
     "states": _list,
-    "timeout": _integer,
+    "timeout": _timeout,
     "to": _or_keyword("none", _integer),
     "topics": _list,
     "tv": _integer,
@@ -283,10 +289,9 @@ def _topics(text: str, name: str) -> dict[str, int]:
 def _step(line: str, place: str) -> Step:
     command = line.split(" -> ")[0].rstrip()
     match = re.fullmatch(rf"(?:({_NAME}(?:{_RANGE})?): +)?(\S+)(.*)", command)
-    is_request = match is not None and bool(match[1])
-    verbs = MEMBER_VERBS | PRODUCER_VERBS if is_request else CLUSTER_VERBS
+    verbs = MEMBER_VERBS if match and match[1] else CLUSTER_VERBS
     if match is None or match[2] not in verbs:
-        whose = "of a member or producer" if is_request else "of the cluster"
+        whose = "of a member" if verbs is MEMBER_VERBS else "of the cluster"
         raise TranscriptError(f"{place}: {command!r}: expected a step {whose}: {', '.join(verbs)}")
     actor, verb, rest = match.groups()
     return _parse_arguments(Step(place, command, actor, verb), verbs[verb], rest.split())
@@ -313,7 +318,7 @@ def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     for key in grammar.needs:
         if key not in options:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
-    if step.verb in ("at", "group", "do") and len(words) != 1:
+    if step.verb in ("at", "group", "do", "end") and len(words) != 1:
         raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
     return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
 

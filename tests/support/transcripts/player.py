@@ -6,26 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fakebroker.cluster.inspect.views import BrokerView
-from fakebroker.cluster.topics import NO_LEADER, TRANSACTIONS_TOPIC
+from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.schema import Message
-from fakebroker.topic_partition import parse_partition
 from tests.support.transcripts.members import Members, TranscriptMember
-from tests.support.transcripts.parser import (
-    PRODUCER_VERBS,
-    Step,
-    Transcript,
-    TranscriptError,
-    duration_ms,
-    expand_step,
-)
+from tests.support.transcripts.parser import Step, Transcript, TranscriptError, duration_ms, expand_step
 from tests.support.transcripts.producers import (
     ADMIN_CLIENT_ID,
     AT_ANY_BROKER,
     AT_THE_LEADER,
-    Producers,
-    TranscriptProducer,
-    response_text,
+    NEWEST_OF_PRODUCERS,
+    first_partition,
     steps_to,
 )
 from tests.support.transcripts.response_text import answer_text, group_text, joined_ranges
@@ -33,12 +24,9 @@ from tests.support.transcripts.targets import SentTranscriptRequest, Target
 
 _COLUMN = 40
 _PAST = {
-    "add": "added",
     "batch": "batch joined",
     "beat": "has beaten",
     "commit": "committed",
-    "end": "ended",
-    "init": "initialized",
     "join": "joined",
     "sync": "synced",
     "write": "wrote",
@@ -47,9 +35,9 @@ _PAST = {
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request without an answer, of a member or a producer."""
+    """A request without an answer."""
 
-    actor: TranscriptMember | TranscriptProducer
+    member: TranscriptMember
     verb: str
     message: Message
     request: SentTranscriptRequest
@@ -93,7 +81,6 @@ class _Player:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._members = Members()
-        self._producers = Producers()
         self._parked: list[_PendingRequest] = []
         self._now_ms = 0
 
@@ -113,13 +100,15 @@ class _Player:
         # All answers are received before the first is described, because a description has names of other members.
         for each, response in answered:
             if response is not None:
-                self._update(each, response)
+                self._members.receive(each.member, each.message, response)
         answers = []
         for each, response in answered:
             if each is sent:
                 outcome = self._outcome(each, response)
             else:
-                answers.append(_Answer(each.actor.name, _PAST.get(each.verb, each.verb), self._outcome(each, response)))
+                answers.append(
+                    _Answer(each.member.name, _PAST.get(each.verb, each.verb), self._outcome(each, response))
+                )
         return outcome, answers
 
     # Members that follow the protocol without steps
@@ -140,7 +129,7 @@ class _Player:
         is_busy = True
         while is_busy:
             is_busy = False
-            parked = {each.actor.name for each in self._parked}
+            parked = {each.member.name for each in self._parked}
             for member in self._members.all():
                 verb = member.next_verb
                 if verb and member.group_id == group_id and member.name not in parked:
@@ -160,65 +149,49 @@ class _Player:
                 self._parked.append(each)
         return answered
 
-    def _update(self, answered: _PendingRequest, response: Message) -> None:
-        if isinstance(answered.actor, TranscriptMember):
-            self._members.receive(answered.actor, response)
-        else:
-            self._producers.receive(answered.actor, answered.message, response)
-
     def _outcome(self, parked: _PendingRequest, response: Message | None) -> str:
-        if response is None:
-            return "connection closed"
-        if isinstance(parked.actor, TranscriptMember):
-            return answer_text(self._members, parked.actor, response)
-        return response_text(response)
+        return "connection closed" if response is None else answer_text(self._members, parked.member, response)
 
     def unanswered_requests(self) -> list[str]:
         """Return a line for each request that was never answered."""
-        return [f"  {each.actor.name} still waits for its {each.verb}" for each in self._parked]
+        return [f"  {each.member.name} still waits for its {each.verb}" for each in self._parked]
 
     def _send(self, step: Step) -> _PendingRequest:
-        if step.verb in PRODUCER_VERBS:
-            return self._send_of_producer(step)
+        """Send the request of a step; with `in=`, the transaction of the member gets to this state before."""
         member, request, version = self._members.request(step)
-        node_id = step.options.get("broker", self._target.coordinator_of(member.group_id))
-        if node_id == NO_LEADER:
-            raise TranscriptError(f"{step.place}: {member.group_id!r} has no coordinator: expected broker=")
-        return _PendingRequest(
-            member, step.verb, request, self._target.send(member.name, self._up(node_id, step), request, version)
-        )
-
-    def _send_of_producer(self, step: Step) -> _PendingRequest:
-        """Send the request of a producer, reader or admin; with `in=`, its transaction gets to this state before."""
-        producer = self._producers.begin(step)
-        for each in steps_to(step) if "in" in step.options else ():
-            before = self._send_of_producer(each)
-            if not before.request.is_answered:
-                raise TranscriptError(f"{step.place}: {each.verb} is not answered: expected {step.options['in']}")
-            self._update(before, before.request.receive())
-        request, version = self._producers.request(producer, step)
-        client_id = ADMIN_CLIENT_ID if step.verb == "store" else producer.name
-        node_id = self._up(step.options["broker"] if "broker" in step.options else self._node_for(step), step)
-        return _PendingRequest(producer, step.verb, request, self._target.send(client_id, node_id, request, version))
-
-    def _node_for(self, step: Step) -> int:
-        """Return the broker that a client sends the request of a producer to; FindCoordinator creates the topic."""
-        if step.verb in AT_ANY_BROKER:
-            return next(each.node_id for each in self._target.brokers() if each.up)
-        if step.verb not in AT_THE_LEADER:
-            place = TRANSACTIONS_TOPIC, 0
-            if self._target.leader_of(place) == NO_LEADER:
-                # A version that all brokers have.
-                self._send_of_producer(replace(step, verb="locate", options={}, version=2)).request.receive()
-        else:
-            place = parse_partition(step.words[0].partition("=")[0])
-        if (node_id := self._target.leader_of(place)) == NO_LEADER:
-            raise TranscriptError(f"{step.place}: {place[0]}-{place[1]} has no leader: expected broker=")
-        return node_id
-
-    def _up(self, node_id: int, step: Step) -> int:
+        if "in" in step.options:
+            for each in steps_to(step):
+                self._ask(each)
+            request = self._members.request(replace(step, options=_without_state(step)))[1]
+        node_id = step.options["broker"] if "broker" in step.options else self._node_for(step, member)
         if not self._broker(node_id, step).up:
             raise TranscriptError(f"{step.place}: broker {node_id} is down: expected one that is up")
+        client_id = ADMIN_CLIENT_ID if step.verb == "store" else member.name
+        sent = self._target.send(client_id, node_id, request, version)
+        return _PendingRequest(member, step.verb, request, sent)
+
+    def _ask(self, step: Step) -> None:
+        """Send a request that must be answered at once."""
+        sent = self._send(step)
+        if not sent.request.is_answered:
+            raise TranscriptError(f"{step.place}: {step.verb} is not answered: expected an answer at once")
+        self._members.receive(sent.member, sent.message, sent.request.receive())
+
+    def _node_for(self, step: Step, member: TranscriptMember) -> int:
+        """Return the broker that clients send the request of a step to."""
+        target, key = self._target, member.group_id
+        if step.verb in AT_ANY_BROKER:
+            return next(each.node_id for each in target.brokers() if each.up)
+        if step.verb in AT_THE_LEADER:
+            place = first_partition(step)
+            node_id, fault = target.leader_of(place), f"{place[0]}-{place[1]} has no leader"
+        elif step.verb in NEWEST_OF_PRODUCERS:
+            key = member.producer.id_of(step) or ""
+            node_id, fault = target.transaction_coordinator_of(key), f"{key!r} has no coordinator"
+        else:
+            node_id, fault = target.coordinator_of(key), f"{key!r} has no coordinator"
+        if node_id == NO_LEADER:
+            raise TranscriptError(f"{step.place}: {fault}: expected broker=")
         return node_id
 
     def _broker(self, node_id: int, step: Step) -> BrokerView:
@@ -270,6 +243,10 @@ class _Player:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected a time of {self._now_ms} ms or later")
         self._target.advance(time_ms - self._now_ms)
         self._now_ms = time_ms
+
+
+def _without_state(step: Step) -> dict[str, Any]:
+    return {name: value for name, value in step.options.items() if name != "in"}
 
 
 _FAILOVER = {"load": "load_ms", "stale": "stale_ms", "lose_tail": "lose_tail"}

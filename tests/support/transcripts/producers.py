@@ -1,56 +1,37 @@
-"""The producers, readers and admins of a transcript about transactions: their state, their requests, and the responses.
+"""Producers, readers and admins of transactions in transcripts: what they know, and the requests they send.
 
 Does not depend on a cluster. Producer ids are those of the cluster, which counts them from 0.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 from fakebroker.cluster.logs.transactions_topic import record_key, record_value
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.records import TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
-from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from fakebroker.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    ProducerState,
-    TopicRequest,
-)
-from fakebroker.protocol.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState as DescribedTransaction,
-)
+from fakebroker.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from fakebroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from fakebroker.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from fakebroker.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
 from fakebroker.protocol.messages.produce import (
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -59,19 +40,16 @@ from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
 )
-from fakebroker.protocol.records import Record, RecordBatch, decode_records, encode_batch, split_batches
+from fakebroker.protocol.records import Record, RecordBatch, encode_batch
 from fakebroker.protocol.schema import Message
-from fakebroker.protocol.transaction_markers import AbortedBatches, marker_in
 from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
 from tests.support.transcripts.parser import Step
-from tests.support.transcripts.response_text import error_text
 
-NEWEST = {
+NEWEST_OF_PRODUCERS = {
     "init": 5,
-    "add": 3,
-    "addgroup": 4,
+    "add": 3,  # The newest of clients.
+    "add-offsets": 4,
     "write": 12,  # The newest with topic names.
     "end": 5,
     "read": 12,
@@ -87,39 +65,17 @@ NEWEST = {
 }
 """The version of a request without `v...`."""
 
-AT_THE_LEADER = ("write", "read", "offset", "producers", "mark", "trim")
+AT_THE_LEADER = ("write", "read", "offset", "producers", "mark", "trim", "store")
 """The requests that are sent to the leader of their first partition."""
 
 AT_ANY_BROKER = ("locate", "features")
+"""The requests that are sent to the first broker that is up; others are sent to the transaction coordinator."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The only client id that may write to internal topics."""
 
 _POSITIONS = {"latest": -1, "earliest": -2, "max": -3}
 _PARTITION, _HELD_PARTITION = "news-0", "news-1"
-
-
-@dataclass(slots=True)
-class TranscriptProducer:
-    """One producer: what it knows from answers.
-
-    Attributes:
-        sequences: The next sequence number by partition, in the epoch of the producer.
-        ids: How many transactional ids it has used for steps with `in=`.
-    """
-
-    name: str
-    transactional_id: str | None = ""
-    producer_id: int = -1
-    epoch: int = -1
-    sequences: dict[TopicPartition, int] = field(default_factory=dict)
-    ids: int = 0
-
-    def use(self, producer_id: int, epoch: int) -> None:
-        """Continue with this producer id and epoch; in a new epoch sequence numbers start again."""
-        if (producer_id, epoch) != (self.producer_id, self.epoch):
-            self.producer_id, self.epoch = producer_id, epoch
-            self.sequences.clear()
 
 
 def steps_to(step: Step) -> Iterator[Step]:
@@ -130,8 +86,8 @@ def steps_to(step: Step) -> Iterator[Step]:
     state = step.options["in"]
     base = replace(step, words=(), version=None)
     yield replace(base, verb="init", options={})
-    yield replace(base, verb="init", options={"own": True})
-    yield replace(base, verb="init", options={"own": True})
+    yield replace(base, verb="init", options={"resume": True})
+    yield replace(base, verb="init", options={"resume": True})
     if state != "Empty":
         place = _HELD_PARTITION if state.startswith("Prepare") else _PARTITION
         yield replace(base, verb="add", words=(place,), options={})
@@ -141,43 +97,59 @@ def steps_to(step: Step) -> Iterator[Step]:
         yield replace(base, verb="end", words=(outcome,), version=version, options={})
 
 
-class Producers:
-    """The producers of one transcript."""
+def first_partition(step: Step) -> TopicPartition:
+    """Return the partition whose leader gets a request."""
+    return (TRANSACTIONS_TOPIC, 0) if step.verb == "store" else parse_partition(step.words[0].partition("=")[0])
 
-    def __init__(self) -> None:
-        self._producers: dict[str, TranscriptProducer] = {}
-        self._records = count()
 
-    def producer(self, name: str) -> TranscriptProducer:
-        """Return a producer, which is added if it is new."""
-        return self._producers.setdefault(name, TranscriptProducer(name))
+@dataclass(slots=True)
+class TranscriptProducer:
+    """The producer of a member: its id, and the producer id and epoch according to the answers.
 
-    def begin(self, step: Step) -> TranscriptProducer:
-        """Return the producer of a step, with the transactional id of the step: `id=`, a new one for `in=`, or `t`."""
-        assert step.actor is not None
-        producer = self.producer(step.actor)
+    Attributes:
+        timestamps: The timestamps of records, for all producers of a transcript.
+        sequences: The next sequence number by partition, in the epoch of the producer.
+        ids: How many transactional ids it has used for steps with `in=`.
+    """
+
+    timestamps: Iterator[int]
+    transactional_id: str | None = "t"
+    producer_id: int = -1
+    epoch: int = -1
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    ids: int = 0
+
+    def begin(self, step: Step) -> None:
+        """Use the transactional id of an InitProducerId, or a new one for a step with `in=`."""
         if "in" in step.options:
-            producer.ids += 1
-            producer.transactional_id = f"{producer.name.lower()}-{producer.ids}"
-            producer.use(-1, -1)
-        elif "id" in step.options:
-            name = step.options["id"]
-            producer.transactional_id = None if name == "none" else "" if name == '""' else name
-        elif producer.transactional_id == "":
-            producer.transactional_id = "t"
-        return producer
+            self.ids += 1
+            self.transactional_id = f"{(step.actor or '').lower()}-{self.ids}"
+            self._use(-1, -1)
+        elif step.verb == "init":
+            self.transactional_id = self.id_of(step)
 
-    def request(self, producer: TranscriptProducer, step: Step) -> tuple[Message, int]:
-        """Return the request of a step and its version."""
-        version = NEWEST[step.verb] if step.version is None else step.version
-        return self._build(producer, step, version), version
+    def id_of(self, step: Step) -> str | None:
+        """Return the transactional id of a step; None for `id=none`."""
+        name: str | None = step.options.get("id", self.transactional_id)
+        return {"none": None, '""': ""}.get(name or "", name)
 
-    def _build(self, producer: TranscriptProducer, step: Step, version: int) -> Message:
-        options, name = step.options, producer.transactional_id
-        producer_id, epoch = _identity(producer, step)
+    def sent(self, step: Step) -> tuple[str, int, int]:
+        """Return the transactional id, producer id and epoch of a request, which the options of its step may change."""
+        return self.id_of(step) or "", *self._identity(step)
+
+    def _use(self, producer_id: int, epoch: int) -> None:
+        """Continue with this producer id and epoch; in a new epoch sequence numbers start again."""
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self.producer_id, self.epoch = producer_id, epoch
+            self.sequences.clear()
+
+    def request(self, step: Step, group_id: str, version: int) -> Message:
+        """Return the request of a step."""
+        options, name = step.options, self.id_of(step)
+        producer_id, epoch = self._identity(step)
         match step.verb:
             case "init":
-                sends = "own" in options or "epoch" in options or "pid" in options
+                sends = "resume" in options or "epoch" in options or "pid" in options
                 return InitProducerIdRequest(
                     transactional_id=name,
                     transaction_timeout_ms=options.get("timeout", 60_000),
@@ -186,9 +158,9 @@ class Producers:
                 )
             case "add":
                 return _added(step, name or "", producer_id, epoch, version)
-            case "addgroup":
+            case "add-offsets":
                 return AddOffsetsToTxnRequest(
-                    transactional_id=name or "", producer_id=producer_id, producer_epoch=epoch, group_id=step.words[0]
+                    transactional_id=name or "", producer_id=producer_id, producer_epoch=epoch, group_id=group_id
                 )
             case "end":
                 return EndTxnRequest(
@@ -198,9 +170,9 @@ class Producers:
                     committed=step.words == ("commit",),
                 )
             case "write":
-                return self._write(producer, step, producer_id, epoch)
+                return self._write(step, producer_id, epoch)
             case "store":
-                return self._store(step, producer_id, epoch)
+                return _stored(step, producer_id, epoch)
             case "locate":
                 if version < 4:
                     return FindCoordinatorRequest(key_type=1, key=name or "")
@@ -209,14 +181,14 @@ class Producers:
                 return _marked(step, producer_id, epoch)
         return _asked(step)
 
-    def _write(self, producer: TranscriptProducer, step: Step, producer_id: int, epoch: int) -> ProduceRequest:
+    def _write(self, step: Step, producer_id: int, epoch: int) -> ProduceRequest:
         data: dict[str, list[PartitionProduceData]] = {}
         for word in step.words:
             place, _, text = word.partition("=")
             topic, index = parse_partition(place)
-            records = self._batch(producer, step, (topic, index), text.split(","), producer_id, epoch)
+            records = self._batch(step, (topic, index), text.split(","), producer_id, epoch)
             data.setdefault(topic, []).append(PartitionProduceData(index=index, records=records))
-        transactional_id = None if "plain" in step.options else producer.transactional_id
+        transactional_id = None if "plain" in step.options else self.id_of(step)
         return ProduceRequest(
             transactional_id=transactional_id,
             acks=step.options.get("acks", -1),
@@ -226,66 +198,63 @@ class Producers:
 
     def _batch(
         self,
-        producer: TranscriptProducer,
         step: Step,
         place: TopicPartition,
         values: Sequence[str],
         producer_id: int,
         epoch: int,
     ) -> bytes:
-        records = [
-            Record(index, 1_000 + next(self._records), None, value.encode()) for index, value in enumerate(values)
-        ]
+        records = [Record(index, next(self.timestamps), None, value.encode()) for index, value in enumerate(values)]
         return encode_batch(
             records,
             producer_id=producer_id,
             producer_epoch=epoch,
-            base_sequence=step.options.get("seq", producer.sequences.get(place, 0) if producer_id >= 0 else -1),
+            base_sequence=step.options.get("seq", self.sequences.get(place, 0) if producer_id >= 0 else -1),
             is_transactional="plain" not in step.options,
             is_control="control" in step.options,
         )
 
-    def _store(self, step: Step, producer_id: int, epoch: int) -> ProduceRequest:
-        """Return the request that writes a record to __transaction_state, which a coordinator loads when it moves."""
-        value = TransactionValue(
-            producer_id=producer_id,
-            epoch=epoch,
-            timeout_ms=60_000,
-            state=TransactionState(step.options["state"]),
-            partitions=tuple(map(parse_partition, step.words[1:])),
-            last_update_ms=1_000,
-            start_ms=1_000,
-        )
-        record = Record(0, 1_000, record_key(step.words[0]), record_value(value, 1))
-        data = [PartitionProduceData(index=0, records=encode_batch([record]))]
-        topics = [TopicProduceData(name=TRANSACTIONS_TOPIC, partition_data=data)]
-        return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics)
+    def _identity(self, step: Step) -> tuple[int, int]:
+        """Return the producer id and the epoch of a step; `e-1` is relative to the epoch of the producer."""
+        producer_id = step.options.get("pid", self.producer_id)
+        epoch = step.options.get("epoch", self.epoch)
+        if isinstance(epoch, str):
+            epoch = self.epoch + int(epoch.removeprefix("e") or 0)
+        if "plain" in step.options and "pid" not in step.options:
+            return -1, -1
+        return producer_id, epoch
 
-    def receive(self, producer: TranscriptProducer, request: Message, response: Message) -> None:
-        """Update a producer from an answer: its producer id, epoch and sequence numbers."""
+    def receive(self, request: Message, response: Message) -> None:
+        """Take over the producer id and the epoch of an answer, if it has them, and count written records."""
         match response:
-            case InitProducerIdResponse() | EndTxnResponse() if response.producer_id >= 0:
-                producer.use(response.producer_id, response.producer_epoch)
+            case InitProducerIdResponse() | EndTxnResponse() if not response.error_code and response.producer_id >= 0:
+                self._use(response.producer_id, response.producer_epoch)
             case ProduceResponse():
                 assert isinstance(request, ProduceRequest)
                 for sent, topic in zip(request.topic_data, response.responses, strict=True):
                     for data, result in zip(sent.partition_data, topic.partition_responses, strict=True):
                         batch = RecordBatch(data.records or b"")
-                        if not result.error_code and batch.producer_epoch == producer.epoch:
+                        if not result.error_code and batch.producer_epoch == self.epoch:
                             place = topic.name, result.index
                             end = batch.base_sequence + batch.last_offset_delta + 1
-                            producer.sequences[place] = max(producer.sequences.get(place, 0), end)
+                            self.sequences[place] = max(self.sequences.get(place, 0), end)
 
 
-def _identity(producer: TranscriptProducer, step: Step) -> tuple[int, int]:
-    """Return the producer id and the epoch of a step; `e-1` is relative to the epoch of the producer."""
-    producer_id = step.options.get("pid", producer.producer_id)
-    epoch = step.options.get("epoch", producer.epoch)
-    if isinstance(epoch, str):
-        epoch = producer.epoch + int(epoch.removeprefix("e") or 0)
-    if "plain" in step.options and "pid" not in step.options:
-        return -1, -1
-    return producer_id, epoch
+def _stored(step: Step, producer_id: int, epoch: int) -> ProduceRequest:
+    """Return the request that writes a record to __transaction_state, which a coordinator loads when it moves."""
+    value = TransactionValue(
+        producer_id=producer_id,
+        epoch=epoch,
+        timeout_ms=60_000,
+        state=TransactionState(step.options["state"]),
+        partitions=tuple(map(parse_partition, step.words[1:])),
+        last_update_ms=1_000,
+        start_ms=1_000,
+    )
+    record = Record(0, 1_000, record_key(step.words[0]), record_value(value, 1))
+    data = [PartitionProduceData(index=0, records=encode_batch([record]))]
+    topics = [TopicProduceData(name=TRANSACTIONS_TOPIC, partition_data=data)]
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics)
 
 
 def _added(step: Step, name: str, producer_id: int, epoch: int, version: int) -> AddPartitionsToTxnRequest:
@@ -365,120 +334,3 @@ def _asked(step: Step) -> Message:
             before = [DeleteRecordsPartition(partition_index=index, offset=int(offset))]
             return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=before)], timeout_ms=1_000)
     raise AssertionError(step.verb)
-
-
-# Responses
-
-
-def response_text(response: Message) -> str:
-    """Return the text of a response. Leaves out times."""
-    match response:
-        case InitProducerIdResponse() | EndTxnResponse():
-            if response.error_code or response.producer_id < 0:
-                return error_text(response.error_code)
-            return f"pid {response.producer_id}, epoch {response.producer_epoch}"
-        case AddPartitionsToTxnResponse():
-            return _added_text(response)
-        case AddOffsetsToTxnResponse():
-            return error_text(response.error_code)
-        case ProduceResponse():
-            rows = [(topic.name, each) for topic in response.responses for each in topic.partition_responses]
-            return ", ".join(_produced_text(name, each) for name, each in rows)
-        case FetchResponse():
-            return ", ".join(_fetched_text(each) for topic in response.responses for each in topic.partitions)
-        case ListOffsetsResponse():
-            return ", ".join(_offset_text(each) for topic in response.topics for each in topic.partitions)
-        case FindCoordinatorResponse():
-            found = response.coordinators[0] if response.coordinators else response
-            return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
-    return _described_text(response)
-
-
-def _described_text(response: Message) -> str:
-    match response:
-        case DescribeProducersResponse():
-            return "; ".join(
-                error_text(each.error_code)
-                if each.error_code
-                else ", ".join(map(_producer_text, each.active_producers)) or "no producers"
-                for topic in response.topics
-                for each in topic.partitions
-            )
-        case DescribeTransactionsResponse():
-            return "; ".join(map(_transaction_text, response.transaction_states))
-        case ListTransactionsResponse():
-            if response.error_code:
-                return error_text(response.error_code)
-            found = [f"{each.transactional_id} {each.transaction_state}" for each in response.transaction_states]
-            unknown = [f"unknown state {each}" for each in response.unknown_state_filters]
-            return ", ".join([*(found or ["no transactions"]), *unknown])
-        case WriteTxnMarkersResponse():
-            return ", ".join(
-                f"{topic.name}-{each.partition_index} {error_text(each.error_code)}"
-                for result in response.markers
-                for topic in result.topics
-                for each in topic.partitions
-            )
-        case DeleteRecordsResponse():
-            return ", ".join(
-                error_text(each.error_code) if each.error_code else f"starts at {each.low_watermark}"
-                for topic in response.topics
-                for each in topic.partitions
-            )
-        case ApiVersionsResponse():
-            levels = {each.name: each.max_version_level for each in response.finalized_features}
-            return f"transaction.version {levels.get('transaction.version', 'not finalized')}"
-    raise AssertionError(response)
-
-
-def _added_text(response: AddPartitionsToTxnResponse) -> str:
-    rows = [*response.results_by_topic_v3_and_below]
-    rows += [topic for each in response.results_by_transaction for topic in each.topic_results]
-    return ", ".join(
-        f"{topic.name}-{each.partition_index} {error_text(each.partition_error_code)}"
-        for topic in rows
-        for each in topic.results_by_partition
-    ) or error_text(response.error_code)
-
-
-def _produced_text(topic: str, row: PartitionProduceResponse) -> str:
-    outcome = error_text(row.error_code) if row.error_code else f"at {row.base_offset}"
-    return f"{topic}-{row.index} {outcome}" + (", with a message" if row.error_code and row.error_message else "")
-
-
-def _fetched_text(data: PartitionData) -> str:
-    if data.error_code:
-        return f"{error_text(data.error_code)}, stable {data.last_stable_offset}"
-    batches = split_batches(data.records or b"")
-    parts = [" ".join(_batch_text(each) for each in batches) or "nothing"]
-    parts.append(f"stable {data.last_stable_offset}, end {data.high_watermark}")
-    if data.aborted_transactions:
-        listed = " ".join(f"{each.producer_id}@{each.first_offset}" for each in data.aborted_transactions)
-        skipped = AbortedBatches(data.aborted_transactions)
-        kept = [each for each in batches if not skipped.contain(each) and not each.is_control]
-        parts += [f"aborted {listed}", f"visible {' '.join(map(_batch_text, kept)) or 'nothing'}"]
-    return ", ".join(parts)
-
-
-def _batch_text(batch: RecordBatch) -> str:
-    if (marker := marker_in(batch)) is not None:
-        return f"{'COMMIT' if marker.is_commit else 'ABORT'}/{batch.producer_epoch}@{batch.base_offset}"
-    return " ".join(f"{(each.value or b'').decode()}@{each.offset}" for each in decode_records(batch))
-
-
-def _offset_text(row: ListOffsetsPartitionResponse) -> str:
-    return error_text(row.error_code) if row.error_code else f"offset {row.offset}"
-
-
-def _producer_text(producer: ProducerState) -> str:
-    text = f"pid {producer.producer_id} epoch {producer.producer_epoch} sequence {producer.last_sequence}"
-    text += f" coordinator {producer.coordinator_epoch}"
-    start = producer.current_txn_start_offset
-    return text if start < 0 else f"{text} open at {start}"
-
-
-def _transaction_text(found: DescribedTransaction) -> str:
-    if found.error_code:
-        return error_text(found.error_code)
-    places = [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions]
-    return " ".join([found.transaction_state, f"pid {found.producer_id}", f"epoch {found.producer_epoch}", *places])

@@ -10,7 +10,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.events import perform
-from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, view_group
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
@@ -25,8 +25,8 @@ _DEFAULTS: dict[str, object] = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
 }
-"""No initial delay, because most transcripts do not test it. One partition of each internal topic, so that broker 1 is
-the first coordinator of every group and of every transactional id."""
+"""No initial delay, because most transcripts do not test it. One offsets partition, so that broker 1 is the first
+coordinator of every group; and one partition of transactional ids."""
 
 
 class SentTranscriptRequest(Protocol):
@@ -49,6 +49,10 @@ class Target(Protocol):
 
     def coordinator_of(self, group_id: str) -> int:
         """Return the node id of a group's coordinator, or NO_LEADER."""
+        ...
+
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        """Return the node id of the coordinator of a transactional id, or NO_LEADER."""
         ...
 
     def leader_of(self, place: TopicPartition) -> int:
@@ -116,6 +120,10 @@ class CoreTarget:
         broker = self._cluster.coordinator_of(group_id)
         return broker.node_id if broker else NO_LEADER
 
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        broker = self._cluster.transaction_coordinator_of(transactional_id)
+        return broker.node_id if broker else NO_LEADER
+
     def leader_of(self, place: TopicPartition) -> int:
         return _leader_of(self._cluster, place)
 
@@ -130,8 +138,7 @@ class CoreTarget:
         self._harness.advance(0)  # handles timers that are due now
 
     def group(self, group_id: str) -> GroupView:
-        broker = self._cluster.coordinator_of(group_id)
-        return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
+        return view_group(self._cluster, group_id, self._harness.now_ms)
 
     def close(self) -> None:
         """Do nothing: the core has no resources."""
@@ -190,6 +197,10 @@ class TcpTarget:
 
     def coordinator_of(self, group_id: str) -> int:
         broker = self._cluster.cluster.coordinator_of(group_id)
+        return broker.node_id if broker else NO_LEADER
+
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        broker = self._cluster.call(lambda: self._cluster.cluster.transaction_coordinator_of(transactional_id))
         return broker.node_id if broker else NO_LEADER
 
     def leader_of(self, place: TopicPartition) -> int:

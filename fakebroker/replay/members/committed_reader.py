@@ -1,0 +1,393 @@
+"""Reads the records of transactions as a consumer with `read_committed` does, and lists open transactions.
+
+What it sees is recorded for the promises about transactions: each batch of a transaction, returned or skipped; the last
+stable offsets; and transactions that are open for longer than a moment. Polls at fixed intervals, from the ends of the
+partitions at its start. Does not depend on sockets or clocks.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fakebroker.client.transport import Transport, TransportConnection
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from fakebroker.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from fakebroker.protocol.records import RecordBatch, iterate_records, split_batches
+from fakebroker.protocol.registry import api_of
+from fakebroker.protocol.schema import Message
+from fakebroker.protocol.transaction_markers import marker_in
+from fakebroker.replay.members.bootstrap import CLIENT_ID
+from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
+from fakebroker.replay.members.events import Event, Source
+from fakebroker.replay.members.request_events import to_us
+from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, REQUEST_TIMEOUT_MS, missing_after
+from fakebroker.replay.members.scripted_producer import ScriptedProducer
+from fakebroker.topic_partition import TopicPartition, by_topic
+
+_POLL_EVERY_MS = 200.0
+"""Time between two Fetch requests to a broker."""
+
+LIST_EVERY_MS = 2_000.0
+"""Time between two ListTransactions requests to a broker. A younger transaction is not recorded as open."""
+
+READ_COMMITTED = 1
+_LATEST = -1
+_MAX_BYTES = 1 << 20
+_ONGOING = "Ongoing"
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """A request without a response.
+
+    Attributes:
+        request: The request.
+        node_id: Node id of the broker.
+        due_ms: When it was due.
+        sent_ms: When it was sent; infinite until the connection is open.
+        version: Its version; -1 until then.
+    """
+
+    request: Message
+    node_id: int
+    due_ms: float
+    sent_ms: float = math.inf
+    version: int = -1
+
+
+class CommittedReader:
+    """The reader of one task or simulation; a `MetadataListener` and a `ConnectionUser`.
+
+    The loop or simulation calls `process` at `next_deadline` or earlier.
+
+    Args:
+        name: Its name in events.
+        producers: The scripted producers, by transactional id. Records of other producers are ignored.
+        topics: The topics to which they produce.
+        start_ms: When it starts, in milliseconds since the Unix epoch.
+        end_ms: When it ends.
+        transport: Makes connections, one to each broker.
+        now_ms: Returns the time by the members' clock, in milliseconds since the Unix epoch.
+        lookup: Looks up the leaders of partitions.
+        record: Receives the events.
+
+    Attributes:
+        is_done: Whether it has ended, and all its requests are answered.
+    """
+
+    source: Source = "load"
+
+    def __init__(
+        self,
+        name: str,
+        producers: Mapping[str, ScriptedProducer],
+        topics: Sequence[str],
+        start_ms: float,
+        end_ms: float,
+        transport: Transport,
+        now_ms: Callable[[], float],
+        lookup: CoordinatorLookup,
+        record: Callable[[Event], None],
+    ) -> None:
+        self.is_done = False
+        self._name, self._producers, self._topics = name, producers, topics
+        self._transport, self._now_ms, self._lookup, self._record = transport, now_ms, lookup, record
+        self._poll_ms, self._list_ms, self._end_ms = start_ms, start_ms + LIST_EVERY_MS, end_ms
+        self._knows_leaders = self._is_looking_up = False
+        self._partitions: list[TopicPartition] = []
+        self._positions: dict[TopicPartition, int] = {}
+        self._connections: dict[int, TransportConnection] = {}
+        self._held: dict[TransportConnection, list[_Sent]] = {}
+        self._pending: dict[TransportConnection, list[_Sent]] = {}
+        self._folded: dict[int, Event] = {}  # By node id: the row to which Fetch requests without news are added.
+
+    def next_deadline(self) -> float:
+        """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
+        return math.inf if self.is_done else min(self._poll_ms, self._end_ms)
+
+    def process(self, now_ms: float) -> None:
+        """Send the requests that are due, and close connections whose requests have timed out."""
+        for connection, pending in list(self._pending.items()):
+            if pending and pending[0].sent_ms + REQUEST_TIMEOUT_MS <= now_ms:
+                self._transport.fail(connection, f"no response in {REQUEST_TIMEOUT_MS:g} ms")
+        if now_ms >= self._end_ms:
+            self._end()
+        elif now_ms >= self._poll_ms:
+            self._poll_ms = now_ms + _POLL_EVERY_MS
+            self._poll(now_ms)
+            if now_ms >= self._list_ms:
+                self._list_ms = now_ms + LIST_EVERY_MS
+                for node_id in self._lookup.nodes:
+                    self._submit(ListTransactionsRequest(state_filters=[_ONGOING], producer_id_filters=[]), node_id)
+
+    def stop(self) -> None:
+        """Record pending requests as cut off."""
+        self._end()
+        for pending in self._pending.values():
+            for sent in pending:
+                if sent.sent_ms < math.inf:
+                    self._record(self._event(sent)._replace(missing=CUT_OFF))
+
+    def _end(self) -> None:
+        self.is_done = True
+        for event in self._folded.values():
+            self._record(event)
+        self._folded.clear()
+
+    # Requests
+
+    def _poll(self, now_ms: float) -> None:
+        """Send a request to each leader that has none in flight: Fetch, or ListOffsets before the first one."""
+        if not self._knows_leaders:
+            if not self._is_looking_up:
+                self._is_looking_up = True
+                self._lookup.fetch_metadata(self._topics, self, now_ms)
+            return
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in self._partitions:
+            by_leader.setdefault(self._lookup.leaders.get(partition, -1), []).append(partition)
+        for node_id, partitions in by_leader.items():
+            if node_id not in self._lookup.nodes:
+                self._knows_leaders = False
+            elif not self._is_waiting_for(node_id):
+                unknown = [partition for partition in partitions if partition not in self._positions]
+                self._submit(_list_offsets(unknown) if unknown else self._fetch(partitions), node_id)
+
+    def _fetch(self, partitions: Sequence[TopicPartition]) -> FetchRequest:
+        return FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            isolation_level=READ_COMMITTED,
+            topics=[
+                FetchTopic(
+                    topic=name,
+                    partitions=[
+                        FetchPartition(
+                            partition=index, fetch_offset=self._positions[name, index], partition_max_bytes=_MAX_BYTES
+                        )
+                        for index in indexes
+                    ],
+                )
+                for name, indexes in by_topic(partitions).items()
+            ],
+        )
+
+    def _is_waiting_for(self, node_id: int) -> bool:
+        connection = self._connections.get(node_id)
+        if connection is None:
+            return False
+        sent = [*self._held.get(connection, ()), *self._pending[connection]]
+        return any(not isinstance(each.request, ListTransactionsRequest) for each in sent)
+
+    def _submit(self, request: Message, node_id: int) -> None:
+        now_ms = self._now_ms()
+        connection = self._connections.get(node_id)
+        if connection is None:
+            connection = self._connections[node_id] = self._transport.connect(self._lookup.nodes[node_id], self)
+            self._held[connection], self._pending[connection] = [], []
+        sent = _Sent(request, node_id, now_ms)
+        if connection.versions is None:
+            self._held[connection].append(sent)
+        else:
+            self._send(connection, sent, now_ms)
+
+    def _send(self, connection: TransportConnection, sent: _Sent, now_ms: float) -> None:
+        assert connection.versions is not None
+        if api_of(sent.request).key not in connection.versions.theirs:
+            return  # ListTransactions, before 3.0
+        sent.version, sent.sent_ms = connection.versions.version_of(sent.request), now_ms
+        self._pending[connection].append(sent)
+        self._transport.send(connection, sent.request, sent.version, CLIENT_ID, self)
+
+    # MetadataListener and ConnectionUser
+
+    def metadata(self, partition_counts: Mapping[str, int]) -> None:
+        self._is_looking_up = False
+        self._knows_leaders = len(partition_counts) == len(self._topics)
+        self._partitions = [(topic, index) for topic, count in partition_counts.items() for index in range(count)]
+
+    def opened(self, connection: TransportConnection) -> None:
+        for sent in self._held.pop(connection, ()):
+            self._send(connection, sent, self._now_ms())
+
+    def answered(self, connection: TransportConnection, response: Any) -> None:
+        sent = self._pending[connection].pop(0)
+        match response:
+            case ListOffsetsResponse():
+                for topic in response.topics:
+                    for each in topic.partitions:
+                        self._check(each.error_code)
+                        if not each.error_code:
+                            self._positions[topic.name, each.partition_index] = each.offset
+            case FetchResponse():
+                self._fetched(sent, response)
+            case ListTransactionsResponse():
+                self._listed(sent, response)
+
+    def lost(self, connection: TransportConnection, why: str) -> None:
+        now_ms = self._now_ms()
+        self._connections = {node_id: each for node_id, each in self._connections.items() if each is not connection}
+        for sent in (*self._pending.pop(connection, ()), *self._held.pop(connection, ())):
+            is_sent = sent.sent_ms < math.inf
+            missing = missing_after(now_ms - sent.sent_ms, LOST) if is_sent else LOST
+            sent.sent_ms = sent.sent_ms if is_sent else now_ms
+            self._record(self._event(sent)._replace(missing=missing, until_us=to_us(now_ms)))
+        self._knows_leaders = False
+
+    def _check(self, error: int) -> None:
+        """Look up the leaders again after an error."""
+        if error:
+            self._knows_leaders = False
+
+    # Responses
+
+    def _fetched(self, sent: _Sent, response: FetchResponse) -> None:
+        stable: list[tuple[str, int]] = []
+        seen: list[Event] = []
+        error = response.error_code
+        event = self._event(sent)._replace(latency_us=to_us(self._now_ms()) - to_us(sent.due_ms))
+        for topic in response.responses:
+            for each in topic.partitions:
+                place = (topic.topic, each.partition_index)
+                self._check(each.error_code)
+                error = error or each.error_code
+                if each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    del self._positions[place]
+                elif not each.error_code:
+                    stable.append((f"{topic.topic}-{each.partition_index}", each.last_stable_offset))
+                    seen.extend(self._seen(place, each, event))
+        self._add(event._replace(error=error, offsets=stable), is_news=bool(seen) or bool(error))
+        for row in seen:
+            self._record(row)
+
+    def _add(self, event: Event, *, is_news: bool) -> None:
+        """Record a Fetch, or add it to the row of the one before to the same broker if it has no news."""
+        folded = self._folded.pop(event.broker, None)
+        if folded is not None:
+            if not is_news and folded.offsets == event.offsets:
+                self._folded[event.broker] = folded._replace(
+                    count=folded.count + 1,
+                    until_us=event.sent_us,
+                    latency_us=max(folded.latency_us or 0, event.latency_us or 0),
+                )
+                return
+            self._record(folded)
+        if is_news:
+            self._record(event)
+        else:
+            self._folded[event.broker] = event
+
+    def _seen(self, place: TopicPartition, data: PartitionData, event: Event) -> Iterator[Event]:
+        """Yield a row for each batch of a transaction, and advance the position."""
+        for batch, committed in transactional_batches(data):
+            if batch.base_offset < self._positions[place] or batch.is_control:
+                continue
+            producer, number = self._producer_of(batch)
+            if producer is not None:
+                script = producer.member.script
+                yield event._replace(
+                    kind="seen",
+                    group=script.group,
+                    member=script.member,
+                    offsets=[(f"{place[0]}-{place[1]}", batch.base_offset)],
+                    transaction=(batch.producer_id, batch.producer_epoch, number, committed),
+                )
+        for last in split_batches(data.records or b"")[-1:]:
+            self._positions[place] = max(self._positions[place], last.last_offset + 1)
+
+    def _producer_of(self, batch: RecordBatch) -> tuple[ScriptedProducer | None, int]:
+        """Return the producer of a batch and the number of its transaction; None for records of others."""
+        try:
+            group, member, number = json.loads(next(iterate_records(batch)).value or b"")
+        except (ValueError, TypeError):
+            return None, 0
+        producer = self._producers.get(member)
+        return (producer, number) if producer and producer.member.script.group == group else (None, 0)
+
+    def _listed(self, sent: _Sent, response: ListTransactionsResponse) -> None:
+        now_ms = self._now_ms()
+        event = self._event(sent)._replace(latency_us=to_us(now_ms) - to_us(sent.due_ms), error=response.error_code)
+        self._record(event)
+        for each in response.transaction_states:
+            producer = self._producers.get(each.transactional_id)
+            if producer is None or each.transaction_state != _ONGOING or now_ms - producer.begun_ms < LIST_EVERY_MS:
+                continue
+            script = producer.member.script
+            self._record(
+                event._replace(
+                    kind="seen",
+                    group=script.group,
+                    member=script.member,
+                    transaction=(each.producer_id, None, producer.number, None),
+                )
+            )
+
+    def _event(self, sent: _Sent) -> Event:
+        return Event(
+            scheduled_us=to_us(sent.due_ms),
+            sent_us=to_us(sent.sent_ms),
+            latency_us=None,
+            api=api_of(sent.request).name,
+            version=sent.version,
+            broker=sent.node_id,
+            member_id=self._name,
+            source=self.source,
+        )
+
+
+def reader_of(
+    producers: Sequence[ScriptedProducer],
+    name: str,
+    start_ms: float,
+    end_ms: float,
+    transport: Transport,
+    now_ms: Callable[[], float],
+    lookup: CoordinatorLookup,
+    record: Callable[[Event], None],
+) -> CommittedReader:
+    """Return a reader of everything that some producers produce; arguments as for `CommittedReader`."""
+    by_id = {each.transactional_id: each for each in producers}
+    topics = list(dict.fromkeys(each.topic for each in producers))
+    return CommittedReader(name, by_id, topics, start_ms, end_ms, transport, now_ms, lookup, record)
+
+
+def transactional_batches(data: PartitionData) -> Iterator[tuple[RecordBatch, bool]]:
+    """Yield the transactional batches in the response for one partition, with whether a consumer returns them.
+
+    Follows Kafka's `CompletedFetch`: aborted transactions begin at their first offsets and end with an ABORT marker.
+    """
+    beginning = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ())
+    aborted: set[int] = set()
+    for batch in split_batches(data.records or b""):
+        while beginning and beginning[0][0] <= batch.last_offset:
+            aborted.add(beginning.pop(0)[1])
+        if batch.is_control:
+            marker = marker_in(batch)
+            if marker is not None and not marker.is_commit:
+                aborted.discard(batch.producer_id)
+        if batch.is_transactional:
+            yield batch, batch.producer_id not in aborted
+
+
+def _list_offsets(partitions: Sequence[TopicPartition]) -> ListOffsetsRequest:
+    """Request the last stable offsets."""
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=READ_COMMITTED,
+        topics=[
+            ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=index, timestamp=_LATEST) for index in indexes],
+            )
+            for name, indexes in by_topic(partitions).items()
+        ],
+    )

@@ -1,0 +1,152 @@
+"""Members that consume and produce in transactions: in memory, and over TCP."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fakebroker.errors import ErrorCode
+from fakebroker.replay.members.member_loop import LoopSettings
+from fakebroker.replay.script.script import Act, Script, Transactions
+from fakebroker.replay.simulation.simulation import SimulationSettings
+from fakebroker.server.fake_cluster import FakeCluster
+from tests.support.replay.loop_player import LoopPlayer
+from tests.support.replay.simulated_replays import Row, play_in_memory, rows_of, script, two_broker_settings
+
+TRANSACTIONS = Transactions(
+    topic="payments",
+    records=10,
+    interval_ms=2_000,
+    timeout_ms=10_000,
+    abort=0.2,
+    crash=0.2,
+    return_ms=(0.0, 30_000.0),
+    seed=0,
+)
+TOPICS = {"orders": 4, "payments": 3}
+LEAVE = Act(50_000.0, "leave")
+
+
+def transactional(number: int, *acts: Act, **changes: Any) -> Script:
+    """Return the script of the member g-NUMBER with transactions."""
+    transactions = TRANSACTIONS._replace(seed=number, **changes)
+    acts = acts or (Act(100.0 * number, "start"), LEAVE)
+    return script("g", number, *acts, commit_interval_ms=0, transactions=transactions)
+
+
+def settings(duration_s: float = 60.0, **changes: Any) -> SimulationSettings:
+    return two_broker_settings(duration_s, **{"topics": TOPICS} | changes)
+
+
+def offsets(row: Row) -> dict[str, int]:
+    return {each["partition"]: each["offset"] for each in row["offsets"] or ()}
+
+
+def ended(rows: list[Row]) -> Counter[bool]:
+    """Return the number of transactions by their accepted outcome."""
+    return Counter(row["transaction"]["committed"] for row in rows_of(rows, "EndTxn") if row["error"] == 0)
+
+
+def batches(rows: list[Row]) -> Counter[bool]:
+    """Return the number of batches that the reader has returned, and skipped."""
+    seen = [row for row in rows_of(rows, "Fetch") if row["kind"] == "seen"]
+    return Counter(row["transaction"]["committed"] for row in seen)
+
+
+def test_members_produce_and_commit_in_transactions() -> None:
+    members = [transactional(number, crash=0.0, abort=0.0) for number in range(2)]
+    _, rows = play_in_memory(members, settings())
+    assert not any(row["error"] for row in rows if row["transaction"] is not None)
+    assert ended(rows) == {True: 48}
+    one, other = [row for row in rows_of(rows, "TxnOffsetCommit", "g-0") if row["transaction"]["number"] > 2][:2]
+    assert sum(offsets(other).values()) - sum(offsets(one).values()) == 10
+    assert (one["member_id"], one["generation"]) == (rows_of(rows, "Heartbeat", "g-0")[-1]["member_id"], 2)
+    assert batches(rows) == {True: len(rows_of(rows, "Produce"))}
+    assert {row["transaction"]["epoch"] for row in rows_of(rows, "InitProducerId")} == {0}
+    assert not rows_of(rows, "OffsetCommit")
+    assert not rows_of(rows, "AddPartitionsToTxn")
+
+
+def test_aborted_records_are_skipped_and_consumed_again() -> None:
+    _, rows = play_in_memory([transactional(0, crash=0.0, abort=0.5)], settings())
+    outcomes, seen = ended(rows), batches(rows)
+    assert outcomes[False] > 5 < outcomes[True]
+    assert seen[False] > 5 < seen[True]
+    last = [row for row in rows_of(rows, "TxnOffsetCommit") if row["error"] == 0][-1]
+    assert sum(offsets(last).values()) in (10 * outcomes[True], 10 * outcomes[True] + 10)
+
+
+def test_a_producer_that_returns_fences_the_former_one() -> None:
+    _, rows = play_in_memory([transactional(0, abort=0.0, crash=0.5, return_ms=(0.0, 500.0))], settings())
+    errors = Counter(row["error"] for row in rows_of(rows, "EndTxn"))
+    assert errors[ErrorCode.PRODUCER_FENCED] > 3
+    epochs = [row["transaction"]["epoch"] for row in rows_of(rows, "InitProducerId") if row["error"] == 0]
+    assert epochs == sorted(epochs)
+    assert len(epochs) > 3
+    assert rows_of(rows, "ListTransactions")
+    assert not [row for row in rows_of(rows, "ListTransactions") if row["kind"] == "seen"]
+
+
+def test_the_coordinator_aborts_what_a_producer_has_left_open() -> None:
+    _, rows = play_in_memory([transactional(0, crash=1.0, return_ms=(40_000.0, 40_000.0))], settings(120.0))
+    open_rows = [row for row in rows_of(rows, "ListTransactions") if row["kind"] == "seen"]
+    open_rows = [row for row in open_rows if row["transaction"]["number"] == 1]
+    began_us = rows_of(rows, "Produce")[0]["sent_us"]
+    assert 9_000_000 < open_rows[-1]["sent_us"] - began_us < 21_000_000
+    assert batches(rows)[True] == 0 < batches(rows)[False]
+
+
+@pytest.mark.slow
+def test_fast_forwarding_members_does_not_change_transactions(subtests: pytest.Subtests) -> None:
+    acts = (Act(0.0, "start"), Act(9_000.0, "pause", 15_000.0), Act(30_000.0, "crash"), Act(33_000.0, "start"), LEAVE)
+    members = [transactional(0), transactional(1, *acts), transactional(2)]
+    for event in (
+        None,
+        {"at_s": 12, "do": "stop_broker", "node_id": 1},
+        {"at_s": 12, "do": "restart_broker", "node_id": 2},
+        {"at_s": 12, "do": "fail", "api": "EndTxn", "drop": True, "times": 2},
+        {"at_s": 12, "do": "fail", "api": "Produce", "error": "NOT_LEADER_OR_FOLLOWER", "times": 3},
+        {"at_s": 12, "do": "fail", "api": "TxnOffsetCommit", "error": "COORDINATOR_LOAD_IN_PROGRESS", "times": 3},
+    ):
+        with subtests.test(event=event):
+            plan = settings(events=(event,) if event else ())
+            rows, slow = (play_in_memory(members, plan, is_fast=is_fast)[1] for is_fast in (True, False))
+            assert rows == slow
+            assert ended(rows)[True] > 5
+            assert batches(rows)[True] > 5
+
+
+@pytest.mark.slow
+def test_brokers_before_kip_890(subtests: pytest.Subtests) -> None:
+    for release, versions in (
+        ("3.9", {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 4}),
+        ("2.4", {"Produce": 8, "EndTxn": 1, "TxnOffsetCommit": 2, "AddPartitionsToTxn": 1, "AddOffsetsToTxn": 1}),
+        ("0.11", {"Produce": 3, "EndTxn": 0, "TxnOffsetCommit": 0, "AddPartitionsToTxn": 0, "AddOffsetsToTxn": 0}),
+    ):
+        with subtests.test(release=release):
+            plan = settings()
+            plan = settings(cluster=type(plan.cluster)(brokers=2, as_version=release))
+            _, rows = play_in_memory([transactional(0)], plan)
+            assert ended(rows)[True] > 5
+            assert {
+                api: row["version"] for api in versions for row in rows_of(rows, api) if row["version"] >= 0
+            } == versions
+            assert batches(rows)[True] > 5
+
+
+@pytest.mark.slow
+def test_transactions_over_tcp() -> None:
+    changes = {"interval_ms": 100, "timeout_ms": 3_000, "return_ms": (0.0, 200.0), "crash": 0.1, "abort": 0.1}
+    members = [
+        transactional(number, Act(0.0, "start"), Act(5_000.0, "leave"), **changes)._replace(topics=("orders",))
+        for number in range(2)
+    ]
+    with FakeCluster(topics=TOPICS, config={"group.initial.rebalance.delay.ms": 0}) as cluster:
+        played = LoopPlayer().play(cluster.bootstrap_servers, members, LoopSettings(duration_s=6.0))
+    seen = Counter(
+        each.transaction[3] for each in played.of("Fetch") if each.kind == "seen" and each.transaction is not None
+    )
+    assert seen[True] > 5 < seen[False] + seen[True]
+    errors = Counter(each.error for each in played.of("EndTxn"))
+    assert errors[0] > 20
+    assert set(errors) <= {0, ErrorCode.PRODUCER_FENCED, ErrorCode.CONCURRENT_TRANSACTIONS, None}
