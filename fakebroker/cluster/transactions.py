@@ -284,10 +284,17 @@ class Transactions:
         if not self.is_used:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
-        found.append(self._repeated.next_deadline())
-        if self.waiting and self._cluster.append_failures.active:
-            found.append(self._tried_ms + RETRY_MS)  # Failures end without an event, when they have occurred.
+        found.append(self.next_attempt())
         return min([each for each in found if each is not None], default=None)
+
+    def next_attempt(self) -> float | None:
+        """Return when something is tried again next: a marker, or what `repeat` was given; None if nothing is."""
+        repeated_ms = self._repeated.next_deadline()
+        if not (self.waiting and self._cluster.append_failures.active):
+            return repeated_ms
+        # Failures end without an event, when they have occurred.
+        marker_ms = self._tried_ms + RETRY_MS
+        return marker_ms if repeated_ms is None else min(marker_ms, repeated_ms)
 
     # Markers
 
