@@ -305,23 +305,31 @@ class Transactions:
     def retry(self) -> None:
         """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
         waiting, self.waiting = self.waiting, []
-        coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
+        blocked: set[TopicPartition] = set()  # Of many markers for a partition, only the first is tried.
         for each in waiting:
-            if any(coordinator.awaits(each.markers) for coordinator in coordinators):
-                self._write_or_wait(each)
+            if each.place in blocked:
+                self.waiting.append(each)
+            elif self._is_awaited(each) and not self._write_or_wait(each):
+                blocked.add(each.place)
+
+    def _is_awaited(self, marker: WaitingMarker) -> bool:
+        """Return whether the coordinator of a marker still waits for it."""
+        return any(broker.transaction_coordinator.awaits(marker.markers) for broker in self._cluster.brokers.values())
 
     def is_marker_held(self, transactional_id: str, place: TopicPartition) -> bool:
         """Return whether the marker of a transaction for a partition is held."""
         return bool({(transactional_id, place), (transactional_id, None)} & self.held_markers.keys())
 
-    def _write_or_wait(self, marker: WaitingMarker) -> None:
-        is_held = self.held_markers and self.is_marker_held(marker.markers.transactional_id, marker.place)
+    def _write_or_wait(self, marker: WaitingMarker) -> bool:
+        """Write a marker unless it is held. Return False if its partition cannot take it."""
+        is_held = bool(self.held_markers) and self.is_marker_held(marker.markers.transactional_id, marker.place)
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
             self.waiting.append(marker)
             self._tried_ms = self._cluster.now_ms
-        else:
-            marker.done(marker.place, result, self._cluster.now_ms)
+            return is_held
+        marker.done(marker.place, result, self._cluster.now_ms)
+        return True
 
     def write(self, markers: Markers, place: TopicPartition) -> ErrorCode | None:
         """Write a marker to a partition.

@@ -530,7 +530,7 @@ def test_markers_of_clients(subtests: pytest.Subtests) -> None:
     for is_commit, expected in ((True, 5), (False, -1)):
         with subtests.test(is_commit=is_commit):
             client = with_pending()
-            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "INVALID_PRODUCER_EPOCH"
+            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "UNKNOWN_SERVER_ERROR"
             assert write_marker(client, is_commit=is_commit, producer_id=99) == "NONE"  # an unknown producer
             assert client.fetched() == (-1, UNSTABLE)
             assert write_marker(client, is_commit=is_commit, coordinator_epoch=3) == "NONE"

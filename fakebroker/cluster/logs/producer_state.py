@@ -306,9 +306,7 @@ class Producers:
             raises_epoch: Whether the epoch of the marker is higher than that of the records (KIP-890, since 4.2).
                 Then an equal epoch is refused, unless no transaction is open: the marker may be a repeated one.
         """
-        producer = self._by_id.get(producer_id)
-        if producer is None:
-            return ErrorCode.NONE
+        producer = self._by_id.get(producer_id) or Producer(producer_id, NO_EPOCH, last_timestamp_ms=-1)
         is_same = raises_epoch and epoch == producer.epoch and producer.transaction_offset is not None
         if epoch < producer.epoch or is_same:
             return ErrorCode.INVALID_PRODUCER_EPOCH

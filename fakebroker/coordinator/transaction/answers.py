@@ -35,7 +35,7 @@ def error_of_epoch(value: TransactionValue, producer_id: int, epoch: int) -> Err
 def is_retry_of_end(value: TransactionValue, producer_id: int, epoch: int) -> bool:
     """Return whether an EndTxn has the epoch before the last end of a transaction, which has raised it (KIP-890)."""
     if producer_id == value.producer_id:
-        return value.epoch > 0 and epoch == value.epoch - 1
+        return epoch == value.epoch - 1
     return producer_id == value.previous_producer_id and epoch == EXHAUSTED_EPOCH and value.epoch == 0
 
 

@@ -356,7 +356,8 @@ class TransactionCoordinator:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error:
             return error, []
-        return _NONE, [_NONE if each in value.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
+        added = set(value.partitions)
+        return _NONE, [_NONE if each in added else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
 
     def end(
         self,
