@@ -451,8 +451,8 @@ class FakeCluster(JournalExport):
     def report(self) -> str:
         """Return seed, groups, transactional ids and the last requests as text, as shown for a failed test.
 
-        It has the 20 groups and 20 transactional ids that changed last, the first 20 members of each, the last 20 requests, and the first 200
-        characters of each line, and says what it leaves out.
+        It has the 20 groups and 20 transactional ids that changed last, the first 20 members of each, the last 20
+        requests, and the first 200 characters of each line, and says what it leaves out.
         """
         text = report(self.seed, self.groups(), self.transactions(), self.journal_view())
         errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
