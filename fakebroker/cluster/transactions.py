@@ -325,7 +325,8 @@ class Transactions:
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
             # Failures of appends that a test has requested end without an event, when they have occurred.
-            marker.retry_ms = self._cluster.now_ms + RETRY_MS if self._cluster.append_failures.active else 0.0
+            is_retried = not is_held and bool(self._cluster.append_failures.active)
+            marker.retry_ms = self._cluster.now_ms + RETRY_MS if is_retried else 0.0
             self.waiting.append(marker)
             return is_held
         marker.done(marker.place, result, self._cluster.now_ms)
