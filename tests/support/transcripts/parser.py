@@ -1,8 +1,8 @@
 """The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
-members.py or producers.py its request and its version. A new step of the cluster needs an entry in `CLUSTER_VERBS` and a
-case in `_Player._change` (player.py). Both need a line in that README.
+members.py or producers.py its request and its version. A new step of the cluster needs an entry in `CLUSTER_VERBS` and
+a case in `_Player._change` (player.py). Both need a line in that README.
 """
 
 import json
