@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
     from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
+    from fakebroker.cluster.seeding.transaction_seed import TransactionSeed
     from fakebroker.errors import (
         ClusterStopped,
         ConfigError,
@@ -51,6 +52,7 @@ _HOMES = {
     "GroupSeed": "fakebroker.cluster.seeding.seed",
     "MemberSeed": "fakebroker.cluster.seeding.seed",
     "Scaled": "fakebroker.server.clock",
+    "TransactionSeed": "fakebroker.cluster.seeding.transaction_seed",
     "read_journal": "fakebroker.server.journal_files",
 }
 
@@ -73,6 +75,7 @@ __all__ = [
     "Polled",
     "ProtocolError",
     "Scaled",
+    "TransactionSeed",
     "WaitTimeout",
     "__version__",
     "read_journal",

@@ -110,7 +110,7 @@ CALLS: list[ClusterCase] = [
     (lambda c: c.count(broker=9), "broker", 9, "one of 1, 2, 3"),
     (lambda c: c.count(since=math.nan), "since", math.nan, FINITE),
     (lambda c: c.count(error="NOT_CORDINATOR"), "error", "NOT_CORDINATOR", "did you mean 'NOT_COORDINATOR'?"),
-    (lambda c: c.count(grp="g"), "grp", "g", "one of client_id, group, member, instance_id, broker, connection, "),  # type: ignore[call-arg]  # wrong on purpose
+    (lambda c: c.count(grp="g"), "grp", "g", "one of client_id, group, member, instance_id, "),  # type: ignore[call-arg]  # wrong on purpose
     (lambda c: c.assert_order(), "steps", (), "one or more"),
     (lambda c: c.assert_order(3), "step", 3, "the name of an API, or a pair of a name and a dict of filters"),  # type: ignore[arg-type]  # wrong on purpose
     (lambda c: c.hold("g", "Stable"), "state", "Stable", "one of PreparingRebalance, CompletingRebalance"),

@@ -26,8 +26,13 @@ MAX_MEMO_BYTES = 1024
 """Larger frames are not cached."""
 _PARTITION_BYTES = 100
 """The size of the tuple of a topic and a partition, without the name of the topic."""
-_GROUP = 0
-"""FindCoordinator's key type of groups (FindCoordinatorRequest.CoordinatorType)."""
+_GROUP, _TRANSACTION = 0, 1
+"""FindCoordinator's key types (FindCoordinatorRequest.CoordinatorType)."""
+
+_PRODUCER_ID = struct.Struct(">16xb26xq")
+"""Magic and producer id of a record batch."""
+
+_MAGIC, _NO_PRODUCER_ID = 2, -1
 
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
@@ -108,11 +113,13 @@ class CallSummary(NamedTuple):
     errors: tuple[ErrorCode, ...]
     instance_ids: tuple[str, ...] = ()
     partitions: tuple[tuple[TopicRef, int | None], ...] = ()
+    transactional_ids: tuple[str, ...] = ()
+    producer_ids: tuple[int, ...] = ()
 
     @property
     def text_bytes(self) -> int:
         """The size of its texts, and of the list of partitions."""
-        texts = sum(map(len, (*self.group_ids, *self.member_ids, *self.instance_ids)))
+        texts = sum(map(len, (*self.group_ids, *self.member_ids, *self.instance_ids, *self.transactional_ids)))
         return texts + sum(_PARTITION_BYTES + len(topic) for topic, _ in self.partitions)
 
 
@@ -263,6 +270,25 @@ class Call:
         return tuple(dict.fromkeys(found for found in find(self.request) if found)) if find else ()
 
     @property
+    def transactional_ids(self) -> tuple[str, ...]:
+        """The transactional ids that the request names, in its order."""
+        if self.summary is not None:
+            return self.summary.transactional_ids
+        find = _TRANSACTIONAL_IDS.get(type(self.request).__name__)
+        return tuple(dict.fromkeys(found for found in find(self.request) if found)) if find else ()
+
+    @property
+    def producer_ids(self) -> tuple[int, ...]:
+        """The producer ids that the request names, and one that its response assigns."""
+        if self.summary is not None:
+            return self.summary.producer_ids
+        find = _PRODUCER_IDS.get(type(self.request).__name__)
+        if find is None:
+            return ()
+        found = [*find(self.request), getattr(self.response, "producer_id", _NO_PRODUCER_ID)]
+        return tuple(dict.fromkeys(each for each in found if each != _NO_PRODUCER_ID))
+
+    @property
     def partitions(self) -> tuple[tuple[TopicRef, int | None], ...]:
         """The topics and partitions that the request names; the partition is None if it names the topic as a whole.
 
@@ -301,7 +327,15 @@ class Call:
     def summarize(self) -> CallSummary:
         """Return the summary that a journal without messages keeps."""
         named = self.node_id, self.group_ids, self.member_ids
-        return CallSummary(*named, self.has_response, self.errors, self.instance_ids, self.partitions)
+        return CallSummary(
+            *named,
+            self.has_response,
+            self.errors,
+            self.instance_ids,
+            self.partitions,
+            self.transactional_ids,
+            self.producer_ids,
+        )
 
     def __repr__(self) -> str:
         return f"<{self.api.name} v{self.api_version} from {shown(self.client_id)} at broker {self.node_id}>"
@@ -510,6 +544,53 @@ _INSTANCE_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
 """How to find the instance ids of a request, by the name of its class."""
 
 
+def _transactional_id(request: Any) -> list[str | None]:
+    return [request.transactional_id]
+
+
+def _producer_id(request: Any) -> list[int]:
+    return [request.producer_id]
+
+
+def _ids_of_batches(request: Any) -> list[int]:
+    """Return the producer ids of the record batches in a Produce request."""
+    batches = (data.records for topic in request.topic_data for data in topic.partition_data)
+    headers = (_PRODUCER_ID.unpack_from(each) for each in batches if each and len(each) >= _PRODUCER_ID.size)
+    return [producer_id for magic, producer_id in headers if magic == _MAGIC]
+
+
+_TRANSACTIONAL_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
+    "ProduceRequest": _transactional_id,
+    "FindCoordinatorRequest": lambda request: (
+        (request.coordinator_keys or [request.key]) if request.key_type == _TRANSACTION else []
+    ),
+    "InitProducerIdRequest": _transactional_id,
+    # Versions 0-3 have one transaction.
+    "AddPartitionsToTxnRequest": lambda request: (
+        [each.transactional_id for each in request.transactions] or [request.v3_and_below_transactional_id]
+    ),
+    "AddOffsetsToTxnRequest": _transactional_id,
+    "TxnOffsetCommitRequest": _transactional_id,
+    "EndTxnRequest": _transactional_id,
+    "DescribeTransactionsRequest": lambda request: request.transactional_ids,
+}
+"""How to find the transactional ids of a request, by the name of its class."""
+
+_PRODUCER_IDS: Mapping[str, Callable[[Any], list[int]]] = {
+    "ProduceRequest": _ids_of_batches,
+    "InitProducerIdRequest": _producer_id,
+    "AddPartitionsToTxnRequest": lambda request: (
+        [each.producer_id for each in request.transactions] or [request.v3_and_below_producer_id]
+    ),
+    "AddOffsetsToTxnRequest": _producer_id,
+    "TxnOffsetCommitRequest": _producer_id,
+    "EndTxnRequest": _producer_id,
+    "WriteTxnMarkersRequest": lambda request: [each.producer_id for each in request.markers],
+    "ListTransactionsRequest": lambda request: request.producer_id_filters,
+}
+"""How to find the producer ids of a request, by the name of its class."""
+
+
 def named_partitions(call: Call) -> list[tuple[TopicRef, int | None]]:
     """Return the topics and partitions that the request of a call names, by the declaration of its message."""
     parts = requested_parts(call.api, call.request, call.api_version, _topic_id)
@@ -538,6 +619,16 @@ def _topic_id(topic_id: bytes) -> Any:
 def names_members(api_name: str) -> bool:
     """Return whether requests of an API can name members of groups."""
     return f"{api_name}Request" in _MEMBER_IDS
+
+
+def names_transactions(api_name: str) -> bool:
+    """Return whether requests of an API can name transactional ids."""
+    return f"{api_name}Request" in _TRANSACTIONAL_IDS
+
+
+def names_producers(api_name: str) -> bool:
+    """Return whether requests of an API, or their responses, can name producer ids."""
+    return f"{api_name}Request" in _PRODUCER_IDS
 
 
 def names_topics(api: Api) -> bool:

@@ -79,7 +79,7 @@ class Cluster:
         random: Returns a random number in [0, 1); decides about faults with a probability.
         journal: Records the calls.
         now_ms: The brokers' time at the start, in milliseconds since the epoch.
-        keeps_history: Whether `history` records the transitions of groups.
+        keeps_history: Whether `history` and `transactions.history` record transitions.
         first_node_id: The node id of the first broker; the others follow.
         racks: The rack of each broker; brokers that are not listed have none.
 
@@ -94,7 +94,7 @@ class Cluster:
         transactions: The transaction coordinators.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
-        append_failures: The appends to __consumer_offsets that fail.
+        append_failures: The appends to __consumer_offsets and __transaction_state that fail.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
@@ -148,7 +148,9 @@ class Cluster:
             self.brokers, self.topics.offsets_partition, lambda broker: broker.coordinator, _load_groups
         )
         self.transactions = Transactions(
-            self, lambda partition, size_bytes: fetch.wake(self, partition, size_bytes, self.now_ms)
+            self,
+            lambda partition, size_bytes: fetch.wake(self, partition, size_bytes, self.now_ms),
+            keeps_history=keeps_history,
         )
         moves: dict[str, CoordinatorMoves[Any]] = {
             OFFSETS_TOPIC: self.group_moves,
@@ -206,7 +208,7 @@ class Cluster:
         config = broker.coordinator.config
         if not self.has_enough_replicas(partition, log_config(self, broker, partition.topic)):
             return client_error(ErrorCode.NOT_ENOUGH_REPLICAS, records, config)
-        failure = self.append_failures.pick(partition.index) if self.append_failures.active else None
+        failure = self.append_failures.pick(OFFSETS_TOPIC, partition.index) if self.append_failures.active else None
         if failure is not None:
             error = client_error(failure.error, records, config)
             failure.hits += bool(error)
@@ -471,13 +473,17 @@ class Cluster:
         """Return the value of a numeric config that can be changed for the whole cluster."""
         return int(self.broker_configs.get(name) or self.config.number(name))
 
+    def transactions_partition_of(self, transactional_id: str) -> Partition:
+        """Return the partition of __transaction_state of a transactional id. The first call creates the topic."""
+        topic = self.topics.get(TRANSACTIONS_TOPIC) or self.auto_create_topic(TRANSACTIONS_TOPIC)
+        return _partition_for(topic, transactional_id)
+
     def transaction_coordinator_of(self, transactional_id: str) -> BrokerNode | None:
         """Return the broker that FindCoordinator returns for a transactional id: the leader of its partition.
 
         The first call creates __transaction_state, as for groups. During `stale_ms` it is the old coordinator.
         """
-        topic = self.topics.get(TRANSACTIONS_TOPIC) or self.auto_create_topic(TRANSACTIONS_TOPIC)
-        partition = _partition_for(topic, transactional_id)
+        partition = self.transactions_partition_of(transactional_id)
         stale = self.transactions.moves.stale_leader(partition.index, self.now_ms)
         return self.leader_of(partition) if stale is None else self.brokers.get(stale)
 

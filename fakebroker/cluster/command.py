@@ -9,7 +9,7 @@ import inspect
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
@@ -20,6 +20,7 @@ from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
 from fakebroker.cluster.seeding.seed import GroupSeed, SeedOptions
+from fakebroker.cluster.seeding.transaction_seed import TransactionSeed, TransactionSeedOptions
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.validation import accepts_data, accepts_none, convert, plain
 
@@ -30,6 +31,7 @@ OPTIONS: Mapping[Any, type[msgspec.Struct]] = {
     FailoverOptions: Failover,
     FaultOptions: Fault,
     SeedOptions: GroupSeed,
+    TransactionSeedOptions: TransactionSeed,
 }
 """The struct with the types and bounds of each set of keyword arguments, such as `**how: Unpack[FailoverOptions]`."""
 
@@ -131,6 +133,7 @@ def checked_event(event: Mapping[str, Any], commands: Mapping[str, Command]) -> 
     return name, command.checked(arguments)
 
 
+@cache
 def arguments_of(function: Callable[..., Any], *without: str) -> type[Arguments]:
     """Return a struct with the parameters of a method as fields.
 

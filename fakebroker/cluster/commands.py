@@ -7,7 +7,7 @@ simulation runs them in virtual time. `fakebroker.cluster.events` runs them from
 `scenarios/reference/commands.md` is generated from the docstrings. The OpenAPI document has their first lines.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, TypeVar, Unpack
 
@@ -37,17 +37,36 @@ from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord, Timestamp, produce
 from fakebroker.cluster.seeding.seed import GroupSeed, GroupTable, MemberSeed, SeedOptions, seed_groups
+from fakebroker.cluster.seeding.transaction_seed import (
+    ProducerEpoch,
+    ProducerId,
+    TransactionSeed,
+    TransactionSeedOptions,
+    seed_hanging_transaction,
+    seed_transaction,
+)
 from fakebroker.cluster.snapshot import Snapshot
-from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.cluster.topics import NO_LEADER, Partition
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.transaction import controls as transaction_controls
+from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
+from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, one_of
+from fakebroker.topic_partition import TopicPartition, format_partitions, parse_partition
 from fakebroker.validation import Data, Positive, Seconds
 
 T = TypeVar("T")
+
+_HOLDABLE_STATES: Mapping[str, GroupState | TransactionState] = {
+    **{state.value: state for state in controls.HOLDABLE_STATES},
+    **{state.value: state for state in transaction_controls.HOLDABLE_STATES},
+}
+"""The states in which groups and transactional ids can be held, by Kafka's names, which differ."""
 
 
 class ClusterCommands:
@@ -224,16 +243,44 @@ class ClusterCommands:
         Raises:
             ConfigError: The partition or broker does not exist, the broker is down, or an option is out of range.
         """
-        options = Failover(**how)
 
-        def move() -> None:
+        def offsets_partition() -> Partition:
             self._cluster.topics.show_offsets_topic()
             count = len(self._cluster.topics.offsets_topic.partitions)
             if not 0 <= partition < count:
                 raise ConfigError.of("partition", partition, f"0 to {count - 1}")
+            return self._cluster.offsets_partition(partition)
+
+        self._move(offsets_partition, to, Failover(**how))
+
+    @command
+    def move_transaction_coordinator(
+        self, transactional_id: str, to: int | None, **how: Unpack[FailoverOptions]
+    ) -> None:
+        """Move the coordinator of a transactional id to another broker.
+
+        All ids in the same partition of __transaction_state move with it. The old coordinator resigns: requests whose
+        records are held get NOT_COORDINATOR. The new coordinator loads the ids from the partition's log, and writes the
+        markers of transactions that are prepared. If the log does not exist, it is created.
+
+        Args:
+            transactional_id: The transactional id, which need not exist.
+            to: Node id of the new coordinator. None: the id has no coordinator (COORDINATOR_NOT_AVAILABLE) until it is
+                moved again, or its previous coordinator restarts.
+            how: Options of the failover; see `Failover`.
+
+        Raises:
+            ConfigError: The broker does not exist or is down, or an option is out of range.
+        """
+        self._move(lambda: self._cluster.transactions_partition_of(transactional_id), to, Failover(**how))
+
+    def _move(self, find: Callable[[], Partition], to: int | None, how: Failover) -> None:
+        """Change the leader of a partition of an internal topic, which `find` returns."""
+
+        def move() -> None:
+            partition = find()
             leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
-            target = self._cluster.offsets_partition(partition)
-            self._cluster.controller.set_leader(target, leader_id, self._now_ms(), options)
+            self._cluster.controller.set_leader(partition, leader_id, self._now_ms(), how)
 
         self._run(move)
 
@@ -611,11 +658,39 @@ class ClusterCommands:
         Raises:
             ConfigError: Appends do not fail with this error, or the number is below 1.
         """
+        return self._fail_append(lambda: self._cluster.offsets_partition_of(group_id), error, times)
+
+    @command
+    def fail_transaction_append(
+        self, transactional_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: Positive | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a transactional id fail: its transitions are not stored.
+
+        The log is the id's partition of __transaction_state; all ids of the partition are affected. Requests get the
+        errors that Kafka returns: for NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE. If the end of a transaction
+        cannot be stored after its markers were written, the coordinator tries again.
+
+        Args:
+            transactional_id: The transactional id, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail. None: all, until the failure is removed.
+
+        Returns:
+            A handle that counts the failed appends and removes the failure. `clear_faults` removes all failures.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        return self._fail_append(lambda: self._cluster.transactions_partition_of(transactional_id), error, times)
+
+    def _fail_append(
+        self, find: Callable[[], Partition], error: ErrorCode | str, times: int | None
+    ) -> AppendFailureHandle:
         code = checked_error(error)
 
         def add() -> AppendFailure:
-            partition = self._cluster.offsets_partition_of(group_id).index
-            return self._cluster.append_failures.add(partition, code, times)
+            partition = find()
+            return self._cluster.append_failures.add(partition.topic.name, partition.index, code, times)
 
         remove = self._cluster.append_failures.remove
         return AppendFailureHandle(self._run(add), lambda failure: self._run(lambda: remove(failure)))
@@ -630,30 +705,40 @@ class ClusterCommands:
 
         self._run(clear)
 
-    # Rebalances
+    # Rebalances and transactions
 
     @command
     def hold(self, group_id: str, state: str) -> Hold:
-        """Hold a group in a state of a rebalance until `release`.
+        """Hold a group in a state of a rebalance, or a transactional id before a state, until `release`.
 
-        The hold applies whenever the group is in this state; the group need not exist yet. In PreparingRebalance, the
-        join phase does not end, even if its timer expires. In CompletingRebalance, the leader's SyncGroup is parked.
-        Everything else works as usual. For example, a member that joins starts another rebalance, as does the expiry of
-        a session. A session does not expire while a response to its member is pending.
+        The hold of a group applies whenever the group is in this state; the group need not exist yet. In
+        PreparingRebalance, the join phase does not end, even if its timer expires. In CompletingRebalance, the leader's
+        SyncGroup is parked. Everything else works as usual. For example, a member that joins starts another rebalance,
+        as does the expiry of a session. A session does not expire while a response to its member is pending.
+
+        The hold of a transactional id delays its record with the state, before it is written to __transaction_state.
+        The transition stays pending, its request is not answered, and other requests get CONCURRENT_TRANSACTIONS. A
+        hold of PrepareCommit delays the decision, one of CompleteCommit the end, after all markers were written. If the
+        coordinator moves meanwhile, the record is lost and the request gets NOT_COORDINATOR. `hold_markers` holds what
+        is between the two states.
 
         Args:
-            group_id: Id of the group.
-            state: "PreparingRebalance" or "CompletingRebalance".
+            group_id: Id of the group, or transactional id.
+            state: "PreparingRebalance" or "CompletingRebalance" of a group. Of a transactional id: "Empty", "Ongoing",
+                "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", or "Dead" for its expiry.
 
         Returns:
-            A context manager that releases the group.
+            A context manager that releases the group or the id.
 
         Raises:
-            ConfigError: The state is neither of the two.
+            ConfigError: The state is none of these.
         """
-        held = controls.holdable_state(state)
+        held = _holdable_state(state)
 
         def hold() -> None:
+            if isinstance(held, TransactionState):
+                self._cluster.transactions.holds.setdefault(group_id, {})[held] = None
+                return
             broker = self._cluster.coordinator_of(group_id)
             group_controls = self._cluster.group_controls.setdefault(group_id, GroupControls())
             controls.hold(broker.coordinator if broker else None, group_id, group_controls, held)
@@ -663,39 +748,50 @@ class ClusterCommands:
 
     @command
     def release(self, group_id: str, state: str | None = None) -> None:
-        """Release a group that is held.
+        """Release a group or a transactional id that is held.
 
         Steps that the hold has prevented, such as the end of the join phase, are done when the command returns.
 
         Args:
-            group_id: Id of the group.
+            group_id: Id of the group, or transactional id.
             state: The state in which it is held. None: any state.
 
         Raises:
-            ConfigError: The group is not held, or not in this state.
+            ConfigError: The group or id is not held, or not in this state.
         """
-        states = controls.HOLDABLE_STATES if state is None else [controls.holdable_state(state)]
+        states = list(_HOLDABLE_STATES.values()) if state is None else [_holdable_state(state)]
 
         def release() -> None:
-            held_states = {key: value.held_states for key, value in self._cluster.group_controls.items()}
-            if not any(each in held_states.get(group_id, ()) for each in states):
-                held = [f"{key!r} in {each.value}" for key, value in held_states.items() for each in value]
+            held_states: list[tuple[str, GroupState | TransactionState]] = [
+                *((key, each) for key, value in self._cluster.group_controls.items() for each in value.held_states),
+                *((key, each) for key, value in self._cluster.transactions.holds.items() for each in value),
+            ]
+            if not any((group_id, each) in held_states for each in states):
+                held = [f"{key!r} in {each.value}" for key, each in held_states]
                 where = f" in {state}" if state else ""
                 known = one_of(held, none="but there is none")
-                raise ConfigError.of("group_id", group_id, f"a group that is held{where}, {known}")
+                is_group = not isinstance(states[0], TransactionState)
+                subject = "a group" if is_group else "a transactional id"
+                raise ConfigError.of("group_id", group_id, f"{subject} that is held{where}, {known}")
             self._release(group_id, states)
 
         self._run(release)
 
-    def _release(self, group_id: str, states: Iterable[GroupState]) -> None:
+    def _release(self, group_id: str, states: Sequence[GroupState | TransactionState]) -> None:
         group_controls = self._cluster.group_controls.get(group_id, GroupControls())
+        holds = self._cluster.transactions.holds.get(group_id, {})
         for state in states:
-            group_controls.held_states.pop(state, None)
-        # Not only the coordinator has the group: zombies may have it, too.
+            if isinstance(state, TransactionState):
+                holds.pop(state, None)
+            else:
+                group_controls.held_states.pop(state, None)
+        self._cluster.now_ms = self._now_ms()  # the time of held records
+        # Not only the coordinator has the group or the id: zombies may have it, too.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
             if group is not None:
                 controls.release(broker.coordinator, group, self._now_ms())
+            broker.transaction_coordinator.release(group_id, self._now_ms())
 
     @command
     def force_rebalance(self, group_id: str) -> None:
@@ -837,6 +933,109 @@ class ClusterCommands:
 
         self._run(act)
 
+    # Transactions
+
+    @command
+    def hold_markers(self, transactional_id: str, partition: str | None = None) -> Hold:
+        """Hold the markers of a transactional id until `release_markers`.
+
+        Its transactions stay in PrepareCommit or PrepareAbort, and their records invisible to read_committed consumers,
+        in the held partitions. The markers of other partitions are written. The hold applies to all transactions of the
+        id, now and later, and remains when its coordinator moves.
+
+        Args:
+            transactional_id: The transactional id, which need not exist.
+            partition: The partition, such as "orders-0". None: all partitions.
+
+        Returns:
+            A context manager that releases the markers.
+
+        Raises:
+            ConfigError: The partition is malformed.
+        """
+        key = _marker_key(transactional_id, partition)
+        self._run(lambda: self._cluster.transactions.held_markers.update({key: None}))
+        return Hold(lambda: self._run(lambda: self._release_markers(key)))
+
+    @command
+    def release_markers(self, transactional_id: str, partition: str | None = None) -> None:
+        """Release markers that are held. Those whose partitions can take them are written when the command returns.
+
+        Args:
+            transactional_id: The transactional id.
+            partition: The partition that was given to `hold_markers`, or None if it was None.
+
+        Raises:
+            ConfigError: The markers are not held, or the partition is malformed.
+        """
+        key = _marker_key(transactional_id, partition)
+
+        def release() -> None:
+            held = self._cluster.transactions.held_markers
+            if key not in held:
+                places = [(name, "all" if place is None else format_partitions([place])) for name, place in held]
+                known = one_of((f"{name!r} in {place}" for name, place in places), none="but none is held")
+                raise ConfigError.of("transactional_id", transactional_id, f"what hold_markers was given, {known}")
+            self._release_markers(key)
+
+        self._run(release)
+
+    def _release_markers(self, key: tuple[str, TopicPartition | None]) -> None:
+        self._cluster.transactions.held_markers.pop(key, None)
+        self._cluster.now_ms = self._now_ms()  # the time of the markers
+        self._cluster.transactions.retry()
+
+    @command
+    def abort_transaction(self, transactional_id: str) -> None:
+        """Abort the open transaction of a transactional id at its coordinator, as its timeout does.
+
+        The epoch is raised, so that the producer is fenced; with the feature `transaction.version` 2 it recovers if it
+        aborts, too. A hanging transaction, which the coordinator does not know, is aborted by an admin client instead
+        (`abortTransaction`).
+
+        Args:
+            transactional_id: The transactional id.
+
+        Raises:
+            ConfigError: The id does not exist, has no open transaction or no coordinator, a transition is pending, or
+                the record could not be stored.
+        """
+        self._control_transaction(transactional_id, transaction_controls.abort)
+
+    @command
+    def fence_producer(self, transactional_id: str) -> None:
+        """Fence the producer of a transactional id, as Admin.fenceProducers does: its epoch is raised.
+
+        An open transaction is aborted. The next request of the producer gets PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
+
+        Args:
+            transactional_id: The transactional id.
+
+        Raises:
+            ConfigError: The id does not exist or has no coordinator, a transition is pending, or the record could not
+                be stored.
+        """
+        self._control_transaction(transactional_id, transaction_controls.fence)
+
+    def _control_transaction(
+        self, transactional_id: str, action: Callable[[TransactionCoordinator, Transaction, float], ErrorCode]
+    ) -> None:
+        """Run an action on an existing transactional id at its coordinator, with the brokers' time in milliseconds."""
+
+        def act() -> None:
+            broker = self._cluster.transactions.coordinator_of(transactional_id)
+            if broker is None:
+                expected = "a transactional id that has a coordinator now"
+                raise ConfigError.of("transactional_id", transactional_id, expected)
+            coordinator, now_ms = broker.transaction_coordinator, self._now_ms()
+            self._cluster.now_ms = now_ms  # the time of records and markers
+            transaction = transaction_controls.transaction_of(coordinator, transactional_id)
+            if error := action(coordinator, transaction, now_ms):
+                expected = f"an id whose record can be stored; it failed with {error.name}"
+                raise ConfigError.of("transactional_id", transactional_id, expected)
+
+        self._run(act)
+
     # Seeding
 
     @command
@@ -873,6 +1072,63 @@ class ClusterCommands:
 
     def _seed(self, seeds: Sequence[GroupSeed]) -> None:
         self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
+
+    @command
+    def seed_transaction(self, transactional_id: str, **options: Unpack[TransactionSeedOptions]) -> None:
+        """Create a transactional id as if a producer had used it; by default with an open transaction.
+
+        The records of the transaction are appended to the logs, and the state to __transaction_state. With
+        PrepareCommit or PrepareAbort, the coordinator then writes the markers. With `producer_id` and `epoch`, also
+        states near the last epoch of a producer id can be created.
+
+        Args:
+            transactional_id: The transactional id, which must not exist.
+            options: State, producer and records; see `TransactionSeed`.
+
+        Raises:
+            ConfigError: The id exists or has no coordinator, the producer id is in use, a partition does not exist or
+                has no leader, or the options contradict each other.
+        """
+        seed = TransactionSeed(transactional_id=transactional_id, **options)
+        self._run(lambda: seed_transaction(self._cluster, seed, self._now_ms()))
+
+    @command
+    def seed_hanging_transaction(
+        self,
+        partition: str,
+        *,
+        offset: Annotated[int, Meta(ge=0)] | None = None,
+        records: Annotated[int, Meta(ge=1, le=100_000)] = 1,
+        producer_id: ProducerId | None = None,
+        epoch: ProducerEpoch = 0,
+    ) -> None:
+        """Leave a transaction open in a partition that no coordinator knows: a hanging transaction (KIP-664).
+
+        Nothing ends it but WriteTxnMarkers of an admin client (`abortTransaction`), or the deletion of its records.
+        Until then the last stable offset of the partition stays at its first record.
+
+        Args:
+            partition: The partition, such as "orders-0".
+            offset: The offset of its first record, at which the log must not have ended yet; records are appended up to
+                it. None: the end of the log.
+            records: Number of its records. Their values are their offsets, as text.
+            producer_id: The producer id. None: the next one that is not in use.
+            epoch: The producer epoch.
+
+        Raises:
+            ConfigError: The partition does not exist or has no leader, or its log ends after the offset.
+        """
+        self._run(
+            lambda: seed_hanging_transaction(
+                self._cluster,
+                partition,
+                offset=offset,
+                records=records,
+                producer_id=producer_id,
+                epoch=epoch,
+                now_ms=self._now_ms(),
+            )
+        )
 
     # Snapshots
 
@@ -963,6 +1219,21 @@ class ClusterCommands:
 
 COMMANDS = commands_of(ClusterCommands)
 """Definitions by name of all commands that can be called with plain data (JSON, TOML)."""
+
+
+def _holdable_state(name: str) -> GroupState | TransactionState:
+    """Return a state that a group or a transactional id can be held in, by Kafka's name.
+
+    Raises:
+        ConfigError: There is no such state.
+    """
+    if name not in _HOLDABLE_STATES:
+        raise ConfigError.of("state", name, one_of(_HOLDABLE_STATES, name))
+    return _HOLDABLE_STATES[name]
+
+
+def _marker_key(transactional_id: str, partition: str | None) -> tuple[str, TopicPartition | None]:
+    return transactional_id, None if partition is None else parse_partition(partition)
 
 
 def _sync_delay_key(group: Group, name: str) -> tuple[str, str]:

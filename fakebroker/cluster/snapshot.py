@@ -114,6 +114,7 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.next_producer_id = fresh.next_producer_id
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
+    cluster.transactions.history = fresh.transactions.history
     cluster.faults.reset(fresh.faults)
     for broker in cluster.brokers.values():
         broker.stops += 1  # All connections are closed.
@@ -132,6 +133,8 @@ def _leader_epoch(partition: Partition, former: Partition) -> int:
 def _release_all(cluster: Cluster, now_ms: float) -> None:
     """Answer pending requests, and remove holds, delays, faults, pending loads and stale leaders."""
     cluster.group_controls.clear()
+    cluster.transactions.holds.clear()
+    cluster.transactions.held_markers.clear()
     cluster.faults.active.clear()
     cluster.append_failures.active.clear()
     for broker in cluster.brokers.values():

@@ -4,7 +4,7 @@ The markers of a transaction are written to the leader of each partition at once
 can (Kafka's `TransactionMarkerChannelManager`, without requests between brokers). Does not depend on requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -22,11 +22,15 @@ from fakebroker.cluster.logs.transactions_topic import append_records, read_reco
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves
 from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Partition, Topic, Topics
 from fakebroker.coordinator.group.records import TransactionEnd
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.runtime.timer_queue import TimerEntry, TimerQueue
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS, TransactionCoordinator
-from fakebroker.coordinator.transaction.records import TransactionRecord
+from fakebroker.coordinator.transaction.history import TransactionHistory
+from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
+from fakebroker.coordinator.transaction.states import TransactionState
+from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.transaction_markers import encode_marker
@@ -82,11 +86,13 @@ class WaitingMarker:
         markers: The marker, with the other markers of its transaction.
         place: The topic and the index of the partition.
         done: See `SendMarkers`.
+        retry_ms: When to try again at the earliest, in milliseconds; 0 at the next change.
     """
 
     markers: Markers
     place: TopicPartition
     done: Callable[[TopicPartition, ErrorCode, float], None]
+    retry_ms: float = 0.0
 
 
 def transaction_config(config: Config, release: Release, version: int, partition_count: int) -> TransactionConfig:
@@ -115,20 +121,29 @@ class Transactions:
     Args:
         cluster: The cluster.
         wake: Called with a partition and a number of bytes after an append, to answer delayed Fetch requests.
+        keeps_history: Whether `history` records the transitions of transactional ids.
 
     Attributes:
+        history: The transitions of all transactional ids, including those that have expired.
+        holds: The states whose records are held, by transactional id. Shared by all coordinators.
+        held_markers: The markers that are held: transactional ids with a partition, or with None for all partitions.
         moves: The moves of the coordinators with the leaders of `__transaction_state`.
         waiting: The markers that wait for their partitions, in the order in which they were sent.
         is_used: Whether `__transaction_state` exists. Otherwise the coordinators have no timers.
     """
 
-    def __init__(self, cluster: CoordinatedCluster, wake: Callable[[Partition, int], None]) -> None:
+    def __init__(
+        self, cluster: CoordinatedCluster, wake: Callable[[Partition, int], None], *, keeps_history: bool = True
+    ) -> None:
         self._cluster = cluster
         self._wake = wake
+        self._keeps_history = keeps_history
+        self.history = TransactionHistory()
+        self.holds: dict[str, dict[TransactionState, None]] = {}
+        self.held_markers: dict[tuple[str, TopicPartition | None], None] = {}
         self.waiting: list[WaitingMarker] = []
         self._repeated: TimerQueue[Attempt] = TimerQueue()
         self.is_used = False
-        self._tried_ms = 0.0
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
         )
@@ -144,7 +159,15 @@ class Transactions:
             self._send,
             partial(self._append, node_id),
             cluster.now_ms,
+            partial(self._record_history, node_id),
+            self.holds,
         )
+
+    def _record_history(
+        self, node_id: int, transaction: Transaction, state_from: str, state_to: str, cause: str, now_ms: float
+    ) -> None:
+        if self._keeps_history:
+            self.history.record(transaction, state_from, state_to, cause, now_ms, node_id)
 
     def config_for(self, release: Release) -> TransactionConfig:
         """Return the settings of a broker's coordinator."""
@@ -182,6 +205,23 @@ class Transactions:
                 leader.transaction_coordinator.start_loading(partition.index)
                 _load(leader.transaction_coordinator, partition, self._cluster.now_ms)
 
+    def partition_of(self, transactional_id: str) -> Partition | None:
+        """Return the partition of `__transaction_state` of a transactional id; None if the topic does not exist."""
+        topic = self._cluster.topics.get(TRANSACTIONS_TOPIC)
+        return None if topic is None else topic.partitions[partition_for(transactional_id, len(topic.partitions))]
+
+    def coordinator_of(self, transactional_id: str) -> BrokerNode | None:
+        """Return the broker that coordinates a transactional id, if there is one: the leader of its partition."""
+        partition = self.partition_of(transactional_id)
+        return None if partition is None else self._cluster.leader_of(partition)
+
+    def all(self) -> Iterator[tuple[BrokerNode, Transaction]]:
+        """Yield all transactional ids with their coordinators, ordered by broker; without those of zombies."""
+        for node_id, broker in self._cluster.brokers.items():
+            for transaction in broker.transaction_coordinator.transactions():
+                if self._partition(transaction.partition).leader_id == node_id:
+                    yield broker, transaction
+
     def _partition(self, index: int) -> Partition:
         topic = self._cluster.topics.get(TRANSACTIONS_TOPIC)
         assert topic is not None, f"{TRANSACTIONS_TOPIC} does not exist"
@@ -198,12 +238,25 @@ class Transactions:
             ):
                 done(ErrorCode.NOT_ENOUGH_REPLICAS)
                 return
+            failure = cluster.append_failures.pick(partition.topic.name, index)
+            if failure is not None:
+                failure.hits += 1
+                done(failure.error)
+                return
             size_bytes = partition.log.size_bytes
             level = cluster.features.level(TRANSACTION_VERSION)
             append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
             self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
+
+    def store(self, transactional_id: str, value: TransactionValue) -> ErrorCode:
+        """Write the record of a new transactional id, which has a coordinator; return the error of the log, or NONE."""
+        partition, results = self.partition_of(transactional_id), list[ErrorCode]()
+        assert partition is not None
+        record = TransactionRecord(transactional_id, value)
+        self._append(partition.leader_id, partition.index, [record], results.append)
+        return results[0]
 
     # Time
 
@@ -232,10 +285,15 @@ class Transactions:
         if not self.is_used:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
-        found.append(self._repeated.next_deadline())
-        if self.waiting and self._cluster.append_failures.active:
-            found.append(self._tried_ms + RETRY_MS)  # Failures end without an event, when they have occurred.
+        found.append(self.next_attempt())
         return min([each for each in found if each is not None], default=None)
+
+    def next_attempt(self) -> float | None:
+        """Return when something is tried again next: a marker, or what `repeat` was given; None if nothing is."""
+        found = [each.retry_ms for each in self.waiting if each.retry_ms]
+        if (repeated_ms := self._repeated.next_deadline()) is not None:
+            found.append(repeated_ms)
+        return min(found, default=None)
 
     # Markers
 
@@ -246,18 +304,33 @@ class Transactions:
     def retry(self) -> None:
         """Write the waiting markers whose partitions can take them now. Drop those of resigned coordinators."""
         waiting, self.waiting = self.waiting, []
-        coordinators = [broker.transaction_coordinator for broker in self._cluster.brokers.values()]
+        blocked: set[TopicPartition] = set()  # Of many markers for a partition, only the first is tried.
         for each in waiting:
-            if any(coordinator.awaits(each.markers) for coordinator in coordinators):
-                self._write_or_wait(each)
+            if each.place in blocked or each.retry_ms > self._cluster.now_ms:
+                self.waiting.append(each)
+            elif self._is_awaited(each) and not self._write_or_wait(each):
+                blocked.add(each.place)
 
-    def _write_or_wait(self, marker: WaitingMarker) -> None:
-        result = self.write(marker.markers, marker.place)
+    def _is_awaited(self, marker: WaitingMarker) -> bool:
+        """Return whether the coordinator of a marker still waits for it."""
+        return any(broker.transaction_coordinator.awaits(marker.markers) for broker in self._cluster.brokers.values())
+
+    def is_marker_held(self, transactional_id: str, place: TopicPartition) -> bool:
+        """Return whether the marker of a transaction for a partition is held."""
+        return bool({(transactional_id, place), (transactional_id, None)} & self.held_markers.keys())
+
+    def _write_or_wait(self, marker: WaitingMarker) -> bool:
+        """Write a marker unless it is held. Return False if its partition cannot take it."""
+        is_held = bool(self.held_markers) and self.is_marker_held(marker.markers.transactional_id, marker.place)
+        result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
+            # Failures of appends that a test has requested end without an event, when they have occurred.
+            is_retried = not is_held and bool(self._cluster.append_failures.active)
+            marker.retry_ms = self._cluster.now_ms + RETRY_MS if is_retried else 0.0
             self.waiting.append(marker)
-            self._tried_ms = self._cluster.now_ms
-        else:
-            marker.done(marker.place, result, self._cluster.now_ms)
+            return is_held
+        marker.done(marker.place, result, self._cluster.now_ms)
+        return True
 
     def write(self, markers: Markers, place: TopicPartition) -> ErrorCode | None:
         """Write a marker to a partition.

@@ -18,10 +18,20 @@ from fakebroker.cluster.environment import Accept, random_uuids
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline, transaction_timeline_of
+from fakebroker.cluster.inspect.transaction_views import (
+    HangingTransaction,
+    TransactionView,
+    checked_filters,
+    hanging_transactions,
+    view_transaction,
+    view_transactions,
+)
 from fakebroker.cluster.inspect.views import (
     BrokerView,
     GroupView,
@@ -35,6 +45,7 @@ from fakebroker.cluster.journal.journal import JournalMode, new_journal
 from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import MemberSeed, SeedOptions
+from fakebroker.cluster.seeding.transaction_seed import TransactionSeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, ErrorCode, cut_lines
@@ -359,8 +370,70 @@ class FakeCluster(JournalExport):
         check_type("group_id", group_id, str, "a string")
         return self.call(lambda: explain(self.cluster, group_id, self.clock.now_ms()))
 
+    def transaction(self, transactional_id: str) -> TransactionView:
+        """Return the current state of a transactional id, as its coordinator knows it.
+
+        Args:
+            transactional_id: The transactional id.
+
+        Raises:
+            ConfigError: The id does not exist, or its coordinator does not know it: it is loading, or there is none.
+        """
+        check_type("transactional_id", transactional_id, str, "a string")
+        return self.call(lambda: view_transaction(self.cluster, transactional_id, self.clock.now_ms()))
+
+    def transactions(
+        self, *, state: str | None = None, producer_id: int | None = None, longer_than_s: float | None = None
+    ) -> list[TransactionView]:
+        """Return the current state of the transactional ids that match all filters, ordered by their coordinators.
+
+        Args:
+            state: Only ids in this state, by Kafka's name, such as "Ongoing".
+            producer_id: Only the id with this producer id.
+            longer_than_s: Only ids whose transaction has begun more than this number of seconds ago and has not ended.
+
+        Raises:
+            ConfigError: There is no such state, or a number has the wrong type or is negative.
+        """
+        filters = checked_filters(state, producer_id, longer_than_s)
+        return self.call(lambda: view_transactions(self.cluster, self.clock.now_ms(), **filters))
+
+    def hanging_transactions(self) -> list[HangingTransaction]:
+        """Return the transactions that are open in partitions, but not at a coordinator (KIP-664).
+
+        Their records, and later ones of their partitions, stay invisible to read_committed consumers until an admin
+        client aborts them. While a coordinator is loading, its open transactions are among them.
+        """
+        return self.call(lambda: hanging_transactions(self.cluster))
+
+    def transaction_timeline(self, transactional_id: str) -> TransactionTimeline:
+        """Return the transitions of a transactional id with their causes; `str()` of the result is a text diagram.
+
+        The history is limited as that of groups; see `timeline`.
+
+        Args:
+            transactional_id: The transactional id, which may have expired since.
+
+        Raises:
+            ConfigError: The id is not a string.
+        """
+        check_type("transactional_id", transactional_id, str, "a string")
+        return self.call(lambda: transaction_timeline_of(self.cluster, transactional_id, self.clock.now_ms()))
+
+    def explain_transaction(self, transactional_id: str) -> str:
+        """Explain in a few sentences why a transactional id is in its state, what it waits for, and until when.
+
+        Args:
+            transactional_id: The transactional id, which need not exist.
+
+        Raises:
+            ConfigError: The id is not a string.
+        """
+        check_type("transactional_id", transactional_id, str, "a string")
+        return self.call(lambda: explain_transaction(self.cluster, transactional_id, self.clock.now_ms()))
+
     def pending_deadlines(self) -> list[Deadline]:
-        """Return the pending timers of all groups and brokers, earliest first.
+        """Return the pending timers of all groups, transactional ids and brokers, earliest first.
 
         Each heartbeat changes them, since it extends a session.
         """
@@ -376,12 +449,12 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test.
+        """Return seed, groups, transactional ids and the last requests as text, as shown for a failed test.
 
-        It has the 20 groups that changed last, the first 20 members of each, the last 20 requests, and the first 200
-        characters of each line, and says what it leaves out.
+        It has the 20 groups and 20 transactional ids that changed last, the first 20 members of each, the last 20
+        requests, and the first 200 characters of each line, and says what it leaves out.
         """
-        text = report(self.seed, self.groups(), self.journal_view())
+        text = report(self.seed, self.groups(), self.transactions(), self.journal_view())
         errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
         return "\n".join([text, *errors])
 
@@ -525,8 +598,27 @@ class FakeCluster(JournalExport):
         """
         self._commands.move_offsets_partition(partition, to, **how)
 
+    def move_transaction_coordinator(
+        self, transactional_id: str, to: int | None, **how: Unpack[FailoverOptions]
+    ) -> None:
+        """Move a transactional id, and all ids of the same partition of __transaction_state, to another coordinator.
+
+        The old coordinator resigns. The new one loads the ids from the log, and writes the markers of transactions that
+        are prepared.
+
+        Args:
+            transactional_id: The transactional id, which need not exist.
+            to: Node id of the new coordinator. None: no coordinator (COORDINATOR_NOT_AVAILABLE) until the id is moved
+                again or its previous coordinator restarts.
+            how: Options of the failover; see `move_coordinator`.
+
+        Raises:
+            ConfigError: There is no such broker, or it is down.
+        """
+        self._commands.move_transaction_coordinator(transactional_id, to, **how)
+
     def finish_loading(self) -> None:
-        """Finish loading at once at every coordinator that is still loading groups."""
+        """Finish loading at once at every coordinator that is still loading groups or transactional ids."""
         self._commands.finish_loading()
 
     def stop_zombies(self) -> None:
@@ -790,39 +882,65 @@ class FakeCluster(JournalExport):
         """
         return self._commands.fail_append(group_id, error, times)
 
+    def fail_transaction_append(
+        self, transactional_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> AppendFailureHandle:
+        """Let the next appends to the log of a transactional id fail, so that its transitions are not stored.
+
+        The log is the id's partition of __transaction_state, and all ids of the partition are affected. Requests get
+        the errors that Kafka returns: for NOT_ENOUGH_REPLICAS, COORDINATOR_NOT_AVAILABLE. If the end of a transaction
+        cannot be stored after its markers were written, the coordinator tries again.
+
+        Args:
+            transactional_id: The transactional id, which need not exist.
+            error: The error of the log, by Kafka's name.
+            times: Number of appends that fail; None for all until the failure is removed.
+
+        Returns:
+            A handle, as of `fail_append`.
+
+        Raises:
+            ConfigError: Appends do not fail with this error, or the number is below 1.
+        """
+        return self._commands.fail_transaction_append(transactional_id, error, times)
+
     def clear_faults(self) -> None:
         """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
         self._commands.clear_faults()
 
-    # Rebalances
+    # Rebalances and transactions
 
     def hold(self, group_id: str, state: str) -> Hold:
-        """Hold a group in a state until `release`.
+        """Hold a group in a state, or a transactional id before a state, until `release`.
 
-        If the group is not in this state now, the hold begins when the group enters the state.
+        If the group is not in this state now, the hold begins when the group enters the state. A transactional id does
+        not enter the state: its record is not written to __transaction_state, the request that causes the transition is
+        not answered, and others get CONCURRENT_TRANSACTIONS.
 
         Args:
-            group_id: The group, which need not exist yet.
-            state: "PreparingRebalance": the join phase does not complete. "CompletingRebalance": the leader's SyncGroup
-                is parked.
+            group_id: The group, or the transactional id; it need not exist yet.
+            state: Of a group, "PreparingRebalance": the join phase does not complete; "CompletingRebalance": the
+                leader's SyncGroup is parked. Of a transactional id, the next state: "Empty" (InitProducerId), "Ongoing"
+                (a partition is added), "PrepareCommit" or "PrepareAbort" (the outcome is decided), "CompleteCommit" or
+                "CompleteAbort" (all markers were written), "Dead" (the id expires).
 
         Returns:
-            A context manager that releases the group on exit.
+            A context manager that releases the group or the id on exit.
 
         Raises:
-            ConfigError: The state is neither of the two.
+            ConfigError: The state is none of these.
         """
         return self._commands.hold(group_id, state)
 
     def release(self, group_id: str, state: str | None = None) -> None:
-        """Release a held group. Everything that became due meanwhile has happened when this returns.
+        """Release a held group or transactional id. What became due meanwhile has happened when this returns.
 
         Args:
-            group_id: The group.
+            group_id: The group, or the transactional id.
             state: The state in which it is held; None releases it in all states.
 
         Raises:
-            ConfigError: The group is not held.
+            ConfigError: The group or id is not held.
         """
         self._commands.release(group_id, state)
 
@@ -917,6 +1035,67 @@ class FakeCluster(JournalExport):
         """
         self._commands.release_sync(group_id, member)
 
+    # Transactions
+
+    def hold_markers(self, transactional_id: str, partition: str | None = None) -> Hold:
+        """Hold the markers of a transactional id until `release_markers`.
+
+        Its transactions stay in PrepareCommit or PrepareAbort, and read_committed consumers do not get their records in
+        the held partitions. The markers of other partitions are written.
+
+        Args:
+            transactional_id: The transactional id, which need not exist yet.
+            partition: The partition, such as "orders-0"; None for all partitions.
+
+        Returns:
+            A context manager that releases the markers on exit.
+
+        Raises:
+            ConfigError: The partition is malformed.
+        """
+        return self._commands.hold_markers(transactional_id, partition)
+
+    def release_markers(self, transactional_id: str, partition: str | None = None) -> None:
+        """Release held markers. Those whose partitions can take them have been written when this returns.
+
+        Args:
+            transactional_id: The transactional id.
+            partition: The partition that was given to `hold_markers`, or None if it was None.
+
+        Raises:
+            ConfigError: The markers are not held, or the partition is malformed.
+        """
+        self._commands.release_markers(transactional_id, partition)
+
+    def abort_transaction(self, transactional_id: str) -> None:
+        """Abort the open transaction of a transactional id at its coordinator, as its timeout does.
+
+        The epoch is raised, so that the producer is fenced; with the feature `transaction.version` 2 it recovers if it
+        aborts, too. A hanging transaction is aborted by an admin client instead (`abortTransaction`).
+
+        Args:
+            transactional_id: The transactional id.
+
+        Raises:
+            ConfigError: The id does not exist, has no open transaction or no coordinator, a transition is pending, or
+                the record could not be stored.
+        """
+        self._commands.abort_transaction(transactional_id)
+
+    def fence_producer(self, transactional_id: str) -> None:
+        """Fence the producer of a transactional id, as Admin.fenceProducers does: its epoch is raised.
+
+        An open transaction is aborted. The next request of the producer gets PRODUCER_FENCED or INVALID_PRODUCER_EPOCH.
+
+        Args:
+            transactional_id: The transactional id.
+
+        Raises:
+            ConfigError: The id does not exist or has no coordinator, a transition is pending, or the record could not
+                be stored.
+        """
+        self._commands.fence_producer(transactional_id)
+
     # Seeding
 
     def seed_group(
@@ -949,6 +1128,44 @@ class FakeCluster(JournalExport):
                 installed.
         """
         self._commands.seed_groups(seeds_from(groups))
+
+    def seed_transaction(self, transactional_id: str, **options: Unpack[TransactionSeedOptions]) -> None:
+        """Create a transactional id as if a producer had used it; by default with an open transaction.
+
+        Args:
+            transactional_id: The transactional id, which must not exist.
+            options: State, producer id, epoch, records and age; see `fakebroker.TransactionSeed`.
+
+        Raises:
+            ConfigError: The id exists or has no coordinator, the producer id is in use, a partition does not exist or
+                has no leader, or options contradict each other.
+        """
+        self._commands.seed_transaction(transactional_id, **options)
+
+    def seed_hanging_transaction(
+        self,
+        partition: str,
+        *,
+        offset: int | None = None,
+        records: int = 1,
+        producer_id: int | None = None,
+        epoch: int = 0,
+    ) -> None:
+        """Leave a transaction open in a partition that no coordinator knows, and so does not end (KIP-664).
+
+        Args:
+            partition: The partition, such as "orders-0".
+            offset: The offset of its first record; other records are appended up to it. None: the end of the log.
+            records: Number of its records. Their values are their offsets, as text.
+            producer_id: The producer id; None for the next one that is not in use.
+            epoch: The producer epoch.
+
+        Raises:
+            ConfigError: The partition does not exist or has no leader, or its log ends after the offset.
+        """
+        self._commands.seed_hanging_transaction(
+            partition, offset=offset, records=records, producer_id=producer_id, epoch=epoch
+        )
 
     # Snapshots
 
@@ -1235,6 +1452,93 @@ class FakeCluster(JournalExport):
     ) -> GroupView | Polled[GroupView]:
         """Wait like `wait_for_generation`, in a task of trio or asyncio."""
         condition = self.waits.group_past_generation(group_id, above)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> TransactionView: ...
+
+    @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[TransactionView]: ...
+
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> TransactionView | Polled[TransactionView]:
+        """Wait until a transactional id is in a state, or has been since the call, however short.
+
+        Args:
+            transactional_id: The transactional id, which need not exist yet.
+            state: The state, such as "CompleteCommit"; "Dead" for an id that does not exist. None: any state.
+            pending_state: The next state that must be pending, such as "PrepareCommit" while it is held, or
+                "CompleteCommit" while markers are missing. Only the present is looked at then.
+            timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
+
+        Returns:
+            The id when it was in the state; with `polling`, a `Polled` with it and the records. If the state has ended
+            since, then state, producer and partitions are those of the state, and everything else is the present.
+
+        Raises:
+            WaitTimeout: The id did not reach the state in time.
+            ConfigError: There is no such state, no state is given, or the id is not a string.
+        """
+        condition = self.waits.transaction_in_state(transactional_id, state, pending_state)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_transaction_async(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> TransactionView: ...
+
+    @overload
+    async def wait_for_transaction_async(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[TransactionView]: ...
+
+    async def wait_for_transaction_async(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> TransactionView | Polled[TransactionView]:
+        """Wait like `wait_for_transaction`, in a task of trio or asyncio."""
+        condition = self.waits.transaction_in_state(transactional_id, state, pending_state)
         return await self.waits.wait_async(condition, timeout_s, polling)
 
     @overload

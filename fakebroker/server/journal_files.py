@@ -86,6 +86,8 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     instances: tuple[str, ...] = ()
     partitions: tuple[tuple[str, int | None], ...] = ()
     number: int = 0
+    transactional_ids: tuple[str, ...] = ()
+    producer_ids: tuple[int, ...] = ()
 
 
 class JournalExport(JournalQueries):
@@ -213,6 +215,8 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "members": call.member_ids,
         "instances": call.instance_ids,
         "partitions": partitions,
+        "transactional_ids": call.transactional_ids,
+        "producer_ids": call.producer_ids,
         "size": call.size,
         "received_ms": call.received_ms,
         "handled_ms": call.handled_ms,
@@ -251,6 +255,8 @@ def _call(entry: _Entry) -> Call:
         errors=tuple(_error_code("errors", name) for name in entry.errors),
         instance_ids=entry.instances,
         partitions=entry.partitions,
+        transactional_ids=entry.transactional_ids,
+        producer_ids=entry.producer_ids,
     )
     if entry.response is not None:
         call.response = restored(api.response, entry.response, call.response_version, "response")

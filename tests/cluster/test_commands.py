@@ -15,6 +15,7 @@ from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.seeding.transaction_seed import TransactionSeed
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, shown
 from fakebroker.server import seed_tables
@@ -79,6 +80,7 @@ def test_options_of_commands_are_the_fields_of_their_structs() -> None:
         for name, hint in get_type_hints(options).items():
             assert types[name] == hint or name in ("offsets", "lag", "before", "then"), (struct, name)
         without = {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
+        without |= {"transactional_id"} if struct is TransactionSeed else set()
         assert list(options.__annotations__) == [name for name in struct.__struct_fields__ if name not in without]
 
 

@@ -1,6 +1,5 @@
 """Records of group coordinators in `__consumer_offsets`: encoding, decoding of all versions, malformed records."""
 
-import io
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +20,7 @@ from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, Me
 from fakebroker.protocol.releases import release as named
 from fakebroker.protocol.schema import Message
 from tests.support.annotated_hex import annotated_hex
-from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
+from tests.support.kafka_python_codec import decode_record
 from tests.support.soak import examples, soak
 
 MEMBER = MemberValue(
@@ -198,11 +197,8 @@ def test_values_have_the_version_that_the_release_writes(subtests: pytest.Subtes
 
 def decoded(cls: type[Message], version: int, value: bytes) -> Any:
     """Decode a value, which must have this version, with kafka-python's codec."""
-    data = io.BytesIO(value)
-    assert data.read(2) == version.to_bytes(2, "big")
-    message = CONSUMER_OFFSETS_CLASSES[cls].decode(data, version=version, compact=False, tagged=False)
-    assert data.read() == b""
-    return message
+    assert value[:2] == version.to_bytes(2, "big")
+    return decode_record(cls, value)
 
 
 def test_readers_without_batch_join_ignore_expected_instances() -> None:
@@ -210,9 +206,7 @@ def test_readers_without_batch_join_ignore_expected_instances() -> None:
     with_expected = replace(GROUP, value=replace(GROUP.value, extension_values=(StoredInstance("x", "x-1", 60_000),)))
     key, value = record_key(with_expected), record_value(with_expected)
     assert value is not None
-    read = CONSUMER_OFFSETS_CLASSES[GroupMetadataValue].decode(
-        io.BytesIO(value[2:]), version=4, compact=True, tagged=True
-    )
+    read = decoded(GroupMetadataValue, 4, value)
     assert (read.protocol_type, read.generation, read.leader) == ("consumer", 3, "m-1")
     assert [member.member_id for member in read.members] == ["m-1", "m-1"]
     assert parse_record(key, value) == with_expected

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.transactions_topic import (
@@ -17,7 +17,10 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.errors import ProtocolError
+from fakebroker.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from tests.support.annotated_hex import annotated_hex
+from tests.support.kafka_python_codec import decode_record
+from tests.support.soak import examples
 
 VALUE = TransactionValue(
     producer_id=4000,
@@ -99,6 +102,35 @@ def test_records_are_read_as_they_were_written(pairs: list[tuple[str, Transactio
         return replace(record, value=replace(record.value, partitions=partitions, version=version))
 
     assert read_records(log, 0) == [stored(record) for record in written]
+
+
+KAFKA_STATES = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
+)
+"""Kafka's states, by their ids in the log."""
+
+
+@settings(max_examples=examples(30, soak=1000))
+@given(st.text(max_size=4), VALUES, st.integers(0, 2))
+def test_kafka_python_reads_the_records(name: str, value: TransactionValue, level: int) -> None:
+    assert decode_record(TransactionLogKey, record_key(name)).transactional_id == name
+    data = record_value(value, level) or b""
+    assert int.from_bytes(data[:2], "big") == min(level, 1)
+    theirs = decode_record(TransactionLogValue, data)
+    assert (theirs.producer_id, theirs.producer_epoch) == (value.producer_id, value.epoch)
+    assert KAFKA_STATES[theirs.transaction_status] == value.state.value
+    assert theirs.transaction_timeout_ms == value.timeout_ms
+    assert theirs.transaction_last_update_timestamp_ms == value.last_update_ms
+    assert theirs.transaction_start_timestamp_ms == value.start_ms
+    if value.state is TransactionState.EMPTY:
+        assert theirs.transaction_partitions is None
+    else:
+        partitions = [(each.topic, index) for each in theirs.transaction_partitions for index in each.partition_ids]
+        assert tuple(partitions) == value.partitions
+    if level:
+        assert theirs.client_transaction_version == value.version
+        assert (theirs.previous_producer_id, theirs.next_producer_id) == (-1, -1)  # written by 4.3 and later
 
 
 def test_malformed_records(subtests: pytest.Subtests) -> None:

@@ -530,7 +530,7 @@ def test_markers_of_clients(subtests: pytest.Subtests) -> None:
     for is_commit, expected in ((True, 5), (False, -1)):
         with subtests.test(is_commit=is_commit):
             client = with_pending()
-            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "INVALID_PRODUCER_EPOCH"
+            assert write_marker(client, is_commit=is_commit, producer_epoch=-1) == "UNKNOWN_SERVER_ERROR"
             assert write_marker(client, is_commit=is_commit, producer_id=99) == "NONE"  # an unknown producer
             assert client.fetched() == (-1, UNSTABLE)
             assert write_marker(client, is_commit=is_commit, coordinator_epoch=3) == "NONE"
@@ -543,7 +543,7 @@ def test_appends_that_fail(subtests: pytest.Subtests) -> None:
     def failing(error: ErrorCode) -> ConsumingClient:
         client = with_pending()
         index = client.harness.cluster.offsets_partition_of(GROUP).index
-        client.harness.cluster.append_failures.add(index, error, 1)
+        client.harness.cluster.append_failures.add(OFFSETS_TOPIC, index, error, 1)
         return client
 
     for error, reported in (

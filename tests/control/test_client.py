@@ -122,14 +122,14 @@ def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Clien
 
 def test_dropped_changes_are_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
     history = control.cluster.cluster.history
-    history.max_moments_of_a_group = 1
+    history.max_moments_of_one = 1
     client.seed_group("g", ["a", "b"], topics=["orders"])
     client.force_rebalance("g")
     assert client.timeline("g").dropped == client.groups()[0].timeline().dropped == history.dropped_of("g")
     assert history.dropped_of("g").count > 0
     with pytest.raises(IncompleteHistoryError, match=r"^not decided: group g in Stable since its first 0 changes: "):
         client.post("wait/state", {"group_id": "g", "state": "Stable", "timeout_s": 0, "seen_changes": 0})
-    history.max_moments, history.max_groups_without_moments = 0, 0
+    history.max_moments, history.max_without_moments = 0, 0
     client.seed_group("h", ["a"], topics=["orders"])
     assert client.timeline("h").dropped == history.dropped_of("h")
     assert not client.timeline("h").dropped.is_exact

@@ -291,7 +291,9 @@ def test_get_operations_do_not_change_the_cluster() -> None:
         control.post("/groups/g/evict", {"member": control.get("/groups/g")["members"][0]["member_id"]})
         fault = control.post("/faults", {"api": "Heartbeat", "drop": True, "nth": 2}, 201)["id"]
         existing = {"cluster": "default", "node_id": "1", "topic": "orders", "id": fault, "group_id": "g"}
-        missing = existing | {"topic": "none", "group_id": "none"}
+        control.post("/transactions/payments/seed", {"records": {"orders-0": 1}}, 201)
+        existing["transactional_id"] = "payments"
+        missing = existing | {"topic": "none", "group_id": "none", "transactional_id": "none"}
         operations = [
             (one.method, one.path)
             for one in OPERATIONS
@@ -375,7 +377,11 @@ def test_faults_act_on_the_cluster_over_http(control: ControlHarness) -> None:
 def test_failures_of_appends_are_added_listed_and_removed(control: ControlHarness) -> None:
     added = control.post("/events", {"do": "fail_append", "group_id": "g"})["result"]
     row = {"id": added["id"], "error": "NOT_ENOUGH_REPLICAS", "times": 1, "hits": 0}
-    assert control.get(f"/append_failures/{added['id']}") == {**row, "partition": partition_for("g", 50)}
+    assert control.get(f"/append_failures/{added['id']}") == {
+        **row,
+        "topic": "__consumer_offsets",
+        "partition": partition_for("g", 50),
+    }
     assert [each["id"] for each in control.get("/append_failures")["append_failures"]] == [added["id"]]
     assert control.request("DELETE", f"{BASE}/append_failures/{added['id']}").status == 204
     assert control.get("/append_failures") == {"append_failures": []}
@@ -503,7 +509,7 @@ def test_a_wait_continues_one_that_timed_out(control: ControlHarness) -> None:
 
 
 def test_dropped_changes_of_a_group_are_counted_and_make_waits_undecided(control: ControlHarness) -> None:
-    control.cluster.cluster.history.max_moments_of_a_group = 1
+    control.cluster.cluster.history.max_moments_of_one = 1
     control.post("/groups/g/seed", {"members": ["a", "b"], "topics": ["orders"]}, 201)
     control.post("/groups/g/force_rebalance")
     timeline = control.get("/groups/g/timeline")

@@ -7,17 +7,14 @@ import pytest
 
 from fakebroker.coordinator.group.api import JoinGroup, SyncGroup
 from fakebroker.coordinator.group.history import (
-    MAX_GROUPS_WITHOUT_MOMENTS,
-    MAX_MOMENTS,
-    MAX_MOMENTS_OF_A_GROUP,
     Change,
-    DroppedMoments,
     History,
     Moment,
     RecordedMoment,
     Timer,
     Timers,
 )
+from fakebroker.coordinator.runtime.history import MAX_MOMENTS, MAX_MOMENTS_OF_ONE, MAX_WITHOUT_MOMENTS, DroppedMoments
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import (
     DELAY_MS,
@@ -276,7 +273,7 @@ def test_oldest_moments_of_the_group_unchanged_for_longest_are_dropped() -> None
         harness.join(harness.group("busy").leader_id or "", group_id="busy")
         harness.sync_all(harness.group("busy").members, "busy")
     assert (len(history), len(harness.moments("quiet")), len(harness.moments("busy"))) == (6, 0, 6)
-    assert history.group_ids(5) == ["busy"]
+    assert history.newest(5) == ["busy"]
 
 
 def test_nothing_is_collected_without_a_history() -> None:
@@ -286,7 +283,7 @@ def test_nothing_is_collected_without_a_history() -> None:
 
 
 def test_moments_since_a_count() -> None:
-    harness = CoordinatorHarness(history=History(max_moments_of_a_group=3), group_initial_rebalance_delay_ms=0)
+    harness = CoordinatorHarness(history=History(max_moments_of_one=3), group_initial_rebalance_delay_ms=0)
     history = harness.history
     assert history is not None
     assert (history.count_of("g"), history.since("g", 0)) == (0, ())
@@ -334,10 +331,10 @@ def test_the_moments_of_many_generations_are_limited_and_the_dropped_ones_are_co
         harness.coordinator.sync_group("g", _leaders_sync(member_id, generation_id), None, harness.now_ms)
         harness.now_ms += 1
     assert harness.group().generation_id == generations + 1
-    assert len(harness.moments()) == len(history) == MAX_MOMENTS_OF_A_GROUP
+    assert len(harness.moments()) == len(history) == MAX_MOMENTS_OF_ONE
     # Each generation has three moments.
     dropped = history.dropped_of("g")
-    assert dropped.count == history.dropped == before + 3 * generations - MAX_MOMENTS_OF_A_GROUP
+    assert dropped.count == history.dropped == before + 3 * generations - MAX_MOMENTS_OF_ONE
     assert dropped.is_exact
     assert dropped.until_ms is not None
     assert dropped.until_ms <= harness.moments()[0].at_ms
@@ -373,7 +370,7 @@ def _leaders_sync(member_id: str, generation_id: int) -> SyncGroup:
 
 
 def test_the_moments_of_large_groups_are_limited_by_their_members() -> None:
-    history = History(max_ids_of_a_group=1_000, max_ids=2_500)
+    history = History(max_size_of_one=1_000, max_size=2_500)
     large = RecordedGroup(history, "large", members=100)
     for now_ms in range(20):
         large.record(now_ms)
@@ -390,7 +387,7 @@ def test_the_moments_of_large_groups_are_limited_by_their_members() -> None:
 
 
 def test_of_groups_without_moments_it_is_known_for_some_how_many_were_dropped() -> None:
-    history = History(max_moments=2, max_groups_without_moments=1)
+    history = History(max_moments=2, max_without_moments=1)
     a, b, c, d = (RecordedGroup(history, group_id) for group_id in "abcd")
     for now_ms, group in enumerate((a, b, c, c)):
         group.record(now_ms)
@@ -422,12 +419,12 @@ def test_the_history_of_many_groups_is_limited() -> None:
     assert len(history) == MAX_MOMENTS
     assert history.dropped == groups - MAX_MOMENTS
     known = [group for group in range(groups) if history.dropped_of(f"group-{group}").count]
-    assert len(known) == MAX_GROUPS_WITHOUT_MOMENTS
+    assert len(known) == MAX_WITHOUT_MOMENTS
 
 
 def test_the_history_of_many_groups_needs_limited_memory() -> None:
     """A tenth of the limits needs at most 6.4 MiB; the limits of a cluster, 64 MiB."""
-    history = History(max_moments=MAX_MOMENTS // 10, max_groups_without_moments=MAX_GROUPS_WITHOUT_MOMENTS // 10)
+    history = History(max_moments=MAX_MOMENTS // 10, max_without_moments=MAX_WITHOUT_MOMENTS // 10)
     tracemalloc.start()
     try:
         record_groups(history, 8_000)

@@ -13,6 +13,7 @@ from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
+from fakebroker.cluster.seeding.transaction_seed import TransactionSeed
 from fakebroker.validation import expectation
 from tests.documents.markdown import description, entries, table
 
@@ -21,6 +22,7 @@ STRUCTS: dict[type[msgspec.Struct], str] = {
     Fault: "Options of a fault",
     GroupSeed: "Options of a seeded group",
     MemberSeed: "A member of a seeded group",
+    TransactionSeed: "Options of a seeded transaction",
     Broker: "A broker to add",
 }
 

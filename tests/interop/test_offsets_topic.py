@@ -1,6 +1,5 @@
 """Real consumers read `__consumer_offsets`; the decoders of kafka-python read its records."""
 
-import io
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
 from fakebroker.protocol.schema import Message
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, KafkaClient, Record, StartConsumer
 from tests.support.kafka_clients.helpers import numbered, poll_records, poll_until, with_each_client
-from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES
+from tests.support.kafka_python_codec import decode_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.fake_cluster(topics={"orders": 1})]
 
@@ -30,25 +29,16 @@ KEYS: dict[int, tuple[type[Message], type[Message]]] = {
 """Types of keys and values, by the version at the beginning of a key (Kafka's CoordinatorRecordType)."""
 
 
-def read(cls: type[Message], data: bytes) -> Any:
-    """Decode a key or value, which begins with a version of two bytes."""
-    version = int.from_bytes(data[:2], "big")
-    flexible = version in cls.FLEXIBLE
-    return CONSUMER_OFFSETS_CLASSES[cls].decode(
-        io.BytesIO(data[2:]), version=version, compact=flexible, tagged=flexible
-    )
-
-
 def last_of_each_key(records: list[Record]) -> dict[Any, Any]:
     """Return the last record of each key of group "g": by group id, or by topic and partition for a commit."""
     left: dict[Any, Any] = {}
     for record in records:
         assert record.key is not None
         key_class, value_class = KEYS[int.from_bytes(record.key[:2], "big")]
-        key = read(key_class, record.key)
+        key = decode_record(key_class, record.key)
         assert key.group == "g"
         name = (key.topic, key.partition) if key_class is OffsetCommitKey else key.group
-        left[name] = None if record.value is None else read(value_class, record.value)
+        left[name] = None if record.value is None else decode_record(value_class, record.value)
     return left
 
 

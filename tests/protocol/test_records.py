@@ -39,6 +39,14 @@ from tests.support.soak import examples, soak
 DRAWN = settings(max_examples=examples(20, soak=1000))
 NOW_MS = 1_700_000_000_000
 
+PRODUCERS = st.fixed_dictionaries(
+    {
+        "producer_id": st.integers(-1, 2**63 - 1),
+        "producer_epoch": st.integers(-1, 2**15 - 1),
+        "base_sequence": st.integers(-1, 2**31 - 1),
+    }
+)
+
 GOLDEN_RECORDS = [
     Record(0, NOW_MS, b"k", b"value", (("h", b"x"), ("é", None))),
     Record(1, NOW_MS - 100, None, None),
@@ -182,10 +190,12 @@ def test_an_empty_batch_left_by_compaction_has_no_records() -> None:
 @soak
 @pytest.mark.parametrize("builder", [KafkaPythonBuilder, AiokafkaBuilder])
 @DRAWN
-@given(records=record_lists(last_timestamp_ms=2**62))
-def test_uncompressed_batches_have_the_bytes_of_other_clients(builder: Any, records: list[Record]) -> None:
-    theirs = built_by(builder, records, Compression.NONE)
-    ours = encode_batch(records, producer_id=5, producer_epoch=6, base_sequence=7, is_transactional=True)
+@given(records=record_lists(last_timestamp_ms=2**62), producer=PRODUCERS, is_transactional=st.booleans())
+def test_uncompressed_batches_have_the_bytes_of_other_clients(
+    builder: Any, records: list[Record], producer: dict[str, Any], is_transactional: bool
+) -> None:
+    theirs = built_by(builder, records, Compression.NONE, **producer, is_transactional=is_transactional)
+    ours = encode_batch(records, **producer, is_transactional=is_transactional)
     assert with_base_offset(ours, 0, the_batch(theirs).partition_leader_epoch) == theirs
 
 
@@ -226,17 +236,10 @@ def test_other_clients_decode_the_batches(reader: Any, compression: Compression,
     assert fields == records
 
 
-def built_by(builder: Any, records: list[Record], compression: Compression) -> bytes:
-    """Return a transactional batch built by another client."""
-    theirs = builder(
-        magic=2,
-        compression_type=int(compression),
-        is_transactional=1,
-        producer_id=5,
-        producer_epoch=6,
-        base_sequence=7,
-        batch_size=1 << 20,
-    )
+def built_by(builder: Any, records: list[Record], compression: Compression, **changes: Any) -> bytes:
+    """Return a batch built by another client."""
+    producer = {"is_transactional": 1, "producer_id": 5, "producer_epoch": 6, "base_sequence": 7} | changes
+    theirs = builder(magic=2, compression_type=int(compression), batch_size=1 << 20, **producer)
     for record in records:
         headers = list(record.headers)
         assert theirs.append(record.offset, record.timestamp_ms, record.key, record.value, headers) is not None

@@ -32,7 +32,10 @@ INVALID: list[tuple[Table, str]] = [
     ),
     ({"do": "produce", "topic": "orders", "values": "a"}, "event[0].values='a': expected a list"),
     ({"do": "delay_sync", "group_id": "g", "member": "m", "seconds": -5}, "seconds=-5: expected a number >= 0"),
-    ({"do": "release", "group_id": "g"}, "event[0].group_id='g': expected a group that is held, but there is none"),
+    (
+        {"do": "release", "group_id": "g"},
+        "event[0].group_id='g': expected a group that is held, but there is none",
+    ),
     ({"do": "advance", "seconds": 5}, "do='advance': expected another event: the clock of a replay cannot be advanced"),
     (
         {"do": "fail", "api": "Heartbeat", "then": [{"do": "advance", "seconds": 5}]},

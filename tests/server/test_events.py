@@ -32,9 +32,9 @@ def test_events_run_commands(fake_cluster: FakeCluster) -> None:
 
 
 INVALID_EVENTS: list[tuple[dict[str, Any], str]] = [
-    ({}, "do is missing: expected one of add_broker, "),
-    ({"do": None}, "do=None: expected one of add_broker, "),
-    ({"do": "close"}, "do='close': expected one of add_broker, "),
+    ({}, "do is missing: expected one of abort_transaction, "),
+    ({"do": None}, "do=None: expected one of abort_transaction, "),
+    ({"do": "close"}, "do='close': expected one of abort_transaction, "),
     ({"do": "evict", "group_id": "g"}, "member is missing: expected a string"),
     ({"do": "stop_broker"}, "node_id is missing: expected an integer"),
     ({"do": "stop_broker", "node_id": "1"}, "node_id='1': expected an integer"),

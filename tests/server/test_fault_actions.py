@@ -177,7 +177,7 @@ def test_invalid_actions_are_rejected(subtests: pytest.Subtests) -> None:
         ("stop_broker", "fault: then='stop_broker': expected an event such as"),
         ({"node_id": 1}, "fault: then=.*: expected an event such as"),
         ([], "fault: then=.*: expected an event, a function, or a list of them"),
-        ({"do": "stop"}, "^then.do='stop': expected one of add_broker, "),
+        ({"do": "stop"}, "^then.do='stop': expected one of abort_transaction, "),
         ([{"do": "reset"}, {"do": "stop_broker"}], r"^then\[1\].node_id is missing"),
         ({"do": "fail", "api": "Heartbeat", "then": {"do": "stop"}}, "^then.then.do='stop': expected one of"),
         ({"do": "fail", "api": "Heartbeat"}, "^then: fault has no effect: set one of error"),

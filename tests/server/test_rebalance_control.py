@@ -208,7 +208,10 @@ def test_a_delay_applies_to_one_response(fake_cluster: FakeCluster, members: lis
 def test_invalid_controls_are_rejected(fake_cluster: FakeCluster) -> None:
     for refused, sentence in (
         (lambda: fake_cluster.hold("g", "Stable"), "state='Stable': expected one of PreparingRebalance, Completing"),
-        (lambda: fake_cluster.release("h"), "group_id='h': expected a group that is held, but there is none"),
+        (
+            lambda: fake_cluster.release("h"),
+            "group_id='h': expected a group that is held, but there is none",
+        ),
         (lambda: fake_cluster.force_rebalance("h"), "group_id='h': expected an existing group; its"),
         (lambda: fake_cluster.evict("g", "x"), "group 'g': member='x': expected one of app-"),
         (lambda: fake_cluster.expire("g", "x"), "group 'g': member='x'"),

@@ -280,7 +280,7 @@ def test_a_timeout_has_fields(fake_cluster: FakeCluster) -> None:
 def test_a_wait_that_depends_on_dropped_changes_is_not_decided(fake_cluster: FakeCluster) -> None:
     fake_cluster.seed_group("g", 3, topics=["orders"])
     history = fake_cluster.cluster.history
-    history.max_moments_of_a_group = 2
+    history.max_moments_of_one = 2
     seen = history.count_of("g")
     fake_cluster.force_rebalance("g")
     for member in fake_cluster.group("g").members:
@@ -304,7 +304,7 @@ def test_a_wait_that_depends_on_dropped_changes_is_not_decided(fake_cluster: Fak
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 3}, config={"group.initial.rebalance.delay.ms": 0})
 def test_dropped_changes_are_mentioned(fake_cluster: FakeCluster) -> None:
     history = fake_cluster.cluster.history
-    history.max_moments_of_a_group = 1
+    history.max_moments_of_one = 1
     fake_cluster.seed_group("g", 3, topics=["orders"])
     fake_cluster.force_rebalance("g")
     first = fake_cluster.group("g").members[0].member_id

@@ -1,9 +1,10 @@
 """kafka-python's codec for comparisons: its classes, conversion of our messages, and differences of declarations.
 
-Also the classes for keys and values of `__consumer_offsets`: kafka-python lacks them, so they are built by its codec
-from Kafka's definitions.
+Also the classes for keys and values of `__consumer_offsets` and `__transaction_state`: kafka-python lacks them, so they
+are built by its codec from Kafka's definitions.
 """
 
+import io
 import uuid
 from typing import Any
 
@@ -17,6 +18,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from fakebroker.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from fakebroker.protocol.schema import Field, Message, Struct
 from fakebroker.protocol.types import UUID, Primitive
 
@@ -101,7 +103,8 @@ _MEMBER_FIELDS = [
     _kafka_field("subscription", "bytes"),
     _kafka_field("assignment", "bytes"),
 ]
-_CONSUMER_OFFSETS_FIELDS: dict[type[Message], list[dict[str, Any]]] = {
+_PARTITION_FIELDS = [_kafka_field("topic", "string"), _kafka_field("partitionIds", "[]int32")]
+_RECORD_FIELDS: dict[type[Message], list[dict[str, Any]]] = {
     OffsetCommitKey: [
         _kafka_field("group", "string", "0-1"),
         _kafka_field("topic", "string", "0-1"),
@@ -123,16 +126,44 @@ _CONSUMER_OFFSETS_FIELDS: dict[type[Message], list[dict[str, Any]]] = {
         _kafka_field("currentStateTimestamp", "int64", "2+", **_UNSET),
         _kafka_field("members", "[]MemberMetadata", fields=_MEMBER_FIELDS),
     ],
+    TransactionLogKey: [_kafka_field("transactionalId", "string")],
+    TransactionLogValue: [
+        _kafka_field("producerId", "int64"),
+        _kafka_field("previousProducerId", "int64", "1+", tag=0, taggedVersions="1+", **_UNSET),
+        _kafka_field("nextProducerId", "int64", "1+", tag=1, taggedVersions="1+", **_UNSET),
+        _kafka_field("producerEpoch", "int16"),
+        _kafka_field("transactionTimeoutMs", "int32"),
+        _kafka_field("transactionStatus", "int8"),
+        _kafka_field("transactionPartitions", "[]PartitionsSchema", fields=_PARTITION_FIELDS, nullableVersions="0+"),
+        _kafka_field("transactionLastUpdateTimestampMs", "int64"),
+        _kafka_field("transactionStartTimestampMs", "int64"),
+        _kafka_field("clientTransactionVersion", "int16", "1+", tag=2, taggedVersions="1+", default=0, ignorable=True),
+    ],
 }
 
 
-def _consumer_offsets_class(cls: type[Message]) -> Any:
-    fields = _CONSUMER_OFFSETS_FIELDS[cls]
-    schema = StructField({"type": "data", "name": cls.__name__, "validVersions": str(cls.VERSIONS), "fields": fields})
+def _record_class(cls: type[Message]) -> Any:
+    definition = {
+        "type": "data",
+        "name": cls.__name__,
+        "validVersions": str(cls.VERSIONS),
+        "fields": _RECORD_FIELDS[cls],
+    }
+    schema = StructField(definition)
     data_class = type(cls.__name__, (DataContainer,), {"_struct": schema})
     schema.set_data_class(data_class)
     return data_class
 
 
-CONSUMER_OFFSETS_CLASSES = {cls: _consumer_offsets_class(cls) for cls in _CONSUMER_OFFSETS_FIELDS}
-"""kafka-python's classes for keys and values of `__consumer_offsets`."""
+RECORD_CLASSES = {cls: _record_class(cls) for cls in _RECORD_FIELDS}
+"""kafka-python's classes for keys and values of `__consumer_offsets` and `__transaction_state`."""
+
+
+def decode_record(cls: type[Message], data: bytes) -> Any:
+    """Decode a key or value, which begins with its version as an int16."""
+    version = int.from_bytes(data[:2], "big")
+    flexible = version in cls.FLEXIBLE
+    fields = io.BytesIO(data[2:])
+    found = RECORD_CLASSES[cls].decode(fields, version=version, compact=flexible, tagged=flexible)
+    assert fields.read() == b""
+    return found

@@ -1,25 +1,26 @@
-"""Failures of appends to partitions of `__consumer_offsets`, which tests request. Plain data."""
+"""Failures of appends of coordinators to their internal topics, which tests request. Plain data."""
 
 from fakebroker.coordinator.group.append_errors import APPEND_ERRORS
 from fakebroker.errors import ConfigError, ErrorCode, one_of
 
 
 class AppendFailure:
-    """The next appends of group coordinators to one partition of `__consumer_offsets` fail.
+    """The next appends of coordinators to one partition of an internal topic fail.
 
     Attributes:
         id: Its number, from 1, as text.
+        topic: `__consumer_offsets` or `__transaction_state`.
         partition: The index of the partition.
         error: The error of the log.
         times: How many appends fail; None for all.
         hits: How many have failed.
     """
 
-    __slots__ = ("error", "hits", "id", "partition", "times")
+    __slots__ = ("error", "hits", "id", "partition", "times", "topic")
 
-    def __init__(self, number: int, partition: int, error: ErrorCode, times: int | None) -> None:
+    def __init__(self, number: int, topic: str, partition: int, error: ErrorCode, times: int | None) -> None:
         self.id = str(number)
-        self.partition, self.error, self.times = partition, error, times
+        self.topic, self.partition, self.error, self.times = topic, partition, error, times
         self.hits = 0
 
 
@@ -34,10 +35,10 @@ class AppendFailures:
         self.active: list[AppendFailure] = []
         self._count = 0
 
-    def add(self, partition: int, error: ErrorCode, times: int | None) -> AppendFailure:
-        """Let appends to a partition fail."""
+    def add(self, topic: str, partition: int, error: ErrorCode, times: int | None) -> AppendFailure:
+        """Let appends to a partition of an internal topic fail."""
         self._count += 1
-        added = AppendFailure(self._count, partition, error, times)
+        added = AppendFailure(self._count, topic, partition, error, times)
         self.active.append(added)
         return added
 
@@ -46,11 +47,11 @@ class AppendFailures:
         if failure in self.active:
             self.active.remove(failure)
 
-    def pick(self, partition: int) -> AppendFailure | None:
+    def pick(self, topic: str, partition: int) -> AppendFailure | None:
         """Return the first failure for an append to a partition; the caller counts it in `hits`."""
+        place = topic, partition
         return next(
-            (each for each in self.active if each.partition == partition and each.hits != each.times),
-            None,
+            (each for each in self.active if (each.topic, each.partition) == place and each.hits != each.times), None
         )
 
 

@@ -376,6 +376,7 @@ _KINDS = {
     "member_id": "member_id",
     "group_instance_id": "instance_id",
     "transactional_id": "transactional_id",
+    "v3_and_below_transactional_id": "transactional_id",
 }
 # Arrays of plain values that identify groups, topics or partitions, with the kind of name.
 _BARE_KINDS = {
@@ -389,7 +390,7 @@ _BARE_KINDS = {
 }
 _PATHS_WITHOUT_ERRORS = {"ListPartitionReassignments": ("topics", "partition_indexes")}
 """The paths of partitions in requests whose errors are about the request as a whole."""
-_TOPIC_RESOURCE, _GROUP_KEY = 2, 0
+_TOPIC_RESOURCE, GROUP_KEY, TRANSACTION_KEY = 2, 0, 1
 
 Part = Mapping[str, Any]
 """The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id and so on."""
@@ -430,11 +431,19 @@ def bare_part(array: str, value: object) -> dict[str, Any]:
 
 
 def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName) -> Iterator[Part]:
-    """Iterate over the smallest parts of a request: its partitions, groups or members."""
-    if getattr(request, "key_type", _GROUP_KEY) == _GROUP_KEY:
-        paths = [place.request_path for place in PLACES[api.name] if version in place.versions]
-        path = _PATHS_WITHOUT_ERRORS.get(api.name, paths[-1])
-        yield from _parts(request, path, version, topic_name, {})
+    """Iterate over the smallest parts of a request: its partitions, groups, members or transactional ids."""
+    key_type = getattr(request, "key_type", GROUP_KEY)
+    if key_type not in (GROUP_KEY, TRANSACTION_KEY):
+        return
+    paths = [place.request_path for place in PLACES[api.name] if version in place.versions]
+    path = _PATHS_WITHOUT_ERRORS.get(api.name, paths[-1])
+    for part in _parts(request, path, version, topic_name, {}):
+        if api.name != "FindCoordinator":
+            yield part
+        elif key_type == GROUP_KEY:
+            yield {**part, "transactional_id": None}
+        else:
+            yield {"group": None, "transactional_id": part["group"]}
 
 
 def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: TopicName, outer: Part) -> Iterator[Part]:
@@ -458,6 +467,8 @@ def kinds_of(api: Api) -> tuple[str, ...]:
     for place in PLACES[api.name]:
         for message, path in ((api.request, place.request_path), (api.response, place.response_path)):
             found |= dict.fromkeys(_kinds_on(message, path))
+    if api.name == "FindCoordinator":  # Its keys are groups or transactional ids.
+        found["transactional_id"] = None
     return tuple(found)
 
 

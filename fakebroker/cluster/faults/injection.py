@@ -12,7 +12,16 @@ from typing import Any, NamedTuple
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Boundaries, Call, Peer
 from fakebroker.cluster.faults.actions import BoundAction, PendingActions
-from fakebroker.cluster.faults.error_catalog import PLACES, Part, Place, TopicName, kinds_of, requested_parts
+from fakebroker.cluster.faults.error_catalog import (
+    GROUP_KEY,
+    PLACES,
+    TRANSACTION_KEY,
+    Part,
+    Place,
+    TopicName,
+    kinds_of,
+    requested_parts,
+)
 from fakebroker.cluster.faults.error_responses import (
     InjectedError,
     error_struct,
@@ -361,7 +370,10 @@ class FaultInjector:
         place = place_of(fault, call)
         assert place is not None
         assert fault.code is not None
-        return InjectedError(fault.code, place, call.api_version, fault.named, self._topics.name_of)
+        named = fault.named
+        if getattr(call.request, "key_type", GROUP_KEY) == TRANSACTION_KEY and "transactional_id" in named:
+            named = {"group": named["transactional_id"]}  # the kind of all keys of coordinators in messages
+        return InjectedError(fault.code, place, call.api_version, named, self._topics.name_of)
 
     def _finish(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Send a response now, later or never."""

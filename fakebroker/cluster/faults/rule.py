@@ -35,10 +35,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         broker: The node id of the broker that receives the request.
         client_id: The client id of the request.
         group: A group in the request. If the API has an error per group, only that group gets the error; the same holds
-            for members, topics and partitions.
+            for members, transactional ids, topics and partitions.
         member_id: A member in the request, by its member id. Clients and static members have the filters `client_id`
             and `instance_id`.
         instance_id: A static member in the request, by its `group.instance.id`.
+        transactional_id: A transactional id in the request.
         topic: A topic in the request.
         partition: A partition in the request, as Kafka writes it, such as "orders-0".
         nth: Only the nth of the requests that match all filters above, counted from 1.
@@ -75,6 +76,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     group: str | None = None
     member_id: str | None = None
     instance_id: str | None = None
+    transactional_id: str | None = None
     topic: str | None = None
     partition: str | None = None
     nth: Positive | None = None
@@ -109,8 +111,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def named(self) -> dict[str, Any]:
-        """The names in its filters, by kind: group, member_id, instance_id, topic, partition."""
-        kinds = ("group", "member_id", "instance_id", "topic")
+        """The names in its filters, by kind: group, member_id, instance_id, transactional_id, topic, partition."""
+        kinds = ("group", "member_id", "instance_id", "transactional_id", "topic")
         named = {kind: value for kind in kinds if (value := getattr(self, kind)) is not None}
         if self.partition is not None:
             named["topic"], named["partition"] = parse_partition(self.partition, where="fault")
@@ -126,6 +128,7 @@ class FaultOptions(TypedDict, total=False):
     group: str | None
     member_id: str | None
     instance_id: str | None
+    transactional_id: str | None
     topic: str | None
     partition: str | None
     nth: int | None

@@ -29,6 +29,20 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsRes
         pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
     except re.error:
         return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    producer_ids, states = set(request.producer_id_filters), set(request.state_filters)
+
+    def matches(transaction: Transaction) -> bool:
+        value = transaction.value
+        # An id that never had a transaction started at -1, and so counts as old.
+        is_old = request.duration_filter < 0 or int(now_ms) - value.start_ms > request.duration_filter
+        return (
+            is_old
+            and transaction.pending is not DEAD
+            and (not producer_ids or value.producer_id in producer_ids)
+            and (not states or value.state.value in states)
+            and pattern.fullmatch(transaction.transactional_id) is not None
+        )
+
     return ListTransactionsResponse(
         unknown_state_filters=unknown,
         transaction_states=[
@@ -38,21 +52,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsRes
                 transaction_state=each.state.value,
             )
             for each in coordinator.transactions()
-            if _matches(each, request, now_ms) and pattern.fullmatch(each.transactional_id)
+            if matches(each)
         ],
     )
-
-
-def _matches(transaction: Transaction, request: ListTransactionsRequest, now_ms: float) -> bool:
-    value = transaction.value
-    if transaction.pending is DEAD:
-        return False
-    if request.producer_id_filters and value.producer_id not in request.producer_id_filters:
-        return False
-    if request.state_filters and value.state.value not in request.state_filters:
-        return False
-    # An id that never had a transaction started at -1, and so counts as old.
-    return request.duration_filter < 0 or int(now_ms) - value.start_ms > request.duration_filter
 
 
 def _failed(error: ErrorCode) -> ListTransactionsResponse:

@@ -4,11 +4,13 @@ Here coordinators write their markers without requests, so the request comes fro
 transaction (KIP-664); its coordinator is not told.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
 from fakebroker.coordinator.transaction.api import Markers
+from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -19,6 +21,7 @@ from fakebroker.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -26,25 +29,30 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> WriteTxnMarkersResponse:
     request: WriteTxnMarkersRequest = call.request
-    return WriteTxnMarkersResponse(markers=[_write(cluster, call, marker) for marker in request.markers])
+    results: dict[int, dict[TopicPartition, ErrorCode]] = {}  # as in Kafka, the markers of a producer have one row
+    for marker in request.markers:
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                of_producer = results.setdefault(marker.producer_id, {})
+                of_producer[topic.name, index] = _result(cluster, call, marker, topic.name, index)
+    rows = [
+        WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
+        for producer_id, errors in results.items()
+    ]
+    return WriteTxnMarkersResponse(markers=rows)
 
 
-def _write(cluster: "Cluster", call: Call, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    return WritableTxnMarkerResult(
-        producer_id=marker.producer_id,
-        topics=[
-            WritableTxnMarkerTopicResult(
-                name=topic.name,
-                partitions=[
-                    WritableTxnMarkerPartitionResult(
-                        partition_index=index, error_code=_result(cluster, call, marker, topic.name, index)
-                    )
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in marker.topics
-        ],
-    )
+def _topics(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
+    return [
+        WritableTxnMarkerTopicResult(
+            name=topic,
+            partitions=[
+                WritableTxnMarkerPartitionResult(partition_index=index, error_code=errors[topic, index])
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(errors).items()
+    ]
 
 
 def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, name: str, index: int) -> ErrorCode:
@@ -53,6 +61,8 @@ def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, name: str
         return partition
     if call.broker.node_id not in partition.replicas:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:
+        return ErrorCode.UNKNOWN_SERVER_ERROR  # as in Kafka, which fails to build the control batch
     if call.broker.node_id != partition.leader_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     markers = Markers(

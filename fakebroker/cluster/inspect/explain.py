@@ -16,7 +16,7 @@ from fakebroker.cluster.inspect.deadlines import (
 from fakebroker.cluster.inspect.forecast import is_session_running
 from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
 from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
-from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
@@ -43,22 +43,25 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.group(group_id) if broker else None
     if broker is None:
-        sentences = _without_coordinator(cluster, group_id)
+        sentences = without_coordinator(cluster, group_id, cluster.offsets_partition_of(group_id))
     elif error := broker.coordinator.error_for(group_id):
-        sentences = _not_served(cluster, group_id, broker, error, now_ms)
+        partition = cluster.offsets_partition_of(group_id)
+        loading = cluster.group_moves.loading.get(partition.index)
+        sentences = not_served(group_id, broker, error, partition, loading, now_ms)
     elif group is None:
         sentences = _without_group(cluster, group_id, moments, now_ms)
     else:
         sentences = _GroupExplanation(cluster, broker, group, moments, now_ms).sentences()
-    return " ".join([*sentences, *_delays(cluster, group_id, now_ms), *_zombies(cluster, group_id)])
+    zombies = cluster.group_moves.zombies(cluster.offsets_partition_of(group_id).index)
+    return " ".join([*sentences, *_delays(cluster, group_id, now_ms), *zombies_of(zombies)])
 
 
 def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
     """Yield sentences on requests and responses that are delayed, and on clients whose requests are not read."""
-    delays = list(delays_of(cluster, group_id))
+    delays = list(delays_of(cluster, lambda call: group_id in call.group_ids))
     for at_ms, call, text in delays[:_MAX_NAMES]:
-        until = f"in {_seconds(at_ms - now_ms)}" if at_ms < inf else "when release_sync() is called"
-        yield f"{text} {until}; the request was received {_seconds(now_ms - call.received_ms)} ago."
+        until = f"in {seconds_text(at_ms - now_ms)}" if at_ms < inf else "when release_sync() is called"
+        yield f"{text} {until}; the request was received {seconds_text(now_ms - call.received_ms)} ago."
     if delays[_MAX_NAMES:]:
         yield f"{counted(len(delays) - _MAX_NAMES, 'more request')} of the group are delayed."
     broker = cluster.coordinator_of(group_id)
@@ -68,11 +71,11 @@ def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
     for client_id in dict.fromkeys(member.client_id for member in group.members.values()):
         left_ms = cluster.quotas.throttled.get((broker.node_id, client_id), 0) - now_ms
         if left_ms > 0:
-            yield f"Client {client_id} has exceeded a quota: its requests are read again in {_seconds(left_ms)}."
+            yield f"Client {client_id} has exceeded a quota: its requests are read again in {seconds_text(left_ms)}."
 
 
-def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
-    node_ids = cluster.group_moves.zombies(cluster.offsets_partition_of(group_id).index)
+def zombies_of(node_ids: Sequence[int]) -> Iterator[str]:
+    """Yield a sentence on brokers that are zombies of a coordinator."""
     if len(node_ids) == 1:
         yield f"Broker {node_ids[0]} also acts as its coordinator: it is a zombie."
     elif node_ids:
@@ -82,28 +85,32 @@ def _zombies(cluster: Cluster, group_id: str) -> Iterator[str]:
 # Without a group
 
 
-def _partition_name(cluster: Cluster, group_id: str) -> str:
-    return f"{OFFSETS_TOPIC}-{cluster.offsets_partition_of(group_id).index}"
-
-
-def _without_coordinator(cluster: Cluster, group_id: str) -> Iterator[str]:
-    replicas = cluster.offsets_partition_of(group_id).replicas
+def without_coordinator(cluster: Cluster, key: str, partition: Partition) -> Iterator[str]:
+    """Yield sentences on a group or a transactional id whose partition has no leader."""
+    replicas = partition.replicas
     down = [node_id for node_id in replicas if not cluster.brokers[node_id].up]
     on_brokers = listed(map(str, replicas)) + (f"; down: {listed(map(str, down))}" if down else "")
-    name = _partition_name(cluster, group_id)
-    yield f"{group_id} has no coordinator: {name} has no leader. Its replicas are on brokers {on_brokers}."
+    name = f"{partition.topic.name}-{partition.index}"
+    yield f"{key} has no coordinator: {name} has no leader. Its replicas are on brokers {on_brokers}."
     yield "FindCoordinator fails with COORDINATOR_NOT_AVAILABLE."
 
 
-def _not_served(cluster: Cluster, group_id: str, broker: BrokerNode, error: ErrorCode, now_ms: float) -> Iterator[str]:
-    name = _partition_name(cluster, group_id)
-    loading = cluster.group_moves.loading.get(cluster.offsets_partition_of(group_id).index)
+def not_served(
+    key: str,
+    broker: BrokerNode,
+    error: ErrorCode,
+    partition: Partition,
+    loading: tuple[float, bool] | None,
+    now_ms: float,
+) -> Iterator[str]:
+    """Yield sentences on a group or a transactional id whose coordinator is loading, or has failed to load."""
+    name = f"{partition.topic.name}-{partition.index}"
     if loading is None:
-        yield f"{group_id} is not available: broker {broker.node_id} failed to load {name}."
+        yield f"{key} is not available: broker {broker.node_id} failed to load {name}."
         yield f"Requests fail with {error.name} until the partition has another leader."
         return
-    until = "until finish_loading() is called" if loading[0] == inf else f"for {_seconds(loading[0] - now_ms)} more"
-    yield f"{group_id} is being loaded: broker {broker.node_id} loads {name} {until}. Requests fail with {error.name}."
+    until = "until finish_loading() is called" if loading[0] == inf else f"for {seconds_text(loading[0] - now_ms)} more"
+    yield f"{key} is being loaded: broker {broker.node_id} loads {name} {until}. Requests fail with {error.name}."
 
 
 def _without_group(cluster: Cluster, group_id: str, moments: Sequence[Moment], now_ms: float) -> Iterator[str]:
@@ -117,7 +124,7 @@ def _without_group(cluster: Cluster, group_id: str, moments: Sequence[Moment], n
         yield "No member has joined it, and no offset was committed."
     else:
         cause = with_names(moments[-1].cause, names_in(moments))
-        yield f"It was removed {_seconds(now_ms - moments[-1].at_ms)} ago. Cause: {cause}."
+        yield f"It was removed {seconds_text(now_ms - moments[-1].at_ms)} ago. Cause: {cause}."
 
 
 # A group
@@ -163,7 +170,7 @@ class _GroupExplanation:
         group = self.group
         last = self.last_transition
         since_ms = last.at_ms if last else group.state_since_ms
-        state = f"{group.group_id} has been in {group.state.value} for {_seconds(self.now_ms - since_ms)}"
+        state = f"{group.group_id} has been in {group.state.value} for {seconds_text(self.now_ms - since_ms)}"
         yield f"{state}. Cause: {with_names(last.cause, self.names)}." if last else f"{state}."
         dropped = self.cluster.history.dropped_of(group.group_id)
         if dropped and last is None:
@@ -202,14 +209,14 @@ class _GroupExplanation:
         group = self.group
         wait = f"it waits for more members for {self._left(group.join_deadline_ms)}"
         if group.initial_remaining_ms:
-            wait += f", and up to {_seconds(group.initial_remaining_ms)} longer if new members keep joining"
+            wait += f", and up to {seconds_text(group.initial_remaining_ms)} longer if new members keep joining"
         yield f"The group was empty, so {wait}."
         if self.phase and self.phase.state is None and not self.phase.removes:
             yield self.phase.text
 
     def _end_of_phase(self) -> Iterator[str]:
         if self.phase:
-            yield f"The group waits at most {self._left(self.phase.at_ms)} longer; then {_lower_first(self.phase.text)}"
+            yield f"The group waits at most {self._left(self.phase.at_ms)} longer; then {lower_first(self.phase.text)}"
 
     def _missing(self, member: Member) -> Iterator[str]:
         """Yield what a member that has not rejoined does, and until when the group waits for it."""
@@ -218,7 +225,7 @@ class _GroupExplanation:
         session = self.by_member.get(member.member_id)
         yield f"Waiting for {name}, which has not rejoined."
         if len(beats) > 1:
-            interval = _seconds((beats[-1] - beats[0]) / (len(beats) - 1))
+            interval = seconds_text((beats[-1] - beats[0]) / (len(beats) - 1))
             yield f"It sends a Heartbeat every {interval}, which extends its session, but no JoinGroup."
         if session:
             further = "further " if beats else ""
@@ -233,7 +240,7 @@ class _GroupExplanation:
         )
         first = min(timers, key=lambda each: each.at_ms, default=None)
         if first is not None:
-            yield f"In {self._left(first.at_ms)}: {_lower_first(first.text)}"
+            yield f"In {self._left(first.at_ms)}: {lower_first(first.text)}"
 
     def completing(self) -> Iterator[str]:
         leader = self.group.members[self.group.leader_id or ""]
@@ -279,7 +286,7 @@ class _GroupExplanation:
             return
         member = self.group.members[first.member_ids[0]]
         if first.at_ms - self.now_ms < member.session_timeout_ms / 2:
-            yield f"In {self._left(first.at_ms)}: {_lower_first(first.text)}"
+            yield f"In {self._left(first.at_ms)}: {lower_first(first.text)}"
 
     def _pending(self) -> Iterator[str]:
         for member_id, deadline_ms in list(self.group.pending_members.items())[:_MAX_NAMES]:
@@ -288,7 +295,7 @@ class _GroupExplanation:
 
     def _offsets(self) -> Iterator[str]:
         if removal := offsets_removal(self.group, self.broker):
-            yield f"In {self._left(removal.at_ms)}: {_lower_first(removal.text)}"
+            yield f"In {self._left(removal.at_ms)}: {lower_first(removal.text)}"
 
     def _pending_offsets(self) -> Iterator[str]:
         """Yield a sentence on the partitions whose committed offsets may change at the end of a transaction."""
@@ -332,15 +339,15 @@ class _GroupExplanation:
             details.append(member.client_id)
         last = self._requests().last(member.member_id)
         if last is not None:
-            details.append(f"last request: {last.api.name}, {_seconds(self.now_ms - last.received_ms)} ago")
+            details.append(f"last request: {last.api.name}, {seconds_text(self.now_ms - last.received_ms)} ago")
         elif member.deadline_ms < inf and not member.is_new:
             # Heartbeat, JoinGroup, SyncGroup and OffsetCommit restart the session, and so does a new generation.
             since_ms = member.deadline_ms - member.session_timeout_ms
-            details.append(f"session restarted {_seconds(self.now_ms - since_ms)} ago")
+            details.append(f"session restarted {seconds_text(self.now_ms - since_ms)} ago")
         return f"{name} ({', '.join(details)})" if details else name
 
     def _left(self, deadline_ms: float) -> str:
-        return _seconds(deadline_ms - self.now_ms)
+        return seconds_text(deadline_ms - self.now_ms)
 
 
 _BY_STATE = {
@@ -351,7 +358,7 @@ _BY_STATE = {
 }
 
 
-def _seconds(duration_ms: float) -> str:
+def seconds_text(duration_ms: float) -> str:
     """Return a duration such as "9.4 s", "25 min 10 s" or "6 d 23 h"."""
     seconds = max(0.0, duration_ms) / 1000
     if seconds < _LONG_S or seconds == inf:
@@ -362,6 +369,6 @@ def _seconds(duration_ms: float) -> str:
     return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {int(seconds % 60)} s"
 
 
-def _lower_first(text: str) -> str:
+def lower_first(text: str) -> str:
     """Return a sentence for use after a colon."""
     return text[:1].lower() + text[1:]

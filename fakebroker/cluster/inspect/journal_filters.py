@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-from fakebroker.cluster.call import Call, TopicRef, names_members, names_topics
+from fakebroker.cluster.call import Call, TopicRef, names_members, names_producers, names_topics, names_transactions
 from fakebroker.cluster.journal.dropped_calls import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
@@ -21,6 +21,8 @@ class Filters(TypedDict, total=False):
         topic: The request names this topic, by name or by id; or it is a Fetch whose response has the topic.
         partition: The request names this partition, such as "orders-0"; or with a number, any partition with this
             index, or that of `topic`. It is found where `topic` is.
+        transactional_id: The request names this transactional id.
+        producer_id: The request names this producer id, also in record batches; or its response assigns it.
         broker: The request was sent to the broker with this node id.
         connection: The request was received on the connection with this number.
         version: The request has this version of the API.
@@ -35,6 +37,8 @@ class Filters(TypedDict, total=False):
     instance_id: str
     topic: str
     partition: int | str
+    transactional_id: str
+    producer_id: int
     broker: int
     connection: int
     version: int
@@ -61,6 +65,8 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "group": lambda call, group_id: group_id in call.group_ids,
     "member": lambda call, member: _names_member(call, member),
     "instance_id": lambda call, instance_id: instance_id in call.instance_ids,
+    "transactional_id": lambda call, transactional_id: transactional_id in call.transactional_ids,
+    "producer_id": lambda call, producer_id: producer_id in call.producer_ids,
     "broker": lambda call, node_id: call.node_id == node_id,
     "connection": lambda call, connection_id: call.connection_id == connection_id,
     "version": lambda call, version: call.api_version == version,
@@ -72,8 +78,8 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
 _PLACES = ("topic", "partition")
 """Filters that are matched together: by the same partition of a request."""
 _NAMES = (*_FILTERS, *_PLACES)
-_TEXTS = ("client_id", "group", "member", "instance_id", "topic")
-_NUMBERS = ("connection", "version")
+_TEXTS = ("client_id", "group", "member", "instance_id", "topic", "transactional_id")
+_NUMBERS = ("producer_id", "connection", "version")
 _TIMES = ("since", "until")
 
 _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
@@ -83,6 +89,8 @@ _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
     "instance_id": lambda kind, _: kind.api is None or names_members(kind.api),
     "topic": lambda kind, _: kind.api is None or names_topics(API_BY_NAME[kind.api]),
     "partition": lambda kind, _: kind.api is None or names_topics(API_BY_NAME[kind.api]),
+    "transactional_id": lambda kind, _: kind.api is None or names_transactions(kind.api),
+    "producer_id": lambda kind, _: kind.api is None or names_producers(kind.api),
     "broker": lambda kind, node_id: kind.broker in (None, node_id),
     "connection": lambda kind, connection_id: kind.connection in (None, connection_id),
     "version": lambda kind, version: kind.version in (None, version),

@@ -2,24 +2,22 @@
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import zip_longest
 
-from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, NOTHING_DROPPED, DroppedMoments, Moment
+from fakebroker.cluster.inspect.timeline_layout import GROUP_LAYOUT, TimelineLayout
+from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.runtime.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.errors import cut_line
 
+_WIDTH = 100
 _IN_OUT_WIDTH = 20
-_CAUSE_WIDTH = 41
 _MOST_CHANGES = 8
 _MAX_NAME, _MAX_CAUSE = 100, 500
 """Maximum number of characters of a name and of a cause in the text."""
-_LANES = [state.value for state in (GroupState.DEAD, *(each for each in GroupState if each is not GroupState.DEAD))]
-_LEGEND = f"{', '.join(f'{name[0]} {name}' for name in _LANES)}; + joined * rejoined - gone"
-_HEAD = f"{'time':>9}  {'state':<9}   gen  members  {'in and out':<{_IN_OUT_WIDTH}}  cause"
 
 _UUID = re.compile(r"-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
 _IDS_KEPT = 10_000
@@ -49,30 +47,7 @@ class Timeline:
 
     def text(self) -> str:
         """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
-        if not self.moments:
-            what = self._note() if self.dropped else "nothing has happened to it"
-            return f"group {cut_line(self.group_id)}: {what}"
-        start_ms = self.moments[0].at_ms
-        start = datetime.fromtimestamp(start_ms / 1000, UTC)
-        head = f"group {cut_line(self.group_id)}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
-        names = names_in(self.moments)
-        lines = [head, _LEGEND, *([self._note()] if self.dropped else []), "", _HEAD]
-        coordinator_id = -1
-        for moment in self.moments:
-            place = f", at broker {moment.coordinator_id}" if moment.coordinator_id != coordinator_id else ""
-            coordinator_id = moment.coordinator_id
-            lines += _row(moment, (moment.at_ms - start_ms) / 1000, with_names(moment.cause, names) + place, names)
-        state = without_zombies(self.moments)[-1].state_to
-        lines.append(_line(f"{(self.taken_ms - start_ms) / 1000:9.3f}", _arrow(state, state), "now"))
-        return "\n".join(lines)
-
-    def _note(self) -> str:
-        """Return what the history has dropped, with the time of the last dropped moment."""
-        if self.dropped.until_ms is None:
-            return str(self.dropped)
-        return (
-            f"{self.dropped}, up to {datetime.fromtimestamp(self.dropped.until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        )
+        return text_of(GROUP_LAYOUT, self.group_id, self.moments, self.taken_ms, self.dropped)
 
     def __str__(self) -> str:
         return self.text()
@@ -84,13 +59,76 @@ class Timeline:
             width: The width in pixels; by default as much as the moments need.
             max_rows: The largest number of members to draw; by default all.
         """
-        from fakebroker.cluster.inspect.timeline_svg import draw  # not at the top, because pictures are rare
+        drawn = self.moments, self.taken_ms, self.dropped
+        return svg_of(GROUP_LAYOUT, self.group_id, *drawn, width=width, max_rows=max_rows)
 
-        moments = without_zombies(self.moments)
-        names = names_in(moments)
-        causes = [with_names(each.cause, names) for each in moments]
-        note = self._note() if self.dropped else ""
-        return draw(self.group_id, moments, self.taken_ms, names, causes, width=width, max_rows=max_rows, note=note)
+
+def text_of(
+    layout: TimelineLayout, key: str, moments: Sequence[Moment], taken_ms: float, dropped: DroppedMoments
+) -> str:
+    """Draw a timeline as text.
+
+    Args:
+        layout: What it shows.
+        key: The id of the group, or the transactional id.
+        moments: Oldest first.
+        taken_ms: When the timeline was taken, by the brokers' clock, in milliseconds since the Unix epoch.
+        dropped: The earlier moments that are no longer kept.
+    """
+    if not moments:
+        what = _note(dropped) if dropped else "nothing has happened to it"
+        return f"{layout.subject} {cut_line(key)}: {what}"
+    start_ms = moments[0].at_ms
+    start = datetime.fromtimestamp(start_ms / 1000, UTC)
+    head = f"{layout.subject} {cut_line(key)}, since {start:%Y-%m-%d %H:%M:%S}.{start.microsecond // 1000:03} UTC"
+    names = names_in(moments)
+    lines = [head, *_wrapped(_legend(layout), _WIDTH), *([_note(dropped)] if dropped else []), "", _head(layout)]
+    coordinator_id = -1
+    for moment in moments:
+        place = f", at broker {moment.coordinator_id}" if moment.coordinator_id != coordinator_id else ""
+        coordinator_id = moment.coordinator_id
+        lines += _row(layout, moment, (moment.at_ms - start_ms) / 1000, with_names(moment.cause, names) + place, names)
+    state = without_zombies(moments)[-1].state_to
+    lines.append(_line(f"{(taken_ms - start_ms) / 1000:9.3f}", _arrow(layout, state, state), "now"))
+    return "\n".join(lines)
+
+
+def svg_of(
+    layout: TimelineLayout,
+    key: str,
+    moments: Sequence[Moment],
+    taken_ms: float,
+    dropped: DroppedMoments,
+    *,
+    width: float | None,
+    max_rows: int | None,
+) -> str:
+    """Draw a timeline as SVG; see `text_of` and `timeline_svg.draw`."""
+    from fakebroker.cluster.inspect.timeline_svg import draw  # not at the top, because pictures are rare
+
+    served = without_zombies(moments)
+    names = names_in(served)
+    causes = [with_names(each.cause, names) for each in served]
+    note = _note(dropped) if dropped else ""
+    return draw(layout, key, served, taken_ms, names, causes, width=width, max_rows=max_rows, note=note)
+
+
+def _legend(layout: TimelineLayout) -> str:
+    return f"{', '.join(f'{name[0]} {name}' for name in layout.lanes)}; {layout.signs}"
+
+
+def _head(layout: TimelineLayout) -> str:
+    number, count = layout.headings
+    return (
+        f"{'time':>9}  {'state':<{layout.lanes_width}} {number:>5}  {count:>7}  {'in and out':<{_IN_OUT_WIDTH}}  cause"
+    )
+
+
+def _note(dropped: DroppedMoments) -> str:
+    """Return what the history has dropped, with the time of the last dropped moment."""
+    if dropped.until_ms is None:
+        return str(dropped)
+    return f"{dropped}, up to {datetime.fromtimestamp(dropped.until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
@@ -109,7 +147,7 @@ def without_zombies(moments: Iterable[Moment]) -> list[Moment]:
     return served
 
 
-def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -> Iterator[str]:
+def _row(layout: TimelineLayout, moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines of one moment; those after the first have only the text that did not fit."""
     changes = [
         sign + cut_line(names[member_id], _MAX_NAME)
@@ -120,13 +158,15 @@ def _row(moment: Moment, seconds: float, cause: str, names: Mapping[str, str]) -
     # Spaces in a name become non-breaking, so that lines break between names only.
     unbroken = [change.replace(" ", "\N{NO-BREAK SPACE}") for change in (*changes[:_MOST_CHANGES], *more)]
     in_out = _wrapped(" ".join(unbroken), _IN_OUT_WIDTH)
-    time, state = f"{seconds:9.3f}", _arrow(moment.state_from, moment.state_to)
+    # All columns but the cause: time, numbers, in and out, and the spaces between.
+    cause_width = _WIDTH - (9 + layout.lanes_width + 13 + _IN_OUT_WIDTH + 4 * 2)
+    time, state = f"{seconds:9.3f}", _arrow(layout, moment.state_from, moment.state_to)
     numbers = f"{moment.generation_id:>4}  {len(moment.members):>7}"
     for changes_line, cause_line in zip_longest(
-        in_out, _wrapped(cut_line(cause, _MAX_CAUSE), _CAUSE_WIDTH), fillvalue=""
+        in_out, _wrapped(cut_line(cause, _MAX_CAUSE), cause_width), fillvalue=""
     ):
         yield _line(time, state, cause_line, numbers, changes_line)
-        time, state, numbers = "", _arrow(moment.state_to, moment.state_to, "│"), ""
+        time, state, numbers = "", _arrow(layout, moment.state_to, moment.state_to, "│"), ""
 
 
 def _line(time: str, state: str, cause: str, numbers: str = "", in_out: str = "") -> str:
@@ -137,10 +177,11 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
-def _arrow(before: str, after: str, mark: str = "") -> str:
+def _arrow(layout: TimelineLayout, before: str, after: str, mark: str = "") -> str:
     """Draw an arrow between the columns of two states, with their initials at its ends; `mark` replaces the second."""
-    start, end = 2 * _LANES.index(before), 2 * _LANES.index(after)
-    lanes = [" "] * (2 * len(_LANES) - 1)
+    states = layout.lanes
+    start, end = 2 * states.index(before), 2 * states.index(after)
+    lanes = [" "] * layout.lanes_width
     for between in range(min(start, end) + 1, max(start, end)):
         lanes[between] = "─"
     if start != end:

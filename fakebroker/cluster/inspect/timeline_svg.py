@@ -9,16 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import log10
 
+from fakebroker.cluster.inspect.timeline_layout import FOLLOWER, LEADER, TimelineLayout
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import Moment
 
-_COLORS = {
-    GroupState.DEAD.value: "#8c959f",
-    GroupState.EMPTY.value: "#b6c2cf",
-    GroupState.PREPARING_REBALANCE.value: "#e8904a",
-    GroupState.COMPLETING_REBALANCE.value: "#dbb62a",
-    GroupState.STABLE.value: "#4bb36b",
-}
 _MEMBER, _LEADER, _MISSING = "#6f9bd8", "#9a6fd8", "#cf4b4b"
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 
@@ -41,7 +35,8 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def draw(
-    group_id: str,
+    layout: TimelineLayout,
+    key: str,
     moments: Sequence[Moment],
     taken_ms: float,
     names: Mapping[str, str],
@@ -56,7 +51,8 @@ def draw(
     Shapes have CSS classes. The attribute `data-x` of the picture has the x positions of the moments, in pixels.
 
     Args:
-        group_id: The title.
+        layout: What the picture shows.
+        key: The id of the group, or the transactional id.
         moments: Oldest first.
         taken_ms: The time at which the picture ends, in milliseconds since the Unix epoch.
         names: Names to show, by member id.
@@ -77,17 +73,17 @@ def draw(
         scale = max(0.0, width - _RIGHT - left) / max(edges[-1] - left, 1.0)
         edges = [left + (edge - left) * scale for edge in edges]
     bottom = _BAND_Y + _BAND + 12 + _ROW * len(names)
-    notes = [*([f"and {hidden} more members"] if hidden else []), *([note] if note else [])]
-    legend, legend_end = _legend(bottom + 44 + _ROW * len(notes), width)
+    notes = [*([f"and {hidden} more {layout.rows[FOLLOWER]}s"] if hidden else []), *([note] if note else [])]
+    legend, legend_end = _legend(layout, bottom + 44 + _ROW * len(notes), width)
     height = legend_end + 8
     places = " ".join(f"{edge:.1f}" for edge in edges[:-1])
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
         f'viewBox="0 0 {width:.0f} {height}" data-x="{places}"><style>{_STYLE}</style>',
-        _text(8, 20, f"group {group_id}", more=' font-weight="bold"'),
-        *_generations(moments, edges, bottom),
-        *_states(moments, taken_ms, causes, edges),
-        *_members(moments, taken_ms, names, edges),
+        _text(8, 20, f"{layout.subject} {key}", more=' font-weight="bold"'),
+        *_generations(layout, moments, edges, bottom),
+        *_states(layout, moments, taken_ms, causes, edges),
+        *_members(layout, moments, taken_ms, names, edges),
         *_times(moments, taken_ms, edges, bottom),
         *(_text(8, bottom + 32 + _ROW * number, each) for number, each in enumerate(notes)),
         *legend,
@@ -120,7 +116,13 @@ def _edges(moments: Sequence[Moment], taken_ms: float, left: float) -> list[floa
     return edges
 
 
-def _states(moments: Sequence[Moment], taken_ms: float, causes: Sequence[str], edges: Sequence[float]) -> Iterator[str]:
+def _states(
+    layout: TimelineLayout,
+    moments: Sequence[Moment],
+    taken_ms: float,
+    causes: Sequence[str],
+    edges: Sequence[float],
+) -> Iterator[str]:
     times_ms = [*(moment.at_ms for moment in moments), taken_ms]
     spans = enumerate(zip(moments, causes, strict=True))
     for state, group in groupby(spans, key=lambda span: span[1][0].state_to):
@@ -129,13 +131,15 @@ def _states(moments: Sequence[Moment], taken_ms: float, causes: Sequence[str], e
         x, end = edges[first], edges[after]
         seconds = (times_ms[after] - times_ms[first]) / 1000
         title = f"{state} for {seconds:.3f} s: " + "\n".join(cause for _, (_, cause) in members)
-        yield _rect(x, _BAND_Y, end - x, _BAND, _COLORS[state], "", title, f"state {state}")
+        yield _rect(x, _BAND_Y, end - x, _BAND, layout.colors[state], "", title, f"state {state}")
         max_letters = (end - x) / _LETTER - 1
         label = next((name for name in (state, state.removesuffix("Rebalance")) if len(name) <= max_letters), state[0])
         yield _text((x + end) / 2, _BAND_Y + 17, label, "#1f2328", ' text-anchor="middle" pointer-events="none"', "on")
 
 
-def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: float) -> Iterator[str]:
+def _generations(
+    layout: TimelineLayout, moments: Sequence[Moment], edges: Sequence[float], bottom: float
+) -> Iterator[str]:
     last_label, generation_id = -_LABEL_GAP * 1.0, 0
     for moment, x in zip(moments, edges, strict=False):
         if moment.generation_id == generation_id:
@@ -147,11 +151,11 @@ def _generations(moments: Sequence[Moment], edges: Sequence[float], bottom: floa
         )
         if x - last_label >= _LABEL_GAP:
             last_label = x
-            yield _text(x, _BAND_Y - 12, f"gen {generation_id}", more=' text-anchor="middle"')
+            yield _text(x, _BAND_Y - 12, f"{layout.number} {generation_id}", more=' text-anchor="middle"')
 
 
 def _members(
-    moments: Sequence[Moment], taken_ms: float, names: Mapping[str, str], edges: Sequence[float]
+    layout: TimelineLayout, moments: Sequence[Moment], taken_ms: float, names: Mapping[str, str], edges: Sequence[float]
 ) -> Iterator[str]:
     """Draw a bar from a member's join to its removal, with a circle where it rejoins.
 
@@ -177,7 +181,8 @@ def _members(
             x, width, is_open = edges[start], edges[end] - edges[start], end == len(moments)
             seconds = (times_ms[end] - times_ms[start]) / 1000
             kind = f"member {role}" + (" open" if is_open else "")
-            yield _rect(x, y, width, 14, *_PAINTS[role], f"{member_id}: {_ROLES[role]}, {seconds:.3f} s", kind)
+            title = f"{member_id}: {_ROLES.get(role) or layout.rows[role]}, {seconds:.3f} s"
+            yield _rect(x, y, width, 14, *_PAINTS[role], title, kind)
             if role == "missing" and is_open and width > _LETTER * len(_MISSING_LABEL) + 8:
                 yield _text(x + 5, y + 11, _MISSING_LABEL, _MISSING, ' pointer-events="none"', "bad")
         for members, x in zip(rejoined, edges, strict=False):
@@ -185,7 +190,7 @@ def _members(
                 yield f'<circle cx="{x:.1f}" cy="{y + 7}" r="3.5" fill="#fff" stroke="#1f2328"/>'
 
 
-_ROLES = {"leader": "leader", "follower": "member", "joined": "JoinGroup is parked", "missing": _MISSING_LABEL}
+_ROLES = {"joined": "JoinGroup is parked", "missing": _MISSING_LABEL}
 _PAINTS = {
     "leader": (_LEADER, ""),
     "follower": (_MEMBER, ""),
@@ -210,13 +215,14 @@ def _times(moments: Sequence[Moment], taken_ms: float, edges: Sequence[float], b
             yield _text(x, bottom + 14, f"{(at_ms - times_ms[0]) / 1000:.3f} s", more=' text-anchor="middle"')
 
 
-def _legend(y: int, width: float) -> tuple[list[str], int]:
+def _legend(layout: TimelineLayout, y: int, width: float) -> tuple[list[str], int]:
     """Return the legend, in as many lines as it needs, and the position of the last line."""
     parts: list[str] = []
     x = 8.0
-    states = [(state, color, state) for state, color in _COLORS.items()]
+    states = [(state, color, state) for state, color in layout.colors.items()]
     last = ("Times are not to scale.", "", "")
-    for label, color, kind in (*states, ("member", _MEMBER, "follower"), ("leader", _LEADER, "leader"), last):
+    rows = [(label, _LEADER if kind == LEADER else _MEMBER, kind) for kind, label in layout.rows.items()]
+    for label, color, kind in (*states, *rows, last):
         space = 30 + (_LETTER + 0.4) * len(label)
         if x > 8 and x + space - 16 > width:
             x, y = 8.0, y + _LEGEND_LINE

@@ -4,7 +4,7 @@ Each key and value begins with its version, an int16; the version of a key is th
 """
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
@@ -45,8 +45,8 @@ def append_pairs(
 
 def read_all(
     log: PartitionLog, topic: str, partition: int, parse: Callable[[records.RecordBatch, records.Record], T | None]
-) -> list[T]:
-    """Read all records of a partition, in order.
+) -> Iterator[T]:
+    """Yield all records of a partition, in order.
 
     Args:
         log: The log.
@@ -57,7 +57,6 @@ def read_all(
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
-    found: list[T] = []
     offset = log.log_start_offset
     while data := log.read(offset, _READ_BYTES):
         for batch in records.split_batches(data):
@@ -67,11 +66,10 @@ def read_all(
                     offset = record.offset
                     parsed = parse(batch, record)
                     if parsed is not None:
-                        found.append(parsed)
+                        yield parsed
             except ProtocolError as error:
                 raise ProtocolError(f"{topic}-{partition}, offset {offset}: {error}") from error
             offset = batch.last_offset + 1
-    return found
 
 
 def prefixed(message: Message, version: int) -> bytes:

@@ -92,7 +92,7 @@ def read_records(log: PartitionLog, partition: int) -> list[Record]:
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
-    return read_all(log, OFFSETS_TOPIC, partition, _read_record)
+    return list(read_all(log, OFFSETS_TOPIC, partition, _read_record))
 
 
 def _read_record(batch: RecordBatch, record: LogRecord) -> Record | None:

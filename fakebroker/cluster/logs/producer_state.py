@@ -5,7 +5,7 @@ Follows Kafka's `ProducerStateManager` and `ProducerAppendInfo`.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -163,6 +163,11 @@ class Producers:
         """The first offset of the oldest open transaction; None if no transaction is open."""
         return next(iter(self._open.values()), None)
 
+    def open_transactions(self) -> Iterator[tuple[Producer, int]]:
+        """Yield the producers whose transactions are open, with the first offsets, in the order of the offsets."""
+        for producer_id, offset in self._open.items():
+            yield self._by_id[producer_id], offset
+
     def needs(self, batch: RecordBatch) -> bool:
         """Return whether a batch has the last sequence number of its producer, or else its epoch."""
         producer = self._by_id.get(batch.producer_id)
@@ -301,9 +306,7 @@ class Producers:
             raises_epoch: Whether the epoch of the marker is higher than that of the records (KIP-890, since 4.2).
                 Then an equal epoch is refused, unless no transaction is open: the marker may be a repeated one.
         """
-        producer = self._by_id.get(producer_id)
-        if producer is None:
-            return ErrorCode.NONE
+        producer = self._by_id.get(producer_id) or Producer(producer_id, NO_EPOCH, last_timestamp_ms=-1)
         is_same = raises_epoch and epoch == producer.epoch and producer.transaction_offset is not None
         if epoch < producer.epoch or is_same:
             return ErrorCode.INVALID_PRODUCER_EPOCH

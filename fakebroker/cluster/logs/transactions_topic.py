@@ -5,6 +5,7 @@ Follows Kafka's `TransactionLog`. Values have version 1, which has tagged fields
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
@@ -46,12 +47,15 @@ def append_records(
 
 
 def read_records(log: PartitionLog, partition: int) -> list[TransactionRecord]:
-    """Read all records of a partition of `__transaction_state`, in order. Unknown key versions are skipped.
+    """Read the records of a partition of `__transaction_state`, in order. Unknown key versions are skipped.
 
-    Raises:
-        ProtocolError: A record is malformed; the message contains the partition and the offset.
+    As in Kafka, reading ends at a malformed record, such as a marker that an admin client has written to the partition.
     """
-    return read_all(log, TRANSACTIONS_TOPIC, partition, lambda _, record: parse_record(record.key, record.value))
+    found: list[TransactionRecord] = []
+    with suppress(ProtocolError):
+        for record in read_all(log, TRANSACTIONS_TOPIC, partition, lambda _, each: parse_record(each.key, each.value)):
+            found.append(record)  # noqa: PERF402  # list() would lose the records before an error
+    return found
 
 
 def record_key(transactional_id: str) -> bytes:

@@ -26,10 +26,13 @@ from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
+from fakebroker.cluster.inspect.transaction_views import HangingTransaction, TransactionView
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed, SeedOptions
+from fakebroker.cluster.seeding.transaction_seed import TransactionSeedOptions
 from fakebroker.control.client.http import Http, NotFound, Unreachable
 from fakebroker.control.client.json_views import (
     broker_view,
@@ -40,6 +43,9 @@ from fakebroker.control.client.json_views import (
     plain_seed,
     record_view,
     timeline_of,
+    transaction_path,
+    transaction_timeline_of,
+    transaction_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number
@@ -64,6 +70,7 @@ _POLLING_STEP_S = 0.01
 """How long a request waits between two polls of consumers."""
 
 _GROUPS_PER_REQUEST = 100
+_TRANSACTIONS_PER_REQUEST = 1_000
 
 
 def _command(method: Callable[P, None]) -> Callable[P, None]:
@@ -264,6 +271,43 @@ class Client(JournalExport):
         text: str = self.get(f"{group_path(group_id)}/explain")["text"]
         return text
 
+    def transaction(self, transactional_id: str) -> TransactionView:
+        try:
+            detail = self.get(transaction_path(transactional_id))
+        except NotFound as error:
+            if error.field != "transaction":
+                raise
+            raise ConfigError.of("transactional_id", transactional_id, error.expected or "") from None
+        return transaction_view(detail["transaction"], transaction_timeline_of(transactional_id, detail))
+
+    def transactions(
+        self, *, state: str | None = None, producer_id: int | None = None, longer_than_s: float | None = None
+    ) -> list[TransactionView]:
+        """Return the transactional ids that match, sorted by name, with one request for each thousand, and for each."""
+        filters = {"state": state, "producer_id": producer_id, "longer_than_s": longer_than_s}
+        rows: list[dict[str, Any]] = []
+        while True:
+            page = self.get("transactions", **filters, offset=len(rows), limit=_TRANSACTIONS_PER_REQUEST)
+            rows += page["transactions"]
+            if len(page["transactions"]) < _TRANSACTIONS_PER_REQUEST:
+                return [transaction_view(row, self.transaction_timeline(row["transactional_id"])) for row in rows]
+
+    def hanging_transactions(self) -> list[HangingTransaction]:
+        return [HangingTransaction(**row) for row in self.get("hanging_transactions")["hanging_transactions"]]
+
+    def transaction_timeline(self, transactional_id: str) -> TransactionTimeline:
+        try:
+            timeline = self.get(f"{transaction_path(transactional_id)}/timeline")
+        except NotFound as error:
+            if error.field != "transaction":
+                raise
+            return TransactionTimeline(transactional_id, (), 0.0)
+        return transaction_timeline_of(transactional_id, timeline)
+
+    def explain_transaction(self, transactional_id: str) -> str:
+        text: str = self.get(f"{transaction_path(transactional_id)}/explain")["text"]
+        return text
+
     def journal_view(self) -> JournalView:
         lines = self._http.request_text(f"{self._base}/journal.jsonl").splitlines()
         return parse_journal(lines, f"{self.url}, journal").journal_view()
@@ -300,7 +344,7 @@ class Client(JournalExport):
         poller = None if polling is None else ConsumerPoller(polling, is_async=False)
         with collecting(poller):
             value = result(self._wait_in_steps(kind, timeout_s, poller, arguments))
-            if poller is not None and arguments.get("state") == STABLE:
+            if poller is not None and kind == "state" and arguments["state"] == STABLE:
                 value = self._wait_for_assignments(value, arguments["members"], poller)
         return value if poller is None else Polled(value, poller.records)
 
@@ -392,6 +436,41 @@ class Client(JournalExport):
         return self._wait("generation", timeout_s, polling, self._group_view, group_id=group_id, above=above)
 
     @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: None = None,
+    ) -> TransactionView: ...
+
+    @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[TransactionView]: ...
+
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> TransactionView | Polled[TransactionView]:
+        check_type("transactional_id", transactional_id, str, "a string")
+        arguments = {"transactional_id": transactional_id, "state": state, "pending_state": pending_state}
+        return self._wait("transaction", timeout_s, polling, self._transaction_view, **arguments)
+
+    @overload
     def wait_for_commit(
         self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S, polling: None = None
     ) -> CommittedOffset: ...
@@ -452,6 +531,9 @@ class Client(JournalExport):
         return self._wait(
             "request", timeout_s, polling, lambda _: self.requests(api, client_id, **filters), **arguments
         )
+
+    def _transaction_view(self, row: Mapping[str, Any]) -> TransactionView:
+        return transaction_view(row, self.transaction_timeline(row["transactional_id"]))
 
     def _group_view(self, detail: Mapping[str, Any]) -> GroupView:
         return group_view(detail, self.timeline(detail["group_id"]))
@@ -522,6 +604,11 @@ class Client(JournalExport):
 
     @_command
     def move_offsets_partition(self, partition: int, to: int | None, **how: Unpack[FailoverOptions]) -> None: ...
+
+    @_command
+    def move_transaction_coordinator(
+        self, transactional_id: str, to: int | None, **how: Unpack[FailoverOptions]
+    ) -> None: ...
 
     @_command
     def finish_loading(self) -> None: ...
@@ -618,6 +705,39 @@ class Client(JournalExport):
     @_command
     def release_sync(self, group_id: str, member: str) -> None: ...
 
+    # Transactions
+
+    def hold_markers(self, transactional_id: str, partition: str | None = None) -> Hold:
+        self.perform("hold_markers", transactional_id=transactional_id, partition=partition)
+        return Hold(lambda: self._end_hold_of_markers(transactional_id, partition))
+
+    def _end_hold_of_markers(self, transactional_id: str, partition: str | None) -> None:
+        with suppress(ConfigError):  # The markers may have been released.
+            self.release_markers(transactional_id, partition)
+
+    @_command
+    def release_markers(self, transactional_id: str, partition: str | None = None) -> None: ...
+
+    @_command
+    def abort_transaction(self, transactional_id: str) -> None: ...
+
+    @_command
+    def fence_producer(self, transactional_id: str) -> None: ...
+
+    def seed_transaction(self, transactional_id: str, **options: Unpack[TransactionSeedOptions]) -> None:
+        self.perform("seed_transaction", transactional_id=transactional_id, **options)
+
+    @_command
+    def seed_hanging_transaction(
+        self,
+        partition: str,
+        *,
+        offset: int | None = None,
+        records: int = 1,
+        producer_id: int | None = None,
+        epoch: int = 0,
+    ) -> None: ...
+
     # Seeds and snapshots
 
     def seed_group(
@@ -668,9 +788,16 @@ class Client(JournalExport):
     def fail_append(
         self, group_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
     ) -> RemoteAppendFailure:
+        return self._fail_append("fail_append", error, group_id=group_id, times=times)
+
+    def fail_transaction_append(
+        self, transactional_id: str, error: ErrorCode | str = "NOT_ENOUGH_REPLICAS", times: int | None = 1
+    ) -> RemoteAppendFailure:
+        return self._fail_append("fail_transaction_append", error, transactional_id=transactional_id, times=times)
+
+    def _fail_append(self, command: str, error: ErrorCode | str, **arguments: Any) -> RemoteAppendFailure:
         name = error.name if isinstance(error, ErrorCode) else error
-        added = self.perform("fail_append", group_id=group_id, error=name, times=times)
-        return RemoteAppendFailure(self, added["id"])
+        return RemoteAppendFailure(self, self.perform(command, error=name, **arguments)["id"])
 
     @_command
     def clear_faults(self) -> None: ...

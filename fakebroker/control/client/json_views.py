@@ -12,23 +12,61 @@ from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
+from fakebroker.cluster.inspect.transaction_views import AwaitedMarker, TransactionView
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.seeding.seed import GroupSeed
-from fakebroker.coordinator.group.history import DroppedMoments, Moment, Timer
+from fakebroker.coordinator.group.history import Moment, Timer
+from fakebroker.coordinator.runtime.history import DroppedMoments
+from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.errors import ErrorCode
-from fakebroker.topic_partition import format_partitions, is_partition
+from fakebroker.topic_partition import format_partitions, is_partition, parse_partition
 from fakebroker.validation import data_bytes
 
 
 def group_path(group_id: str) -> str:
-    """Return the path of a group below its cluster's; see `fakebroker.control.routes.arguments.GROUP_ID`.
+    """Return the path of a group below its cluster's.
 
     Raises:
         ConfigError: The id is not a string.
     """
     check_type("group_id", group_id, str, "a string")
-    escaped = group_id.replace("~", "~7E")
-    return f"groups/{quote(escaped.replace('.', '~2E') if escaped in ('.', '..') else escaped, safe='')}"
+    return f"groups/{_escaped(group_id)}"
+
+
+def transaction_path(transactional_id: str) -> str:
+    """Return the path of a transactional id below its cluster's.
+
+    Raises:
+        ConfigError: The id is not a string.
+    """
+    check_type("transactional_id", transactional_id, str, "a string")
+    return f"transactions/{_escaped(transactional_id)}"
+
+
+def _escaped(text: str) -> str:
+    """Return an id as a segment of a path; see `fakebroker.control.routes.arguments.ANY_TEXT`."""
+    escaped = text.replace("~", "~7E")
+    return quote(escaped.replace(".", "~2E") if escaped in (".", "..") else escaped, safe="")
+
+
+def transaction_view(row: Mapping[str, Any], history: TransactionTimeline) -> TransactionView:
+    """Convert a `TransactionRow`."""
+    values = {field.name: row[field.name] for field in fields(TransactionView) if field.name != "history"}
+    values["partitions"] = tuple(map(parse_partition, row["partitions"]))
+    values["awaited_markers"] = tuple(
+        AwaitedMarker(parse_partition(each["partition"]), each["reason"]) for each in row["awaited_markers"]
+    )
+    return TransactionView(**values, history=history)
+
+
+def transaction_timeline_of(transactional_id: str, row: Mapping[str, Any]) -> TransactionTimeline:
+    """Convert a `TransactionTimelineView` or a `TransactionDetail`."""
+    moments = (
+        TransactionMoment(**{**each, "partitions": tuple(map(parse_partition, each["partitions"]))})
+        for each in row["moments"]
+    )
+    return TransactionTimeline(transactional_id, tuple(moments), row["taken_ms"], DroppedMoments(**row["dropped"]))
 
 
 def broker_view(row: Mapping[str, Any]) -> BrokerView:

@@ -17,8 +17,8 @@ class NoArguments(msgspec.Struct, forbid_unknown_fields=True):
     """The query or the body of an operation that takes none."""
 
 
-GROUP_ID = "group_id"
-"""The only path parameter that may have any value, even an empty one.
+ANY_TEXT = ("group_id", "transactional_id")
+"""The path parameters that may have any value, even an empty one.
 
 URL libraries remove the segments "." and ".." from paths, even if they are percent-encoded. These ids are written "~2E"
 and "~2E~2E", and so "~" is written "~7E".
@@ -55,7 +55,7 @@ def path_value(name: str, text: str, kind: type) -> Any:
         Problem: It is not a number where one is expected, so no such resource exists.
     """
     value = unquote(text)
-    if name == GROUP_ID:
+    if name in ANY_TEXT:
         return value.replace("~2E", ".").replace("~7E", "~")
     if kind is str:
         return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
-from fakebroker.control.routes.arguments import GROUP_ID, NoArguments, path_value, read_body, read_query
+from fakebroker.control.routes.arguments import ANY_TEXT, NoArguments, path_value, read_body, read_query
 from fakebroker.control.routes.operations import Content, Operation, encoder
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.errors import FakebrokerError
@@ -17,7 +17,7 @@ logger = logging.getLogger("fakebroker")
 
 # Keys of path parameters in the tree of paths; segments of paths contain no slashes.
 _PARAMETER = "/"
-_GROUP_ID = "//"  # It may be empty, unlike other parameters.
+_ANY_TEXT = "//"  # It may be empty, unlike other parameters.
 
 _CACHED_PATHS = 1_000
 
@@ -120,7 +120,7 @@ def _tree_key(part: str) -> str:
     """Return the key in the tree for a segment of an operation's path."""
     if not part.startswith("{"):
         return part
-    return _GROUP_ID if part == f"{{{GROUP_ID}}}" else _PARAMETER
+    return _ANY_TEXT if part[1:-1] in ANY_TEXT else _PARAMETER
 
 
 def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tuple[dict[str, Operation], list[str]]]:
@@ -132,7 +132,7 @@ def _matches(node: dict[str | None, Any], parts: Sequence[str]) -> Iterator[tupl
     part, *rest = parts
     if part in node:
         yield from _matches(node[part], rest)
-    for key in (_PARAMETER, _GROUP_ID) if part else (_GROUP_ID,):
+    for key in (_PARAMETER, _ANY_TEXT) if part else (_ANY_TEXT,):
         if key in node:
             for methods, texts in _matches(node[key], rest):
                 yield methods, [part, *texts]

@@ -93,9 +93,10 @@ def _row(served: ServedCluster, fault_id: str, active: ActiveFault) -> FaultRow:
 
 
 class AppendFailureRow(TypedDict):
-    """Appends to a partition of __consumer_offsets that fail, and how many have failed."""
+    """Appends to a partition of __consumer_offsets or __transaction_state that fail, and how many have failed."""
 
     id: str
+    topic: str
     partition: int
     error: str
     times: int | None
@@ -110,7 +111,7 @@ class AppendFailureList(TypedDict):
 
 @operation("GET", f"{CLUSTER}/append_failures")
 def list_append_failures(served: ServedCluster) -> AppendFailureList:
-    """List the failures of appends; the event `fail_append` adds one."""
+    """List the failures of appends; the events `fail_append` and `fail_transaction_append` add one."""
     return {"append_failures": list(map(_append_failure_row, served.cluster.cluster.append_failures.active))}
 
 
@@ -136,6 +137,7 @@ def _append_failure(served: ServedCluster, failure_id: str) -> AppendFailure:
 def _append_failure_row(failure: AppendFailure) -> AppendFailureRow:
     return {
         "id": failure.id,
+        "topic": failure.topic,
         "partition": failure.partition,
         "error": failure.error.name,
         "times": failure.times,

@@ -14,7 +14,8 @@ from fakebroker.control.stats.group_index import GROUPS_PER_STEP
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
-from fakebroker.coordinator.group.history import DEAD, DroppedMoments, Moment
+from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.runtime.history import DEAD, DroppedMoments
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _MAX_NAMES = 3

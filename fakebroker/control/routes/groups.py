@@ -28,7 +28,7 @@ from fakebroker.control.routes.group_views import (
 )
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.group.history import MAX_MOMENTS_OF_A_GROUP
+from fakebroker.coordinator.runtime.history import MAX_MOMENTS_OF_ONE
 from fakebroker.errors import ErrorCode
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -141,7 +141,7 @@ class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     `width` is that of the SVG in pixels, `max_rows` its number of members; by default they are not limited.
     """
 
-    limit: int = MAX_MOMENTS_OF_A_GROUP
+    limit: int = MAX_MOMENTS_OF_ONE
     text: bool = False
     svg: bool = False
     width: int | None = None
@@ -151,7 +151,7 @@ class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 @operation("GET", f"{GROUP}/timeline")
 def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> TimelineView:
     """Get the history of a group with causes: as data, and on request drawn as text and SVG."""
-    check_range("limit", query.limit, 1, MAX_MOMENTS_OF_A_GROUP)
+    check_range("limit", query.limit, 1, MAX_MOMENTS_OF_ONE)
     if query.width is not None:
         check_range("width", query.width, *SVG_WIDTHS)
     if query.max_rows is not None:

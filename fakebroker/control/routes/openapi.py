@@ -9,11 +9,11 @@ import msgspec
 from fakebroker import __version__
 from fakebroker.control.clusters import DEFAULT
 from fakebroker.control.problems import PROBLEM_TYPE, ProblemDetails
-from fakebroker.control.routes.arguments import GROUP_ID
+from fakebroker.control.routes.arguments import ANY_TEXT
 from fakebroker.control.routes.operations import CLUSTER, OPERATIONS, V1, Content, Operation
 
-_GROUP_ID_ENCODING = (
-    "Group id, percent-encoded; may be empty. Write `~2E` for the id `.` and `~2E~2E` for the id `..`, because "
+_ANY_TEXT_ENCODING = (
+    "Id, percent-encoded; may be empty. Write `~2E` for the id `.` and `~2E~2E` for the id `..`, because "
     "browsers and other clients remove dot segments from paths. In every id, `~2E` means `.` and `~7E` means `~`."
 )
 _REF = "#/components/schemas/{name}"
@@ -82,8 +82,8 @@ def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 def _path_schema(name: str, kind: type | None) -> dict[str, Any]:
     """Return the schema of a path parameter."""
-    if name == GROUP_ID:
-        return {"schema": {"type": "string"}, "description": _GROUP_ID_ENCODING}
+    if name in ANY_TEXT:
+        return {"schema": {"type": "string"}, "description": _ANY_TEXT_ENCODING}
     if name == "cluster":
         return {"schema": {"type": "string", "minLength": 1}, "example": DEFAULT}
     return {"schema": {"type": "integer"} if kind is int else {"type": "string", "minLength": 1}}

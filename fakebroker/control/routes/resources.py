@@ -10,6 +10,7 @@ from fakebroker.control.routes import (
     journal,
     records,
     stream,
+    transactions,
 )
 from fakebroker.control.routes.operations import OPERATIONS
 
@@ -24,4 +25,5 @@ __all__ = [
     "journal",
     "records",
     "stream",
+    "transactions",
 ]

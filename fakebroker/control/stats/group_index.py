@@ -13,7 +13,7 @@ from operator import attrgetter
 from fakebroker.control.stats.meter import Meter
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.history import DEAD
+from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.server.fake_cluster import FakeCluster
 
 GROUPS_PER_STEP = 1_000

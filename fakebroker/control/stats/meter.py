@@ -20,7 +20,8 @@ from fakebroker.cluster.handlers.heartbeat import ALIVE
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import DEAD, MAX_IDS, History, Moment, RecordedMoment
+from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
+from fakebroker.coordinator.runtime.history import DEAD, MAX_SIZE
 from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -184,7 +185,7 @@ class Meter:
                 self._moments_ids -= self._moments[0][1].size
             self._moments.append((group_id, moment))
             self._moments_ids += moment.size
-        while self._moments_ids > MAX_IDS:
+        while self._moments_ids > MAX_SIZE:
             self._moments_ids -= self._moments.popleft()[1].size
         self.changes += len(moments)
 

@@ -21,19 +21,9 @@ from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ConfigError, one_of
 
 HOLDABLE_STATES = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
+"""The states that a group can be held in."""
+
 _MOST_LISTED = 20
-
-
-def holdable_state(name: str) -> GroupState:
-    """Return a state that a group can be held in, by Kafka's name.
-
-    Raises:
-        ConfigError: A group cannot be held in this state, or there is no such state.
-    """
-    found = next((state for state in HOLDABLE_STATES if state.value == name), None)
-    if found is None:
-        raise ConfigError.of("state", name, one_of((state.value for state in HOLDABLE_STATES), name))
-    return found
 
 
 def group_of(coordinator: Coordinator, group_id: str) -> Group:

@@ -1,31 +1,17 @@
-"""The history of groups: each change of state or members, with its cause. Bounded in size.
+"""The history of groups: each change of state or members, with its cause.
 
 A group collects the changes by a request or timer in its `Change`. When the request or timer is complete, the
 coordinator passes the group to `History.record`, which keeps a `RecordedMoment` of each. Most are dropped unread, so
 they are converted to `Moment`s when they are read. Groups that were deleted or have moved keep their history.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import Protocol
 
-DEAD = "Dead"
-"""The state of a group that does not exist."""
-
-MAX_MOMENTS_OF_A_GROUP = 256
-"""Maximum number of moments that are kept of one group."""
-MAX_MOMENTS = 20_000
-"""Maximum number of moments that are kept in all."""
-MAX_IDS_OF_A_GROUP = 250_000
-"""Maximum number of member ids in the kept moments of one group: each moment lists the members that it has found."""
-MAX_IDS = 2_000_000
-"""Maximum number of member ids in all kept moments. They take 8 bytes each."""
-MAX_GROUPS_WITHOUT_MOMENTS = 20_000
-"""Maximum number of groups without a kept moment of which the number of dropped moments is known."""
+from fakebroker.coordinator.runtime.history import BoundedHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +76,9 @@ class Moment:
         """How many member ids the moment has, except for a few changes."""
         return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs)
 
+    def moment(self) -> "Moment":
+        return self
+
 
 Timers = tuple[str | float, ...]
 """See `RecordedMoment.timers`. A tuple of its own for each timer would take more time."""
@@ -153,35 +142,6 @@ def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
     return tuple(sorted([timer for timer in running if timer.left_ms < inf], key=attrgetter("left_ms")))
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedMoments:
-    """The moments of a group that are no longer in its history, because the history is limited.
-
-    Attributes:
-        count: How many are known to be dropped.
-        until_ms: When the last of them was recorded, by the brokers' clock; None if there is none.
-        is_exact: Whether no others were dropped. Numbers are only kept for a limited number of groups.
-    """
-
-    count: int = 0
-    until_ms: float | None = None
-    is_exact: bool = True
-
-    def __bool__(self) -> bool:
-        """Whether moments were dropped, or may have been."""
-        return self.count > 0 or not self.is_exact
-
-    def __str__(self) -> str:
-        """Return a clause such as "3 earlier changes were dropped"; "" if none were."""
-        changes = f"{self.count} earlier change{'s were' if self.count != 1 else ' was'} dropped"
-        if self.is_exact:
-            return f"{changes} from the history" if self.count else ""
-        return f"{changes} from the history, or more" if self.count else "earlier changes may have been dropped"
-
-
-NOTHING_DROPPED = DroppedMoments()
-
-
 @dataclass(slots=True)
 class Change:
     """The changes of a group by the request or timer in progress.
@@ -224,59 +184,8 @@ def discard_change(group: ChangedGroup, now_ms: float) -> None:
     group.pending_change = None
 
 
-@dataclass(slots=True)
-class _GroupHistory:
-    """The history of one group: its kept moments, how many member ids they have, and what was dropped."""
-
-    moments: deque[Moment | RecordedMoment]
-    dropped: int
-    dropped_until_ms: float | None
-    is_exact: bool
-    ids: int = 0
-
-    def read(self) -> tuple[Moment, ...]:
-        """Return the moments, each of which is converted once."""
-        read = tuple(each if isinstance(each, Moment) else each.moment() for each in self.moments)
-        self.moments = deque(read)
-        return read
-
-
-class History:
-    """The newest moments of all groups, and how many were dropped.
-
-    Above a limit of one group, its oldest moments are dropped; above a limit of all groups, the oldest moments of the
-    group that has not changed for longest. The newest moment of a group is dropped only by the latter.
-
-    Args:
-        max_moments_of_a_group: The number of moments that are kept of one group.
-        max_moments: The number of moments that are kept in all.
-        max_ids_of_a_group: The number of member ids in the kept moments of one group.
-        max_ids: The number of member ids in all kept moments.
-        max_groups_without_moments: The number of groups without kept moments whose numbers of dropped moments are kept.
-
-    Attributes:
-        listeners: Called with the id of a group and its new moments, oldest first, after each request or timer that has
-            changed the group.
-        dropped: How many moments were dropped in all.
-    """
-
-    def __init__(
-        self,
-        max_moments_of_a_group: int = MAX_MOMENTS_OF_A_GROUP,
-        max_moments: int = MAX_MOMENTS,
-        max_ids_of_a_group: int = MAX_IDS_OF_A_GROUP,
-        max_ids: int = MAX_IDS,
-        max_groups_without_moments: int = MAX_GROUPS_WITHOUT_MOMENTS,
-    ) -> None:
-        self.max_moments_of_a_group, self.max_moments = max_moments_of_a_group, max_moments
-        self.max_ids_of_a_group, self.max_ids = max_ids_of_a_group, max_ids
-        self.max_groups_without_moments = max_groups_without_moments
-        self.listeners: list[Callable[[str, Sequence[RecordedMoment]], None]] = []
-        self.dropped = 0
-        self._count = self._ids = 0
-        self._groups: dict[str, _GroupHistory] = {}  # The group without changes for longest comes first.
-        self._without_moments: dict[str, DroppedMoments] = {}  # The group whose last moment was dropped first.
-        self._unknown = NOTHING_DROPPED  # Of groups in neither of them.
+class History(BoundedHistory[RecordedMoment, Moment]):
+    """The newest moments of all groups, and how many were dropped. The size of a moment is its number of member ids."""
 
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
@@ -285,84 +194,10 @@ class History:
             return
         if change.joined or change.rejoined or change.left:
             group.end_moment(now_ms)
-        if change.moments:
-            self._keep(group, change.moments, coordinator_id)
+        moments = change.moments
+        if moments:
+            moments[-1].timers = group.timers(with_members=moments[-1].is_transition)
+            for moment in moments:
+                moment.coordinator_id = coordinator_id
+            self.keep(group.group_id, moments)
         group.pending_change = None
-
-    def _keep(self, group: ChangedGroup, moments: list[RecordedMoment], coordinator_id: int) -> None:
-        group_id = group.group_id
-        kept = self._groups.pop(group_id, None)
-        if kept is None:
-            dropped = self._without_moments.pop(group_id, self._unknown)
-            kept = _GroupHistory(deque(), dropped.count, dropped.until_ms, dropped.is_exact)
-        self._groups[group_id] = kept
-        moments[-1].timers = group.timers(with_members=moments[-1].is_transition)
-        for moment in moments:
-            moment.coordinator_id = coordinator_id
-            size = moment.size
-            kept.ids += size
-            self._ids += size
-        kept.moments += moments
-        self._count += len(moments)
-        for listener in self.listeners:
-            listener(group_id, moments)
-        while len(kept.moments) > self.max_moments_of_a_group or (
-            kept.ids > self.max_ids_of_a_group and len(kept.moments) > 1
-        ):
-            self._drop_oldest(group_id)
-        while self._count > self.max_moments or self._ids > self.max_ids:
-            self._drop_oldest(next(iter(self._groups)))
-
-    def _drop_oldest(self, group_id: str) -> None:
-        kept = self._groups[group_id]
-        moment = kept.moments.popleft()
-        kept.ids -= moment.size
-        self._ids -= moment.size
-        self._count -= 1
-        self.dropped += 1
-        kept.dropped += 1
-        kept.dropped_until_ms = moment.at_ms
-        if kept.moments:
-            return
-        self._without_moments[group_id] = self.dropped_of(group_id)
-        del self._groups[group_id]
-        if len(self._without_moments) > self.max_groups_without_moments:
-            forgotten = self._without_moments.pop(next(iter(self._without_moments)))
-            until_ms = max(forgotten.until_ms or 0.0, self._unknown.until_ms or 0.0)
-            self._unknown = DroppedMoments(0, until_ms, is_exact=False)
-
-    def of(self, group_id: str) -> tuple[Moment, ...]:
-        """Return the kept moments of a group, oldest first. An unknown group has none."""
-        kept = self._groups.get(group_id)
-        return () if kept is None else kept.read()
-
-    def dropped_of(self, group_id: str) -> DroppedMoments:
-        """Return which moments of a group are no longer kept."""
-        kept = self._groups.get(group_id)
-        if kept is None:
-            return self._without_moments.get(group_id, self._unknown)
-        return DroppedMoments(kept.dropped, kept.dropped_until_ms, kept.is_exact)
-
-    def count_of(self, group_id: str) -> int:
-        """Return how many moments of a group were recorded, as far as is known; see `DroppedMoments.is_exact`."""
-        kept = self._groups.get(group_id)
-        return (0 if kept is None else len(kept.moments)) + self.dropped_of(group_id).count
-
-    def since(self, group_id: str, count: int) -> tuple[Moment, ...]:
-        """Return the kept moments of a group that were recorded when `count_of` was at least this, oldest first."""
-        recorded = self.count_of(group_id)
-        new = recorded - count if count <= recorded else recorded
-        moments = self.of(group_id)
-        return moments[-new:] if new else ()
-
-    def is_complete_since(self, group_id: str, count: int) -> bool:
-        """Return whether `since` returns all moments, and none of them was dropped."""
-        dropped = self.dropped_of(group_id)
-        return dropped.count <= count and (dropped.is_exact or self.count_of(group_id) >= count)
-
-    def group_ids(self, count: int) -> list[str]:
-        """Return the groups that changed last, at most `count`, the newest first."""
-        return list(islice(reversed(self._groups), count))
-
-    def __len__(self) -> int:
-        return self._count

@@ -4,19 +4,25 @@
 transactions that time out. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import floor, inf
+from types import MappingProxyType
 
 from fakebroker.coordinator.runtime.partitions import Partitions
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.runtime.runtime import Append
 from fakebroker.coordinator.runtime.timer_queue import TimerQueue
+from fakebroker.coordinator.transaction.answers import (
+    answer_of_end,
+    error_of_epoch,
+    error_of_producer,
+    is_retry_of_end,
+)
 from fakebroker.coordinator.transaction.api import Markers, ProducerResult, SendMarkers
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.records import (
-    EXHAUSTED_EPOCH,
     MAX_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -36,7 +42,7 @@ from fakebroker.coordinator.transaction.states import (
     PREPARED,
     TransactionState,
 )
-from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.coordinator.transaction.transaction import HeldAppend, Transaction
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
@@ -63,7 +69,11 @@ def append_nowhere(partition: int, records: tuple[TransactionRecord, ...], done:
     done(_NONE)
 
 
-def _no_change(transaction: Transaction, cause: str, now_ms: float) -> None: ...
+def _no_change(transaction: Transaction, state_from: str, state_to: str, cause: str, now_ms: float) -> None: ...
+
+
+NO_HOLDS: Mapping[str, Container[TransactionState]] = MappingProxyType({})
+"""An empty mapping: no transition is held."""
 
 
 class TransactionCoordinator:
@@ -79,7 +89,9 @@ class TransactionCoordinator:
         send_markers: Writes markers to partitions.
         append: Appends a record to a partition of `__transaction_state`.
         started_ms: When the broker started; timeouts are checked at full intervals from then on.
-        on_change: Called after each transition with the id, its cause and the time.
+        on_change: Called after each transition, and after one that could not be stored, with the transactional id, the
+            names of the states before and afterwards, the cause and the time.
+        holds: The states whose records are not appended until `release`, by transactional id.
     """
 
     def __init__(
@@ -89,7 +101,8 @@ class TransactionCoordinator:
         send_markers: SendMarkers,
         append: Append[TransactionRecord] = append_nowhere,
         started_ms: float = 0.0,
-        on_change: Callable[[Transaction, str, float], None] = _no_change,
+        on_change: Callable[[Transaction, str, str, str, float], None] = _no_change,
+        holds: Mapping[str, Container[TransactionState]] = NO_HOLDS,
     ) -> None:
         self.config = config
         self._new_producer_id = new_producer_id
@@ -97,6 +110,7 @@ class TransactionCoordinator:
         self._append = append
         self._started_ms = started_ms
         self._on_change = on_change
+        self._holds = holds
         self._partitions = Partitions()
         self._epochs: dict[int, int] = {}
         self._transactions: dict[str, Transaction] = {}
@@ -150,11 +164,15 @@ class TransactionCoordinator:
                 values[record.transactional_id] = record.value
         self._partitions.end_loading(partition)
         self.lead(partition, leader_epoch, now_ms)
-        loaded = [Transaction(name, partition, value) for name, value in values.items()]
-        for transaction in loaded:
+        self.restore(values, "loaded from the log", now_ms)
+
+    def restore(self, values: Mapping[str, TransactionValue], cause: str, now_ms: float) -> None:
+        """Add transactional ids whose records are in the log, and end the transactions that are prepared."""
+        restored = [Transaction(name, self.partition_for(name), value) for name, value in values.items()]
+        for transaction in restored:
             self._transactions[transaction.transactional_id] = transaction
-            self._changed(transaction, "loaded from the log", now_ms)
-        for transaction in loaded:
+            self._changed(transaction, DEAD.value, cause, now_ms)
+        for transaction in restored:
             if transaction.state in PREPARED:
                 self._write_markers(transaction, now_ms)
 
@@ -165,6 +183,8 @@ class TransactionCoordinator:
         for transaction in [each for each in self._transactions.values() if each.partition == partition]:
             del self._transactions[transaction.transactional_id]
             transaction.scheduled_ms = inf
+            if transaction.held_append is not None:
+                transaction.held_append.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
 
     def error_for(self, transactional_id: str) -> ErrorCode:
         """Return NONE if the partition of an id is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
@@ -217,10 +237,10 @@ class TransactionCoordinator:
             done(ProducerResult(error))
             return
         transaction = self._transactions.get(transactional_id) or self._create(transactional_id, timeout_ms, now_ms)
-        if error := _error_of_producer(transaction, producer_id, epoch):
+        if error := error_of_producer(transaction, producer_id, epoch):
             done(ProducerResult(error))
         elif transaction.state is ONGOING:
-            self._fence(
+            self.fence(
                 transaction,
                 "InitProducerId of another producer",
                 now_ms,
@@ -308,7 +328,7 @@ class TransactionCoordinator:
         is_pending = transaction.pending is not None
         if self.config.checks_pending_first and is_pending:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
-        elif error := _error_of_epoch(value, producer_id, epoch):
+        elif error := error_of_epoch(value, producer_id, epoch):
             pass
         elif is_pending or value.state in PREPARED:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -331,12 +351,13 @@ class TransactionCoordinator:
         if transaction is None or error:
             return error, []
         value = transaction.value
-        error = _error_of_epoch(value, producer_id, epoch)
+        error = error_of_epoch(value, producer_id, epoch)
         if not error and value.state in PREPARED:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error:
             return error, []
-        return _NONE, [_NONE if each in value.partitions else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
+        added = set(value.partitions)
+        return _NONE, [_NONE if each in added else ErrorCode.TRANSACTION_ABORTABLE for each in partitions]
 
     def end(
         self,
@@ -366,7 +387,7 @@ class TransactionCoordinator:
             return
         version = KIP_890 if raises_epoch else 0
         value = transaction.value
-        is_retry = raises_epoch and _is_retry(value, producer_id, epoch)
+        is_retry = raises_epoch and is_retry_of_end(value, producer_id, epoch)
         if raises_epoch and transaction.pending is not None:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         elif producer_id != value.producer_id and not is_retry:
@@ -376,7 +397,7 @@ class TransactionCoordinator:
         elif transaction.pending is not None:
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         else:
-            answer = _answer_of_end(value.state, is_commit=is_commit, raises_epoch=raises_epoch, is_retry=is_retry)
+            answer = answer_of_end(value.state, is_commit=is_commit, raises_epoch=raises_epoch, is_retry=is_retry)
             if answer is None:
                 state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
                 self._prepare(transaction, state, version, "EndTxn", now_ms, done)
@@ -393,7 +414,7 @@ class TransactionCoordinator:
         now_ms: float,
         done: Callable[[ProducerResult], None],
     ) -> None:
-        """Store the outcome of a transaction, and then write its markers."""
+        """Store the outcome of a transaction; then its markers are written."""
         next_producer_id = NO_PRODUCER_ID
         if version >= KIP_890 and transaction.is_exhausted:
             next_producer_id = self._new_producer_id()
@@ -407,15 +428,20 @@ class TransactionCoordinator:
                 return
             rotates = next_producer_id != NO_PRODUCER_ID
             done(ProducerResult(_NONE, *((next_producer_id, 0) if rotates else (value.producer_id, value.epoch))))
-            if transaction.state is state and transaction.pending is None:
-                self._write_markers(transaction, now_ms)
 
         self._store(transaction, value, last_epoch, cause, now_ms, complete)
 
-    def _fence(
+    def fence(
         self, transaction: Transaction, cause: str, now_ms: float, done: Callable[[ProducerResult], None]
     ) -> None:
-        """Abort a transaction in a higher epoch, which its producer does not have."""
+        """Abort an ongoing transaction in a higher epoch, which its producer does not have.
+
+        Args:
+            transaction: The transactional id, in state Ongoing and without a pending transition.
+            cause: The cause, for the history.
+            now_ms: The time.
+            done: Called with the result when the outcome is stored.
+        """
         version = self.config.version if self.config.version >= KIP_890 else 0
         transaction.begin(PREPARE_EPOCH_FENCE)
         transaction.pending = None
@@ -450,21 +476,61 @@ class TransactionCoordinator:
         now_ms: float,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Append a record for a transition that was begun; then complete the transition, or undo it after an error."""
+        """Append a record for a transition that was begun; then complete the transition, or undo it after an error.
 
-        def complete(error: ErrorCode) -> None:
+        If the outcome of a transaction is stored, its markers are written after `done` was called.
+        """
+
+        def complete(error: ErrorCode, at_ms: float) -> None:
             if self._transactions.get(transaction.transactional_id) is not transaction:
                 done(ErrorCode.NOT_COORDINATOR)  # resigned meanwhile
                 return
+            state_from = transaction.state.value
             if error:
+                what = f"{cause}: {value.state.value} could not be stored, {error.name}"
                 transaction.pending = None
+                self._on_change(transaction, state_from, state_from, what, at_ms)
                 done(CLIENT_ERRORS.get(error, error))
                 return
             transaction.complete(value, last_epoch)
-            self._changed(transaction, cause, now_ms)
+            self._changed(transaction, state_from, cause, at_ms)
             done(_NONE)
+            if value.state in PREPARED and transaction.value is value:
+                self._write_markers(transaction, at_ms)
 
-        self._append(transaction.partition, (TransactionRecord(transaction.transactional_id, value),), complete)
+        self._write(transaction, value, now_ms, complete)
+
+    def _write(
+        self,
+        transaction: Transaction,
+        value: TransactionValue | None,
+        now_ms: float,
+        complete: Callable[[ErrorCode, float], None],
+    ) -> None:
+        """Append a record, unless a hold applies to the pending transition. `complete` gets the result and the time."""
+        records = (TransactionRecord(transaction.transactional_id, value),)
+
+        def ended(error: ErrorCode, at_ms: float) -> None:
+            transaction.is_appending = False
+            complete(error, at_ms)
+
+        def append(at_ms: float) -> None:
+            self._append(transaction.partition, records, lambda error: ended(error, at_ms))
+
+        transaction.is_appending = True
+        if transaction.pending in self._holds.get(transaction.transactional_id, ()):
+            transaction.held_append = HeldAppend(append, ended)
+        else:
+            append(now_ms)
+
+    def release(self, transactional_id: str, now_ms: float) -> None:
+        """Append the record that was held, unless a hold still applies. The caller first changes the holds."""
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None or transaction.held_append is None:
+            return
+        if transaction.pending not in self._holds.get(transactional_id, ()):
+            held, transaction.held_append = transaction.held_append, None
+            held.append(now_ms)
 
     def _write_markers(self, transaction: Transaction, now_ms: float) -> None:
         """Write the markers of a prepared transaction, and complete it when all are written."""
@@ -516,7 +582,6 @@ class TransactionCoordinator:
         """Store that a transaction has ended. After an error that may pass, this is retried."""
         transaction.awaits_markers = None
         value = transaction.completed(now_ms)
-        last_epoch = transaction.value.epoch if value.version >= KIP_890 else transaction.last_epoch
         pending = transaction.pending
 
         def complete(error: ErrorCode) -> None:
@@ -524,11 +589,11 @@ class TransactionCoordinator:
                 transaction.pending = pending
                 self._timers.schedule(transaction, now_ms + RETRY_MS)
 
-        self._store(transaction, value, last_epoch, "all markers written", now_ms, complete)
+        self._store(transaction, value, transaction.last_epoch, "all markers written", now_ms, complete)
         transaction.has_failed_fence = False
 
-    def _changed(self, transaction: Transaction, cause: str, now_ms: float) -> None:
-        self._on_change(transaction, cause, now_ms)
+    def _changed(self, transaction: Transaction, state_from: str, cause: str, now_ms: float) -> None:
+        self._on_change(transaction, state_from, transaction.state.value, cause, now_ms)
         self._schedule(transaction)
 
     # Time
@@ -542,22 +607,26 @@ class TransactionCoordinator:
         """Return when to call `tick` next, or None without timers. Never late."""
         return self._timers.next_deadline()
 
+    def timers(self) -> Iterator[tuple[Transaction, float]]:
+        """Return the ids that have a timer, with its deadline, earliest first."""
+        return iter(self._timers)
+
     def _schedule(self, transaction: Transaction) -> None:
         """Schedule the first check at which a transaction has timed out, or its id has expired."""
         value, config = transaction.value, self.config
+        self._timers.cancel(transaction)
         if value.state is ONGOING:
             due_ms, interval_ms = value.start_ms + value.timeout_ms, config.abort_check_interval_ms
         elif value.state in IDLE:
             due_ms, interval_ms = value.last_update_ms + config.id_expiration_ms, config.expiration_check_interval_ms
         else:
             return
-        self._timers.cancel(transaction)
         intervals = floor((due_ms - self._started_ms) / interval_ms) + 1
         self._timers.schedule(transaction, self._started_ms + max(1, intervals) * interval_ms)
 
     def _expire(self, transaction: Transaction, now_ms: float) -> None:
         if transaction.state in PREPARED:
-            if transaction.awaits_markers is None:
+            if transaction.awaits_markers is None and not transaction.is_appending:
                 self._complete(transaction, now_ms)
         elif transaction.pending is not None:
             interval_ms = self.config.abort_check_interval_ms
@@ -565,7 +634,7 @@ class TransactionCoordinator:
                 interval_ms = self.config.expiration_check_interval_ms
             self._timers.schedule(transaction, now_ms + interval_ms)
         elif transaction.state is ONGOING:
-            self._fence(transaction, "the transaction has timed out", now_ms, lambda result: None)
+            self.fence(transaction, "the transaction has timed out", now_ms, lambda result: None)
             if transaction.state is ONGOING and transaction.pending is None:  # it could not be stored
                 self._timers.schedule(transaction, now_ms + self.config.abort_check_interval_ms)
         else:
@@ -574,60 +643,15 @@ class TransactionCoordinator:
     def _remove(self, transaction: Transaction, now_ms: float) -> None:
         """Store the tombstone of an expired id, and remove the id."""
 
-        def complete(error: ErrorCode) -> None:
+        def complete(error: ErrorCode, at_ms: float) -> None:
             if self._transactions.get(transaction.transactional_id) is not transaction:
                 return
+            transaction.pending = None
             if error:
-                transaction.pending = None
-                self._timers.schedule(transaction, now_ms + self.config.expiration_check_interval_ms)
+                self._timers.schedule(transaction, at_ms + self.config.expiration_check_interval_ms)
                 return
             del self._transactions[transaction.transactional_id]
-            self._on_change(transaction, "the id has expired", now_ms)
+            self._on_change(transaction, transaction.state.value, DEAD.value, "the id has expired", at_ms)
 
         transaction.begin(DEAD)
-        self._append(transaction.partition, (TransactionRecord(transaction.transactional_id, None),), complete)
-
-
-def _error_of_producer(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
-    """Return the error of an InitProducerId with the producer id and epoch of an earlier one, if it has them."""
-    value = transaction.value
-    if transaction.pending is not None:
-        return ErrorCode.CONCURRENT_TRANSACTIONS
-    is_previous = producer_id == value.previous_producer_id and epoch >= EXHAUSTED_EPOCH
-    if producer_id not in (NO_PRODUCER_ID, value.producer_id) and value.epoch != NO_EPOCH and not is_previous:
-        return ErrorCode.PRODUCER_FENCED
-    return ErrorCode.CONCURRENT_TRANSACTIONS if value.state in PREPARED else _NONE
-
-
-def _error_of_epoch(value: TransactionValue, producer_id: int, epoch: int) -> ErrorCode:
-    if producer_id != value.producer_id:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return _NONE if epoch == value.epoch else ErrorCode.PRODUCER_FENCED
-
-
-def _is_retry(value: TransactionValue, producer_id: int, epoch: int) -> bool:
-    """Return whether an EndTxn has the epoch before the last end of a transaction, which has raised it (KIP-890)."""
-    if producer_id == value.producer_id:
-        return value.epoch > 0 and epoch == value.epoch - 1
-    return producer_id == value.previous_producer_id and epoch == EXHAUSTED_EPOCH and value.epoch == 0
-
-
-def _answer_of_end(state: TransactionState, *, is_commit: bool, raises_epoch: bool, is_retry: bool) -> ErrorCode | None:
-    """Return the answer to EndTxn in a state without a pending transition; None to end the transaction.
-
-    Args:
-        state: The state.
-        is_commit: Whether the request commits.
-        raises_epoch: Whether the request raises the epoch (KIP-890).
-        is_retry: Whether the request has the epoch before the last end; see `_is_retry`.
-    """
-    ended = {PREPARE_COMMIT: True, COMPLETE_COMMIT: True, PREPARE_ABORT: False, COMPLETE_ABORT: False}
-    if state in ended and (is_retry or not raises_epoch):
-        if ended[state] is not is_commit:
-            return ErrorCode.INVALID_TXN_STATE
-        return ErrorCode.CONCURRENT_TRANSACTIONS if state in PREPARED else _NONE
-    if is_retry or state in PREPARED:
-        return ErrorCode.PRODUCER_FENCED
-    if state is ONGOING or (raises_epoch and not is_commit):
-        return None
-    return ErrorCode.INVALID_TXN_STATE
+        self._write(transaction, None, now_ms, complete)

@@ -73,6 +73,9 @@ TRANSITIONS: Mapping[TransactionState, tuple[TransactionState, ...]] = {
     PREPARE_EPOCH_FENCE: (PREPARE_ABORT,),
 }
 
+STORED_STATES = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
+"""The states in which a transactional id is stored."""
+
 PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
 """The states in which markers are written."""
 

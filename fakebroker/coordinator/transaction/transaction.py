@@ -1,8 +1,9 @@
 """One transactional id at its coordinator: what is stored, what is pending, and the values of its next transitions."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionValue
@@ -16,7 +17,20 @@ from fakebroker.coordinator.transaction.states import (
     TRANSITIONS,
     TransactionState,
 )
+from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
+
+
+class HeldAppend(NamedTuple):
+    """A record that is not appended before it is released.
+
+    Attributes:
+        append: Appends it, given the time.
+        complete: Ends the wait without an append, given an error and the time.
+    """
+
+    append: Callable[[float], None]
+    complete: Callable[[ErrorCode, float], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +47,8 @@ class Transaction:
             transition is pending.
         has_failed_fence: Whether the epoch was raised to fence a producer, but the record could not be stored. Then the
             next attempt does not raise it again.
+        is_appending: Whether a record is being appended, or is held before.
+        held_append: The append that is held, if any.
         awaits_markers: The partitions to which markers are still to be written.
         refused_markers: The partitions that have refused a marker. The id then stays as it is until it is loaded again.
         scheduled_ms, timer_number: See `TimerEntry`.
@@ -44,6 +60,8 @@ class Transaction:
     last_epoch: int = NO_EPOCH
     pending: TransactionState | None = None
     has_failed_fence: bool = False
+    is_appending: bool = False
+    held_append: HeldAppend | None = None
     awaits_markers: dict[TopicPartition, None] | None = None
     refused_markers: tuple[TopicPartition, ...] = ()
     scheduled_ms: float = inf

@@ -27,7 +27,7 @@ def contents(cluster: Cluster) -> dict[str, Any]:
         for broker in cluster.brokers.values()
         for group in broker.coordinator.groups()
     }
-    found["history"] = {group_id: cluster.history.of(group_id) for group_id in cluster.history.group_ids(1_000)}
+    found["history"] = {group_id: cluster.history.of(group_id) for group_id in cluster.history.newest(1_000)}
     found["controls"] = dict(cluster.group_controls)
     found["answered"] = list(cluster.answered)
     found["deadline"] = cluster.next_deadline()

@@ -8,6 +8,7 @@ import trio
 from fakebroker import Broker, FakeCluster, Fault, MemberSeed
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "abort_transaction": ("payments",),
     "add_broker": (Broker(as_version="2.8"),),
     "add_fault": (Fault(api="Heartbeat", error="NOT_COORDINATOR"),),
     "advance": (1,),
@@ -24,17 +25,23 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "evict": ("stable", "app"),
     "expire": ("stable", "app"),
     "explain": ("stable",),
+    "explain_transaction": ("payments",),
     "export_journal": (os.devnull,),
     "fail": ("Heartbeat",),
     "fail_append": ("stable",),
+    "fail_transaction_append": ("payments",),
     "fence": ("stable", "instance"),
+    "fence_producer": ("payments",),
     "force_rebalance": ("stable",),
     "group": ("stable",),
     "hold": ("stable", "PreparingRebalance"),
+    "hold_markers": ("payments",),
     "move_coordinator": ("stable", 2),
     "move_offsets_partition": (1, 2),
+    "move_transaction_coordinator": ("payments", 2),
     "offsets": ("stable",),
     "release": ("stable",),
+    "release_markers": ("payments",),
     "release_sync": ("stable", "app"),
     "remove_broker": (1,),
     "produce": ("orders", ["a"]),
@@ -42,15 +49,20 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "restart_broker": (1,),
     "seed_group": ("new",),
     "seed_groups": ([],),
+    "seed_hanging_transaction": ("orders-2",),
+    "seed_transaction": ("new",),
     "set_broker": (1,),
     "start_broker": (2,),
     "start_task": (trio.sleep_forever,),
     "stop_broker": (1,),
     "timeline": ("stable",),
+    "transaction": ("payments",),
+    "transaction_timeline": ("payments",),
     "upgrade_broker": (1, "2.8"),
     "wait_for_commit": ("stable", "orders-1"),
     "wait_for_generation": ("stable",),
     "wait_for_request": ("JoinGroup",),
+    "wait_for_transaction": ("payments", "Dead"),
     "wait_for_state": ("stable", "Dead"),
     "wait_until": ("nothing", lambda cluster: False),
     "watch": (lambda: True,),
@@ -66,8 +78,9 @@ KEYWORDS: dict[str, dict[str, Any]] = {
 
 
 def new_cluster() -> FakeCluster:
-    """Return a cluster that has not started, with a stable group of one static member, for which the arguments fit."""
+    """Return a cluster that has not started, with a stable group of one static member, and a transaction."""
     cluster = FakeCluster(topics={"orders": 6}, clock="manual")
     member = MemberSeed(client_id="app", instance_id="instance")
     cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5}, lag={"orders-1": 0})
+    cluster.seed_transaction("payments", records={"orders-0": 1})
     return cluster

@@ -56,7 +56,7 @@ class TransactionLab:
             lambda: next(self._producer_ids),
             self._send_markers,
             self._append,
-            on_change=lambda transaction, cause, now_ms: self.causes.append(cause),
+            on_change=lambda transaction, state_from, state_to, cause, now_ms: self.causes.append(cause),
         )
         for partition in range(self.config.partition_count):
             coordinator.start_loading(partition)

@@ -4,6 +4,8 @@ Does not depend on a cluster. Member ids differ between runs, so transcripts use
 """
 
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
@@ -36,9 +38,15 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
 from tests.support.transcripts.parser import Step, TranscriptError, expand_range
+from tests.support.transcripts.producers import NEWEST_OF_PRODUCERS, TranscriptProducer
 
 NEWEST = {
     "join": 9,
@@ -53,6 +61,8 @@ NEWEST = {
     "list": 5,
     "delete": 2,
     "uncommit": 0,
+    "txn-commit": 5,
+    **NEWEST_OF_PRODUCERS,
 }
 """The version of a request without `v...`."""
 
@@ -63,7 +73,7 @@ _AFTER = {
 }
 """The next request of a client that follows the protocol, by the answer to its sync or heartbeat."""
 
-_STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
+_STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7, "txn-commit": 3}
 
 
 @dataclass(slots=True)
@@ -72,6 +82,7 @@ class TranscriptMember:
 
     Attributes:
         next_verb: The next step of a client that follows the protocol; "" if that is undefined.
+        producer: Its transactional producer.
     """
 
     name: str
@@ -86,11 +97,13 @@ class TranscriptMember:
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
     next_verb: str = ""
+    producer: TranscriptProducer = field(default_factory=lambda: TranscriptProducer(count()))
 
     def update(self, step: Step) -> None:
         """Set the group, and the fields of a join, from the options of a step."""
         options = step.options
         self.group_id = options.get("group", self.group_id)
+        self.producer.begin(step)
         if step.verb not in ("join", "batch"):
             return
         if "static" in options:
@@ -111,6 +124,7 @@ class Members:
     def __init__(self) -> None:
         self._members: dict[str, TranscriptMember] = {}
         self._labels: dict[str, str] = {}
+        self._timestamps = count(1_000)
         self._batches: dict[str, list[list[str]]] = {}
 
     def all(self) -> list[TranscriptMember]:
@@ -119,7 +133,9 @@ class Members:
 
     def member(self, name: str) -> TranscriptMember:
         """Return a member, which is added if it is new."""
-        return self._members.setdefault(name, TranscriptMember(name))
+        if name not in self._members:
+            self._members[name] = TranscriptMember(name, producer=TranscriptProducer(self._timestamps))
+        return self._members[name]
 
     def label(self, member_id: str, instance_id: str | None = None) -> str:
         """Return the name of a member id: the member that got the id, and the instance id. `A#2` is the second id of A.
@@ -134,8 +150,9 @@ class Members:
         """Whether a member has got this id in an answer."""
         return member_id in self._labels
 
-    def receive(self, member: TranscriptMember, response: Message) -> None:
-        """Update a member from an answer: its id, generation and protocol."""
+    def receive(self, member: TranscriptMember, request: Message, response: Message) -> None:
+        """Update a member from the answer to a request: its id, generation and protocol, and its producer."""
+        member.producer.receive(request, response)
         match response:
             case SyncGroupResponse() | HeartbeatResponse():
                 member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
@@ -201,6 +218,10 @@ class Members:
                 return self._leave(step, member, version)
             case "commit":
                 return self._commit(step, member, version)
+            case "txn-commit":
+                return self._commit_in_transaction(step, member, version)
+            case verb if verb in NEWEST_OF_PRODUCERS:
+                return member.producer.request(step, _unquoted(member.group_id), version)
             case "fetch":
                 return _fetch(step, _unquoted(member.group_id), version)
             case "find":
@@ -306,6 +327,30 @@ class Members:
             topics=list(topics.values()),
         )
 
+    def _commit_in_transaction(self, step: Step, member: TranscriptMember, version: int) -> TxnOffsetCommitRequest:
+        member_id, generation_id, instance_id = self._identity(step, member, version)
+        transactional_id, producer_id, epoch = member.producer.sent(step)
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for word in step.words:
+            (name, index), offset = parse_partition(word.split("=")[0]), int(word.split("=")[1])
+            partition = TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=step.options.get("metadata")
+            )
+            topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, partitions=[])).partitions.append(partition)
+        identity: dict[str, Any] = {
+            "generation_id": generation_id,
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+        }
+        return TxnOffsetCommitRequest(
+            transactional_id=transactional_id,
+            group_id=_unquoted(member.group_id),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            topics=list(topics.values()),
+            **(identity if version >= _STATIC_FROM["txn-commit"] else {}),
+        )
+
 
 def _find(group_id: str, version: int) -> FindCoordinatorRequest:
     if version < 4:
@@ -334,12 +379,13 @@ def _administer(step: Step, group_id: str) -> Message:
 
 
 def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
-    topics = _topics(step)
+    topics, require_stable = _topics(step), "stable" in step.options
     if version < 8:
         old = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
-        return OffsetFetchRequest(group_id=group_id, topics=old or None)
+        return OffsetFetchRequest(group_id=group_id, topics=old or None, require_stable=require_stable)
     new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)])
+    groups = [OffsetFetchRequestGroup(group_id=group_id, topics=new or None)]
+    return OffsetFetchRequest(groups=groups, require_stable=require_stable)
 
 
 def _topics(step: Step) -> dict[str, list[int]]:

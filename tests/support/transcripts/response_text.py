@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
@@ -21,15 +20,13 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.schema import Message
+from tests.support.transcripts.error_text import error_text
 from tests.support.transcripts.members import Members, TranscriptMember
+from tests.support.transcripts.transaction_text import transaction_text
 
 _NO_OPERATIONS = -(2**31)
-
-
-def error_text(code: int) -> str:
-    """Return number and name of an error code; NONE without its number."""
-    return f"{code} {ErrorCode(code).name}" if code else "NONE"
 
 
 def answer_text(members: Members, member: TranscriptMember, response: Message) -> str:
@@ -54,10 +51,12 @@ def answer_text(members: Members, member: TranscriptMember, response: Message) -
             return _partition_errors(response)
         case OffsetFetchResponse():
             return _fetched(response)
+        case TxnOffsetCommitResponse():
+            return _partition_errors(response)
         case FindCoordinatorResponse():
             found = response.coordinators[0] if response.coordinators else response
             return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
-    return _administered(members, response)
+    return transaction_text(response) or _administered(members, response)
 
 
 def _administered(members: Members, response: Message) -> str:
@@ -74,7 +73,7 @@ def _administered(members: Members, response: Message) -> str:
     raise AssertionError(response)
 
 
-def _partition_errors(response: OffsetCommitResponse | OffsetDeleteResponse) -> str:
+def _partition_errors(response: OffsetCommitResponse | OffsetDeleteResponse | TxnOffsetCommitResponse) -> str:
     return ", ".join(
         f"{topic.name}-{partition.partition_index} {error_text(partition.error_code)}"
         for topic in response.topics
@@ -212,6 +211,10 @@ def group_text(members: Members, group: GroupView) -> str:
         parts.append(f"leader {labels[group.leader_id]}")
     if group.members:
         parts.append("members " + joined_ranges(labels.values()))
+    parts += [
+        f"producer {each.producer_id} has {each.topic}-{each.partition}={each.offset} pending"
+        for each in group.pending_offsets
+    ]
     return ", ".join(parts)
 
 

@@ -1,4 +1,7 @@
-"""Keys and values of `__consumer_offsets` have the bytes of Kafka's definitions and of kafka-python's codec."""
+"""Keys and values of `__consumer_offsets` and `__transaction_state` have the bytes of Kafka's definitions.
+
+kafka-python's codec is the oracle. For the layouts of transactions see tests/cluster/test_transaction_records.py.
+"""
 
 import io
 
@@ -15,7 +18,7 @@ from fakebroker.protocol.messages.consumer_offsets import (
 )
 from fakebroker.protocol.schema import Message
 from tests.support.annotated_hex import annotated_hex
-from tests.support.kafka_python_codec import CONSUMER_OFFSETS_CLASSES, differing_declarations, kafka_python_object
+from tests.support.kafka_python_codec import RECORD_CLASSES, differing_declarations, kafka_python_object
 from tests.support.message_versions import message_subtest
 from tests.support.soak import soak
 from tests.support.strategies import check_drawn_messages
@@ -197,12 +200,12 @@ def test_unknown_versions_are_errors(subtests: pytest.Subtests) -> None:
 
 
 def test_declarations_are_those_of_kafka() -> None:
-    for cls, their_class in CONSUMER_OFFSETS_CLASSES.items():
+    for cls, their_class in RECORD_CLASSES.items():
         assert differing_declarations(cls, their_class._struct, list(cls.VERSIONS), cls.__name__) == []
 
 
 def assert_same_bytes(cls: type[Message], version: int, message: Message) -> None:
-    their_class = CONSUMER_OFFSETS_CLASSES[cls]
+    their_class = RECORD_CLASSES[cls]
     options = {"version": version, "compact": version in cls.FLEXIBLE, "tagged": version in cls.FLEXIBLE}
 
     raw = encode(message, version)
@@ -214,6 +217,6 @@ def assert_same_bytes(cls: type[Message], version: int, message: Message) -> Non
 
 @soak
 def test_any_message_has_the_bytes_of_kafka_python(subtests: pytest.Subtests) -> None:
-    for cls in CONSUMER_OFFSETS_CLASSES:
+    for cls in RECORD_CLASSES:
         versions = [(cls, version) for version in cls.VERSIONS]
         check_drawn_messages(subtests, cls, assert_same_bytes, among=versions, sample=10, soak=1000)

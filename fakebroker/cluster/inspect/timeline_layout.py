@@ -1,0 +1,74 @@
+"""What timelines of groups and of transactional ids show, as text and as SVG. Plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.transaction.states import TransactionState
+
+FOLLOWER, LEADER = "follower", "leader"
+"""The kinds of rows: CSS classes of the SVG."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineLayout:
+    """The states, rows and headings of a timeline.
+
+    Attributes:
+        subject: What the timeline is about: "group".
+        colors: The color of each state by Kafka's name, in the order of the lanes of the text.
+        number: What a vertical line of the picture stands for, abbreviated: "gen".
+        headings: The headings of the number and of the number of rows, right-aligned in the text.
+        rows: The label of each kind of row in the legend.
+        signs: The meaning of the signs before names in the text.
+    """
+
+    subject: str
+    colors: Mapping[str, str]
+    number: str
+    headings: tuple[str, str]
+    rows: Mapping[str, str]
+    signs: str
+
+    @property
+    def lanes(self) -> list[str]:
+        return list(self.colors)
+
+    @property
+    def lanes_width(self) -> int:
+        """The number of characters of a line of lanes."""
+        return 2 * len(self.colors) - 1
+
+
+GROUP_LAYOUT = TimelineLayout(
+    subject="group",
+    colors={
+        DEAD: "#8c959f",
+        GroupState.EMPTY.value: "#b6c2cf",
+        GroupState.PREPARING_REBALANCE.value: "#e8904a",
+        GroupState.COMPLETING_REBALANCE.value: "#dbb62a",
+        GroupState.STABLE.value: "#4bb36b",
+    },
+    number="gen",
+    headings=("gen", "members"),
+    rows={FOLLOWER: "member", LEADER: "leader"},
+    signs="+ joined * rejoined - gone",
+)
+
+TRANSACTION_LAYOUT = TimelineLayout(
+    subject="transactional id",
+    colors={
+        DEAD: "#8c959f",
+        TransactionState.EMPTY.value: "#b6c2cf",
+        TransactionState.ONGOING.value: "#6f9bd8",
+        TransactionState.PREPARE_COMMIT.value: "#dbb62a",
+        TransactionState.COMPLETE_COMMIT.value: "#4bb36b",
+        TransactionState.PREPARE_ABORT.value: "#e8904a",
+        TransactionState.COMPLETE_ABORT.value: "#c58f8f",
+    },
+    number="epoch",
+    headings=("epoch", "parts"),
+    rows={FOLLOWER: "partition"},
+    signs="+ added - ended",
+)

@@ -1,0 +1,460 @@
+"""Commands on transactions, and what is shown of them: holds, markers, aborts, fences, seeds, moves, explanations."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster import snapshot
+from fakebroker.cluster.command import Hold
+from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.events import perform
+from fakebroker.cluster.inspect.explain_transaction import explain_transaction
+from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
+from fakebroker.cluster.inspect.transaction_views import (
+    AwaitedMarker,
+    HangingTransaction,
+    TransactionView,
+    checked_filters,
+    hanging_transactions,
+    view_transaction,
+    view_transactions,
+)
+from fakebroker.coordinator.transaction.coordinator import RETRY_MS
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.end_txn import EndTxnRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
+from tests.cluster.test_transactions import ID, TransactionalClient
+from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response
+
+
+@dataclass
+class Cockpit(TransactionalClient):
+    """A transactional producer, with the commands and views of its cluster."""
+
+    def __post_init__(self) -> None:
+        environment = ClusterHarnessEnvironment(self.harness)
+        self.cluster = self.harness.cluster
+        self.commands = ClusterCommands(self.cluster, environment, new_cluster=lambda: ClusterHarness().cluster)
+
+    def view(self, name: str = ID) -> TransactionView:
+        return view_transaction(self.cluster, name, self.harness.now_ms)
+
+    def explain(self, name: str = ID) -> str:
+        return explain_transaction(self.cluster, name, self.harness.now_ms)
+
+    def causes(self, name: str = ID) -> list[tuple[str, str]]:
+        """Return the state after each moment of the history, and its cause."""
+        moments = transaction_timeline_of(self.cluster, name, self.harness.now_ms).moments
+        return [(each.state_to, each.cause) for each in moments]
+
+    def send_end(self, *, commit: bool = True, version: int = 3) -> Any:
+        """Send an EndTxn, which may stay unanswered; return the call."""
+        request = EndTxnRequest(
+            transactional_id=ID, producer_id=self.producer_id, producer_epoch=self.epoch, committed=commit
+        )
+        return self.harness.send(request, version, broker=self.coordinator())
+
+    def begin(self, *indexes: int) -> None:
+        """Begin a transaction with a record in each partition."""
+        self.add(*indexes)
+        for index in indexes:
+            assert self.produce(b"x", index) == "NONE"
+            self.sequence = 0
+
+
+@pytest.fixture
+def client() -> Cockpit:
+    one = Cockpit(ClusterHarness(topics={"news": 3}, brokers=3))
+    assert one.init() is ErrorCode.NONE
+    return one
+
+
+# Views
+
+
+def test_a_view_has_what_the_coordinator_knows(client: Cockpit) -> None:
+    client.begin(0, 2)
+    view = client.view()
+    assert (view.state, view.pending_state, view.producer_id, view.producer_epoch) == ("Ongoing", None, 0, 0)
+    assert view.partitions == (("news", 0), ("news", 2))
+    assert (view.start_ms, view.timeout_ms, view.coordinator) == (client.harness.now_ms, 60_000, client.coordinator())
+    assert view.deadline_ms == client.harness.now_ms + 70_000, "the first check after the timeout"
+    assert str(view) == f"{ID}: Ongoing, producer 0 in epoch 0, partitions news-0, news-2"
+    client.end(commit=True)
+    assert (client.view().state, client.view().partitions, client.view().awaited_markers) == ("CompleteCommit", (), ())
+
+
+def test_unknown_ids_are_rejected_with_similar_ones(client: Cockpit) -> None:
+    with pytest.raises(ConfigError, match=f"transactional_id='paiments': .* one of {ID}; did you mean '{ID}'?"):
+        client.view("paiments")
+    client.commands.move_transaction_coordinator(ID, None)
+    with pytest.raises(ConfigError, match=r"an id that has a coordinator now; __transaction_state-\d+ has no leader"):
+        client.view()
+    client.commands.move_transaction_coordinator(ID, 1, load_ms=None)
+    with pytest.raises(ConfigError, match="an id that was loaded; broker 1 answers COORDINATOR_LOAD_IN_PROGRESS"):
+        client.view()
+    with pytest.raises(ConfigError, match="an existing id; there is none"):
+        view_transaction(ClusterHarness().cluster, ID, 0)
+
+
+def test_filters_of_views(client: Cockpit) -> None:
+    client.commands.seed_transaction("old", records={"news-0": 1}, age_s=100)
+    client.commands.seed_transaction("done", state="CompleteAbort", producer_id=77)
+
+    def found(state: str | None = None, producer_id: int | None = None, longer_than_s: float | None = None) -> set[str]:
+        filters = checked_filters(state, producer_id, longer_than_s)
+        return {each.transactional_id for each in view_transactions(client.cluster, client.harness.now_ms, **filters)}
+
+    assert found() == {ID, "old", "done"}
+    assert (found("Ongoing"), found(producer_id=77)) == ({"old"}, {"done"})
+    assert (found(longer_than_s=99), found(longer_than_s=101)) == ({"old"}, set())
+    for invalid in ({"state": "Dead"}, {"producer_id": -1}, {"longer_than_s": -1}):
+        with pytest.raises(ConfigError, match=next(iter(invalid))):
+            found(**invalid)
+
+
+# Holds
+
+
+def test_the_record_of_each_state_can_be_held(client: Cockpit, subtests: pytest.Subtests) -> None:
+    def init() -> Any:
+        request = InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000)
+        return client.harness.send(request, 5, broker=client.coordinator())
+
+    def abort() -> Any:
+        client.begin(0)
+        return client.send_end(commit=False)
+
+    def commit() -> Any:
+        client.begin(0)
+        return client.send_end()
+
+    for state, act, before in (
+        ("PrepareCommit", commit, "Ongoing"),
+        ("CompleteCommit", commit, "PrepareCommit"),
+        ("PrepareAbort", abort, "Ongoing"),
+        ("CompleteAbort", abort, "PrepareAbort"),
+        ("Empty", init, "CompleteAbort"),
+    ):
+        with subtests.test(state=state), client.commands.hold(ID, state):
+            call = act()
+            view = client.view()
+            assert (view.state, view.pending_state, view.is_held) == (before, state, True)
+            assert (call.response is None) == (not state.startswith("Complete")), "the outcome is known before its end"
+            assert f"The next state, {state}, is not stored until it is released" in client.explain()
+            client.commands.release(ID, state)
+            assert (client.view().pending_state, client.view().is_held) == (None, False)
+            assert response(call).error_code == 0
+            client.producer_id = client.view().producer_id
+
+
+def test_a_held_record_is_lost_when_the_coordinator_moves(client: Cockpit) -> None:
+    client.begin(0)
+    client.commands.hold(ID, "PrepareCommit")
+    call, old = client.send_end(), client.coordinator()
+    client.commands.move_transaction_coordinator(ID, old % 3 + 1)
+    assert response(call).error_code == ErrorCode.NOT_COORDINATOR
+    assert (client.view().state, client.view().is_held) == ("Ongoing", False), "the hold remains, the record is lost"
+    client.commands.release(ID)
+    assert client.end(commit=True) == "NONE"
+    assert client.view().state == "CompleteCommit"
+
+
+def test_a_held_end_is_not_stored_twice(client: Cockpit) -> None:
+    client.begin(0)
+    client.commands.hold(ID, "CompleteCommit")
+    client.end(commit=True)
+    partition = client.cluster.transactions_partition_of(ID)
+    before = partition.log.log_end_offset
+    client.harness.advance(200_000)
+    client.commands.release(ID, "CompleteCommit")
+    assert partition.log.log_end_offset == before + 1
+    assert client.view().history.moments[-1].at_ms == client.harness.now_ms
+
+
+def test_what_is_not_held_cannot_be_released(client: Cockpit) -> None:
+    client.commands.hold(ID, "PrepareAbort")
+    with pytest.raises(ConfigError, match=f"is held, one of '{ID}' in PrepareAbort$"):
+        client.commands.release("payment")
+    with pytest.raises(ConfigError, match="a transactional id that is held in PrepareCommit, one of"):
+        client.commands.release(ID, "PrepareCommit")
+    with pytest.raises(ConfigError, match=r"state='PrepareComit': .*did you mean 'PrepareCommit'"):
+        client.commands.hold(ID, "PrepareComit")
+    with pytest.raises(ConfigError, match="what hold_markers was given, but none is held"):
+        client.commands.release_markers(ID)
+
+
+def test_the_tombstone_of_an_expired_id_can_be_held(client: Cockpit) -> None:
+    with client.commands.hold(ID, "Dead"):
+        client.harness.advance(609_000_000)
+        assert (client.view().state, client.view().pending_state) == ("Empty", "Dead")
+        assert "The tombstone of the id is not stored until it is released." in client.explain()
+    assert "payments is Dead: there is no such transactional id." in client.explain()
+    assert client.causes()[-1] == ("Dead", "the id has expired")
+
+
+# Markers
+
+
+def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
+    client.begin(0, 1)
+    client.commands.hold_markers(ID, "news-1")
+    client.end(commit=True)
+    reason = "which is held until release_markers() is called"
+    assert client.view().awaited_markers == (AwaitedMarker(("news", 1), reason),)
+    assert (client.view().state, client.view().pending_state) == ("PrepareCommit", "CompleteCommit")
+    assert f"It waits for markers of news-1, {reason}." in client.explain()
+    client.harness.advance(1)
+    with pytest.raises(ConfigError, match=r"hold_markers was given, one of 'payments' in news-1"):
+        client.commands.release_markers(ID)
+    client.commands.fail_append("another")
+    client.harness.advance(1)
+    client.commands.release_markers(ID, "news-1")
+    assert client.view().state == "CompleteCommit"
+
+
+def test_an_explanation_names_the_broker_that_is_down(client: Cockpit) -> None:
+    client.begin(0, 1, 2)
+    leader = client.harness.partition(1).leader_id
+    client.commands.move_transaction_coordinator(ID, leader % 3 + 1)
+    client.commands.stop_broker(leader, elect=False)
+    client.end(commit=False)
+    assert client.explain() == (
+        "payments has been in PrepareAbort for 0.0 s. Cause: EndTxn. The transaction of producer 0 in epoch 0 with "
+        f"news-0, news-1, news-2 is aborted. It waits for markers of news-1, whose leader broker {leader} is down. "
+        "Until all markers are written, its producer gets CONCURRENT_TRANSACTIONS."
+    )
+    client.commands.start_broker(leader)
+    client.harness.advance(1)
+    assert client.view().state == "CompleteAbort"
+
+
+def test_markers_wait_for_replicas() -> None:
+    client = Cockpit(ClusterHarness(topics={"news": 1}, brokers=2, config={"default.replication.factor": 2}))
+    client.commands.create_topic("safe", replication_factor=2, configs={"min.insync.replicas": "2"})
+    client.init()
+    client.add(0, topic="safe")
+    (other,) = {1, 2} - {client.harness.partition(0, "safe").leader_id}
+    client.commands.move_transaction_coordinator(ID, 3 - other)
+    client.commands.stop_broker(other)
+    assert client.end(commit=True) == "COORDINATOR_NOT_AVAILABLE", "the record needs two replicas, too"
+    client.commands.start_broker(other)
+    client.commands.hold_markers(ID)
+    assert client.end(commit=True) == "NONE"
+    client.commands.stop_broker(other)
+    client.commands.release_markers(ID)
+    assert "news" not in client.explain()
+    assert "safe-0, which has 1 of the 2 in-sync replicas that min.insync.replicas requires" in client.explain()
+
+
+# Aborts, fences, appends that fail
+
+
+def test_an_aborted_transaction_fences_its_producer(client: Cockpit) -> None:
+    client.begin(0)
+    client.commands.abort_transaction(ID)
+    assert (client.view().state, client.view().producer_epoch) == ("CompleteAbort", 1)
+    assert client.causes()[-2:] == [("PrepareAbort", "abort_transaction"), ("CompleteAbort", "all markers written")]
+    assert client.end(commit=True) == "PRODUCER_FENCED"
+    with pytest.raises(ConfigError, match=r"an id with an open transaction \(Ongoing\), not CompleteAbort"):
+        client.commands.abort_transaction(ID)
+    with pytest.raises(ConfigError, match="transactional_id='other': expected an "):
+        client.commands.abort_transaction("other")
+
+
+def test_a_fenced_producer(client: Cockpit) -> None:
+    client.commands.fence_producer(ID)
+    assert (client.view().state, client.view().producer_epoch) == ("Empty", 1)
+    client.epoch = 1
+    client.begin(0)
+    client.commands.fence_producer(ID)
+    assert (client.view().state, client.view().producer_epoch) == ("Empty", 3), "aborted, and initialized again"
+    assert client.add(0) == {0: "PRODUCER_FENCED"}
+    with client.commands.hold(ID, "Empty"):
+        client.commands.fence_producer(ID)
+        with pytest.raises(ConfigError, match="an id without a pending transition; Empty is pending"):
+            client.commands.fence_producer(ID)
+
+
+def test_appends_to_the_transaction_log_can_fail(client: Cockpit) -> None:
+    failure = client.commands.fail_transaction_append(ID, times=2)
+    assert client.add(0) == {0: "COORDINATOR_NOT_AVAILABLE"}
+    assert client.causes()[-1] == ("Empty", "partitions added: Ongoing could not be stored, NOT_ENOUGH_REPLICAS")
+    with pytest.raises(ConfigError, match="an id whose record can be stored; it failed with COORDINATOR_NOT_AVAILABLE"):
+        client.commands.fence_producer(ID)
+    assert failure.hits == 2
+    client.begin(0)
+    client.commands.hold_markers(ID)
+    client.end(commit=True)
+    client.commands.fail_transaction_append(ID, "KAFKA_STORAGE_ERROR")
+    client.commands.release_markers(ID)
+    client.commands.fail_transaction_append("other-group", "NOT_ENOUGH_REPLICAS", times=None)
+    assert client.view().state == "PrepareCommit"
+
+
+def test_the_end_of_a_transaction_is_stored_again_after_an_error(client: Cockpit) -> None:
+    client.begin(0)
+    client.commands.hold(ID, "CompleteCommit")
+    client.end(commit=True)
+    client.commands.fail_transaction_append(ID)
+    client.commands.release(ID)
+    assert "the end could not be stored; it is tried again in 0.1 s" in client.explain()
+    client.harness.advance(RETRY_MS)
+    assert client.view().state == "CompleteCommit"
+    assert [state for state, _ in client.causes()][-3:] == ["PrepareCommit", "PrepareCommit", "CompleteCommit"]
+
+
+# Moves
+
+
+def test_a_coordinator_moves_with_the_options_of_failovers(client: Cockpit) -> None:
+    client.begin(0)
+    old = client.coordinator()
+    new = old % 3 + 1
+    client.commands.move_transaction_coordinator(ID, new, load_ms=1_000, zombie=True)
+    assert f"is being loaded: broker {new} loads __transaction_state-" in client.explain()
+    assert f"Broker {old} also acts as its coordinator: it is a zombie." in client.explain()
+    client.harness.advance(1_000)
+    assert client.view().coordinator == new
+    views = view_transactions(client.cluster, client.harness.now_ms)
+    assert [each.coordinator for each in views] == [new], "not that of the zombie"
+    client.commands.stop_zombies()
+    assert "zombie" not in client.explain()
+    client.commands.move_transaction_coordinator(ID, old, lose_tail=1)
+    assert client.view().state == "Empty", "the record of Ongoing was lost"
+    client.commands.move_transaction_coordinator(ID, new, load_fails=True)
+    assert "is not available: broker" in client.explain()
+    client.commands.move_transaction_coordinator(ID, None)
+    assert "payments has no coordinator: __transaction_state-" in client.explain()
+    client.commands.move_transaction_coordinator(ID, new, lose_all=True)
+    assert "payments is Dead: there is no such transactional id." in client.explain()
+
+
+# Seeds
+
+
+def test_a_seeded_open_transaction(client: Cockpit) -> None:
+    client.commands.seed_transaction("open", records={"news-1": 3, "news-2": 0}, producer_id=500, epoch=32765, age_s=10)
+    view = client.view("open")
+    assert (view.producer_id, view.producer_epoch, view.state) == (500, 32765, "Ongoing")
+    assert view.partitions == (("news", 1), ("news", 2))
+    assert client.harness.partition(1).log.producers.first_unstable_offset == 0
+    assert hanging_transactions(client.cluster) == []
+    assert client.explain("open") == (
+        "open has been in Ongoing for 0.0 s. Cause: seed_transaction. Producer 500 in epoch 32765 has an open "
+        "transaction with news-1, news-2, begun 10.0 s ago. It has records in news-1 (from offset 0), which "
+        "read_committed consumers do not get yet. If it does not end, it is aborted in 60.0 s: its timeout is 60.0 s."
+    )
+    client.commands.seed_transaction("next")
+    assert client.view("next").producer_id == 501, "ids of choice are not given to other producers"
+    client.harness.advance(60_000)
+    assert client.view("open").state == "CompleteAbort"
+
+
+def test_seeded_transactions_that_are_prepared(client: Cockpit) -> None:
+    client.commands.hold_markers("done", "news-1")
+    client.commands.seed_transaction("done", state="PrepareCommit", records={"news-0": 1, "news-1": 1})
+    assert [each.partition for each in client.view("done").awaited_markers] == [("news", 1)]
+    client.commands.release_markers("done", "news-1")
+    assert (client.view("done").state, client.view("done").producer_epoch) == ("CompleteCommit", 1)
+    assert client.committed(0) == [b"0"]
+
+
+def test_a_hanging_transaction_at_an_offset(client: Cockpit) -> None:
+    client.commands.seed_hanging_transaction("news-0", offset=5, records=2, producer_id=9, epoch=1)
+    log = client.harness.partition(0).log
+    assert (log.producers.first_unstable_offset, log.log_end_offset) == (5, 7)
+    now_ms = int(client.harness.now_ms)
+    assert hanging_transactions(client.cluster) == [HangingTransaction("news", 0, 9, 1, 5, now_ms)]
+    with pytest.raises(ConfigError, match="offset=3: expected an integer from 7"):
+        client.commands.seed_hanging_transaction("news-0", offset=3)
+    client.commands.seed_hanging_transaction("news-1", producer_id=client.producer_id)
+    assert "Its producer has hanging transactions" in client.explain()
+    assert "in news-1 (from offset 0)" in client.explain()
+
+
+def test_seeds_that_are_rejected_change_nothing(client: Cockpit, subtests: pytest.Subtests) -> None:
+    client.commands.seed_transaction("open", producer_id=7)
+    ends = [client.harness.partition(index).log.log_end_offset for index in range(3)]
+    for name, options, expected in (
+        ("open", {}, "expected an id that does not exist yet"),
+        ("", {}, "expected a text that is not empty"),
+        ("new", {"state": "Dead"}, "state='Dead': expected one of Empty, Ongoing"),
+        ("new", {"state": "Empty", "records": {"news-0": 1}}, "none in state Empty"),
+        ("new", {"records": {"news-9": 1}}, "an index from 0 to 2"),
+        ("new", {"records": {"olds-0": 1}}, "a topic that is not internal, one of news"),
+        ("new", {"records": {"news-0": -1}}, "records"),
+        ("new", {"producer_id": 7}, "an id that is not used by 'open'"),
+        ("new", {"epoch": 32767}, "epoch"),
+    ):
+        with subtests.test(name=name, **options), pytest.raises(ConfigError, match=expected):
+            client.commands.seed_transaction(name, **options)
+    assert ends == [client.harness.partition(index).log.log_end_offset for index in range(3)]
+    with pytest.raises(ConfigError, match="expected one of open, payments"):
+        client.view("new")
+
+
+# Events, snapshots, history
+
+
+def test_events_have_the_commands(client: Cockpit) -> None:
+    run = partial(perform, client.commands)
+    run({"do": "seed_transaction", "transactional_id": "open", "records": {"news-0": 1}})
+    run({"do": "hold", "group_id": "open", "state": "PrepareAbort"})
+    run({"do": "abort_transaction", "transactional_id": "open"})
+    assert (client.view("open").state, client.view("open").pending_state) == ("Ongoing", "PrepareAbort")
+    run({"do": "release", "group_id": "open"})
+    assert client.view("open").state == "CompleteAbort"
+    run({"do": "fence_producer", "transactional_id": "open"})
+    run({"do": "move_transaction_coordinator", "transactional_id": "open", "to": "none"})
+    run({"do": "fail_transaction_append", "transactional_id": "open"})
+    run({"do": "seed_hanging_transaction", "partition": "news-0"})
+    assert isinstance(run({"do": "hold_markers", "transactional_id": "open", "partition": "none"}), Hold)
+    run({"do": "release_markers", "transactional_id": "open"})
+
+
+def test_a_restored_snapshot_has_the_open_transaction(client: Cockpit) -> None:
+    client.begin(0)
+    taken = snapshot.take(client.cluster)
+    client.commands.hold(ID, "PrepareCommit")
+    client.commands.hold_markers(ID)
+    call = client.send_end()
+    snapshot.restore(client.cluster, taken, client.harness.now_ms)
+    assert response(call).error_code == ErrorCode.NOT_COORDINATOR
+    assert (client.view().state, client.view().partitions) == ("Ongoing", (("news", 0),))
+    assert client.harness.partition(0).log.producers.first_unstable_offset == 0
+    assert client.end(commit=True) == "NONE"
+    assert (client.view().state, client.committed()) == ("CompleteCommit", [b"x"]), "holds are removed"
+    snapshot.restore(client.cluster, taken, client.harness.now_ms)
+    assert (client.view().state, client.committed()) == ("Ongoing", [])
+
+
+def test_the_timeline_of_an_id(client: Cockpit) -> None:
+    client.begin(0, 1)
+    client.harness.advance(1_500)
+    client.end(commit=True)
+    client.add(2)
+    client.harness.advance(70_000)
+    timeline = transaction_timeline_of(client.cluster, ID, client.harness.now_ms)
+    broker = client.coordinator()
+    assert timeline.text() == "\n".join(
+        [
+            "transactional id payments, since 2023-11-14 22:13:20.000 UTC",
+            "D Dead, E Empty, O Ongoing, P PrepareCommit, C CompleteCommit, P PrepareAbort, C CompleteAbort; +",
+            "added - ended",
+            "",
+            "     time  state         epoch    parts  in and out            cause",
+            f"    0.000    E               0        0                        InitProducerId, at broker {broker}",
+            "    0.000    E▸O             0        2  +news-0 +news-1       partitions added",
+            "    1.500      O▸P           0        2                        EndTxn",
+            "    1.500        P▸C         0        0  -news-0 -news-1       all markers written",
+            "    1.500      O◂──C         0        1  +news-2               partitions added",
+            "   71.500      O────▸P       1        1                        the transaction has timed out",
+            "   71.500            P▸C     1        0  -news-2               all markers written",
+            "   71.500              C                                       now",
+        ]
+    )
+    assert timeline.svg().count('class="state state"') == 0
+    assert "epoch 1" in timeline.svg()
