@@ -160,12 +160,12 @@ class Compactor:
             self._open.setdefault(batch.producer_id, []).append(batch.base_offset)
         first_open = next(iter(self._open.values()))[0] if self._open else self._clean_end_offset
         while self._waiting and self._waiting[0].base_offset < first_open:
-            self._supersede(self._waiting.popleft())
+            waited = self._waiting.popleft()
+            if not waited.is_control:
+                self._supersede(waited)
 
     def _supersede(self, batch: RecordBatch) -> None:
         """Mark the records that a batch supersedes."""
-        if batch.is_control:
-            return
         if batch.base_offset in self._aborted:
             self._aborted.remove(batch.base_offset)
             self._superseded.update(offset for offset, _, _ in record_keys(batch))
