@@ -285,9 +285,15 @@ class Transactions:
         if not self.is_used:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
-        found.append(self._repeated.next_deadline())
-        found += [each.retry_ms for each in self.waiting if each.retry_ms]
+        found.append(self.next_attempt())
         return min([each for each in found if each is not None], default=None)
+
+    def next_attempt(self) -> float | None:
+        """Return when something is tried again next: a marker, or what `repeat` was given; None if nothing is."""
+        found = [each.retry_ms for each in self.waiting if each.retry_ms]
+        if (repeated_ms := self._repeated.next_deadline()) is not None:
+            found.append(repeated_ms)
+        return min(found, default=None)
 
     # Markers
 
@@ -319,7 +325,8 @@ class Transactions:
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
             # Failures of appends that a test has requested end without an event, when they have occurred.
-            marker.retry_ms = self._cluster.now_ms + RETRY_MS if self._cluster.append_failures.active else 0.0
+            is_retried = not is_held and bool(self._cluster.append_failures.active)
+            marker.retry_ms = self._cluster.now_ms + RETRY_MS if is_retried else 0.0
             self.waiting.append(marker)
             return is_held
         marker.done(marker.place, result, self._cluster.now_ms)

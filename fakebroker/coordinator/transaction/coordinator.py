@@ -4,7 +4,7 @@
 transactions that time out. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import floor, inf
@@ -582,7 +582,6 @@ class TransactionCoordinator:
         """Store that a transaction has ended. After an error that may pass, this is retried."""
         transaction.awaits_markers = None
         value = transaction.completed(now_ms)
-        last_epoch = transaction.value.epoch if value.version >= KIP_890 else transaction.last_epoch
         pending = transaction.pending
 
         def complete(error: ErrorCode) -> None:
@@ -590,7 +589,7 @@ class TransactionCoordinator:
                 transaction.pending = pending
                 self._timers.schedule(transaction, now_ms + RETRY_MS)
 
-        self._store(transaction, value, last_epoch, "all markers written", now_ms, complete)
+        self._store(transaction, value, transaction.last_epoch, "all markers written", now_ms, complete)
         transaction.has_failed_fence = False
 
     def _changed(self, transaction: Transaction, state_from: str, cause: str, now_ms: float) -> None:
@@ -607,6 +606,10 @@ class TransactionCoordinator:
     def next_deadline(self) -> float | None:
         """Return when to call `tick` next, or None without timers. Never late."""
         return self._timers.next_deadline()
+
+    def timers(self) -> Iterator[tuple[Transaction, float]]:
+        """Return the ids that have a timer, with its deadline, earliest first."""
+        return iter(self._timers)
 
     def _schedule(self, transaction: Transaction) -> None:
         """Schedule the first check at which a transaction has timed out, or its id has expired."""
