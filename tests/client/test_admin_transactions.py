@@ -294,6 +294,8 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
         cluster.fail("WriteTxnMarkers", error=error, times=1)
         await admin.abort_transaction(PARTITION, **found)
         assert count(cluster, "Metadata") - before == lookups
+    (marker,) = cluster.requests("WriteTxnMarkers")[-1].request.markers
+    assert (marker.transaction_result, marker.producer_id, marker.coordinator_epoch) == (False, one.producer_id, 0)
     both = {PARTITION: "latest"}
     for isolation_level in ("read_uncommitted", "read_committed"):
         listed = (await admin.list_offsets(both, isolation_level=isolation_level)).all()  # type: ignore[arg-type]
