@@ -267,7 +267,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:
-    """Return the report on a cluster: seed, groups, last requests, and timelines of groups."""
+    """Return the report on a cluster: seed, groups, transactional ids, last requests, and timelines."""
     parts = [cluster.report(), *_timelines(cluster)]
     if folder := item.config.getoption("fakebroker_keep_journal"):
         parts.append(_keep_journal(cluster, item.config.invocation_params.dir / folder, f"{item.nodeid}-{number}"))
@@ -275,14 +275,23 @@ def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> s
 
 
 def _timelines(cluster: "FakeCluster") -> Iterator[str]:
-    """Yield the explanation of each group that changed recently, with the end of its timeline."""
+    """Yield the explanation of each group and transactional id that changed recently, with the end of its timeline."""
     for group_id in cluster.cluster.history.newest(_SHOWN_GROUPS):
-        timeline = cluster.timeline(group_id)
-        moments = timeline.moments[-_SHOWN_MOMENTS:]
-        explanation, earlier = cluster.explain(group_id), len(timeline.moments) - len(moments)
-        text = f"{explanation[:_MAX_EXPLANATION]}{'...' * (len(explanation) > _MAX_EXPLANATION)}"
-        more = f"\n... and {earlier} earlier entries" if earlier else ""  # Dropped ones are mentioned in the timeline.
-        yield f"{text}\n\n{replace(timeline, moments=moments)}{more}"
+        of_group = cluster.timeline(group_id)
+        end = replace(of_group, moments=of_group.moments[-_SHOWN_MOMENTS:])
+        yield _explained(cluster.explain(group_id), end, len(of_group.moments))
+    for transactional_id in cluster.cluster.transactions.history.newest(_SHOWN_GROUPS):
+        of_id = cluster.transaction_timeline(transactional_id)
+        last = replace(of_id, moments=of_id.moments[-_SHOWN_MOMENTS:])
+        yield _explained(cluster.explain_transaction(transactional_id), last, len(of_id.moments))
+
+
+def _explained(explanation: str, timeline: object, moments: int) -> str:
+    """Return an explanation with the end of a timeline, which has this number of moments in all."""
+    text = f"{explanation[:_MAX_EXPLANATION]}{'...' * (len(explanation) > _MAX_EXPLANATION)}"
+    earlier = moments - _SHOWN_MOMENTS
+    more = f"\n... and {earlier} earlier entries" if earlier > 0 else ""  # Dropped ones are mentioned in the timeline.
+    return f"{text}\n\n{timeline}{more}"
 
 
 def _keep_journal(cluster: "FakeCluster", folder: Path, name: str) -> str:

@@ -86,11 +86,13 @@ class WaitingMarker:
         markers: The marker, with the other markers of its transaction.
         place: The topic and the index of the partition.
         done: See `SendMarkers`.
+        retry_ms: When to try again at the earliest, in milliseconds; 0 at the next change.
     """
 
     markers: Markers
     place: TopicPartition
     done: Callable[[TopicPartition, ErrorCode, float], None]
+    retry_ms: float = 0.0
 
 
 def transaction_config(config: Config, release: Release, version: int, partition_count: int) -> TransactionConfig:
@@ -142,7 +144,6 @@ class Transactions:
         self.waiting: list[WaitingMarker] = []
         self._repeated: TimerQueue[Attempt] = TimerQueue()
         self.is_used = False
-        self._tried_ms = 0.0
         self.moves = CoordinatorMoves(
             cluster.brokers, self._partition, lambda broker: broker.transaction_coordinator, _load
         )
@@ -284,10 +285,15 @@ class Transactions:
         if not self.is_used:
             return None
         found = [broker.transaction_coordinator.next_deadline() for broker in self._cluster.brokers.values()]
-        found.append(self._repeated.next_deadline())
-        if self.waiting and self._cluster.append_failures.active:
-            found.append(self._tried_ms + RETRY_MS)  # Failures end without an event, when they have occurred.
+        found.append(self.next_attempt())
         return min([each for each in found if each is not None], default=None)
+
+    def next_attempt(self) -> float | None:
+        """Return when something is tried again next: a marker, or what `repeat` was given; None if nothing is."""
+        found = [each.retry_ms for each in self.waiting if each.retry_ms]
+        if (repeated_ms := self._repeated.next_deadline()) is not None:
+            found.append(repeated_ms)
+        return min(found, default=None)
 
     # Markers
 
@@ -300,7 +306,7 @@ class Transactions:
         waiting, self.waiting = self.waiting, []
         blocked: set[TopicPartition] = set()  # Of many markers for a partition, only the first is tried.
         for each in waiting:
-            if each.place in blocked:
+            if each.place in blocked or each.retry_ms > self._cluster.now_ms:
                 self.waiting.append(each)
             elif self._is_awaited(each) and not self._write_or_wait(each):
                 blocked.add(each.place)
@@ -318,8 +324,10 @@ class Transactions:
         is_held = bool(self.held_markers) and self.is_marker_held(marker.markers.transactional_id, marker.place)
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
+            # Failures of appends that a test has requested end without an event, when they have occurred.
+            is_retried = not is_held and bool(self._cluster.append_failures.active)
+            marker.retry_ms = self._cluster.now_ms + RETRY_MS if is_retried else 0.0
             self.waiting.append(marker)
-            self._tried_ms = self._cluster.now_ms
             return is_held
         marker.done(marker.place, result, self._cluster.now_ms)
         return True

@@ -1,17 +1,22 @@
 """Conditions of a cluster that a test can wait for. Their methods run in the cluster's thread."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
+from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
+from fakebroker.cluster.inspect.transaction_views import TransactionView, view_of_moment, view_or_dead
 from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group, view_moment
 from fakebroker.cluster.journal.journal import Journal
-from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
+from fakebroker.coordinator.group.history import History, Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.runtime.history import BoundedHistory, Recorded
+from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
 from fakebroker.errors import IncompleteHistoryError
 from fakebroker.server.polling import Assignments, have_received
 from fakebroker.topic_partition import TopicPartition, format_partitions
@@ -22,7 +27,7 @@ Now = Callable[[], float]
 """Returns the brokers' time in milliseconds."""
 
 _SHOWN = 20
-"""Maximum number of groups, or of requests, in the error of a wait."""
+"""Maximum number of groups, transactional ids or requests in the error of a wait."""
 
 
 class Condition(Generic[T]):
@@ -85,12 +90,93 @@ class PredicateCondition(Condition[T]):
         return self._predicate(self._cluster)
 
     def describe_state(self) -> str:
-        now_ms, group_ids = self._now_ms(), self._cluster.history.newest(_SHOWN)
-        return "\n".join(str(timeline_of(self._cluster, group_id, now_ms)) for group_id in group_ids)
+        cluster, now_ms = self._cluster, self._now_ms()
+        timelines: list[object] = [timeline_of(cluster, each, now_ms) for each in cluster.history.newest(_SHOWN)]
+        ids = cluster.transactions.history.newest(_SHOWN)
+        timelines += [transaction_timeline_of(cluster, each, now_ms) for each in ids]
+        return "\n".join(map(str, timelines))
 
 
-class GroupCondition(Condition[GroupView]):
-    """A group is in a state, now or at any time since the wait began.
+class HistoryCondition(Condition[T]):
+    """A group or a transactional id is in a state, now or at any time since the wait began.
+
+    Args:
+        cluster: The cluster.
+        now_ms: Returns the brokers' time.
+        key: The id of the group, or the transactional id.
+        description: Describes the condition: "group g in Stable".
+        seen_changes: How many changes the caller knows: later ones are looked at, too. None: the caller knows all
+            changes up to the beginning of the wait.
+    """
+
+    def __init__(self, cluster: Cluster, now_ms: Now, key: str, description: str, *, seen_changes: int | None) -> None:
+        super().__init__(description)
+        self._cluster = cluster
+        self._now_ms = now_ms
+        self._key = key
+        self._seen_changes = seen_changes
+        self._history: BoundedHistory[Any, Any]
+        self._found: T | None = None
+
+    def history_of_cluster(self) -> BoundedHistory[Any, Any]:
+        """Return the history that has the changes. A reset replaces it."""
+        raise NotImplementedError
+
+    def view_of(self, moment: Any) -> T | None:
+        """Return the view of a moment in which the condition held; None if it did not hold."""
+        raise NotImplementedError
+
+    def current_view(self) -> T | None:
+        """Return the current view if the condition holds; else None."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        self._subscribe()
+        if self._seen_changes is not None:
+            self._find(self._history.since(self._key, self._seen_changes))
+            if not self._history.is_complete_since(self._key, self._seen_changes) and self.evaluate() is None:
+                self.end()
+                raise IncompleteHistoryError(self._incomplete())
+
+    def _incomplete(self) -> str:
+        dropped = self._history.dropped_of(self._key)
+        return (
+            f"not decided: {self.description} since its first {self._seen_changes} changes: {dropped}, and it is not "
+            "so now"
+        )
+
+    def end(self) -> None:
+        self._history.listeners.remove(self._on_changes)
+
+    def _subscribe(self) -> None:
+        self._history = self.history_of_cluster()
+        self._history.listeners.append(self._on_changes)
+
+    def _on_changes(self, key: str, moments: Sequence[Recorded[Any]]) -> None:
+        if key == self._key and self._found is None:
+            self._find([moment.moment() for moment in moments])
+
+    def _find(self, moments: Iterable[Any]) -> None:
+        self._found = next((view for view in map(self.view_of, moments) if view is not None), None)
+
+    def evaluate(self) -> T | None:
+        if self._history is not self.history_of_cluster():  # The cluster was reset.
+            self.end()
+            self._subscribe()
+        if self._found is None:
+            self._found = self.current_view()
+        return self._found
+
+    def changes(self) -> int:
+        return self.history_of_cluster().count_of(self._key)
+
+    def latest(self, result: T) -> T:
+        self._found = None
+        return self.evaluate() or result
+
+
+class GroupCondition(HistoryCondition[GroupView]):
+    """A group is in a state, now or at any time since the wait began; see `HistoryCondition`.
 
     Args:
         cluster: The cluster.
@@ -98,8 +184,7 @@ class GroupCondition(Condition[GroupView]):
         group_id: The group.
         description: Describes the state: "in Stable".
         holds: Gets the name of the state, the generation id and the number of members.
-        seen_changes: How many changes of the group the caller knows: later ones are looked at, too. None: the caller
-            knows all changes up to the beginning of the wait.
+        seen_changes: How many changes of the group the caller knows.
         is_stable: Whether the state is Stable, so that clients receive assignments.
     """
 
@@ -114,79 +199,85 @@ class GroupCondition(Condition[GroupView]):
         seen_changes: int | None,
         is_stable: bool = False,
     ) -> None:
-        super().__init__(f"group {group_id} {description}")
-        self._cluster = cluster
-        self._now_ms = now_ms
-        self._group_id = group_id
+        super().__init__(cluster, now_ms, group_id, f"group {group_id} {description}", seen_changes=seen_changes)
         self._holds = holds
-        self._seen_changes = seen_changes
         self._is_stable = is_stable
-        self._history: History
-        self._found: GroupView | None = None
 
-    def begin(self) -> None:
-        self._subscribe()
-        if self._seen_changes is not None:
-            self._find(self._history.since(self._group_id, self._seen_changes))
-            if not self._history.is_complete_since(self._group_id, self._seen_changes) and self.evaluate() is None:
-                self.end()
-                raise IncompleteHistoryError(self._incomplete())
+    def history_of_cluster(self) -> History:
+        return self._cluster.history
 
-    def _incomplete(self) -> str:
-        dropped = self._history.dropped_of(self._group_id)
-        return (
-            f"not decided: {self.description} since its first {self._seen_changes} changes: {dropped}, and it is not "
-            "so now"
-        )
+    def view_of(self, moment: Moment) -> GroupView | None:
+        coordinator = self._cluster.coordinator_of(self._key)
+        # Other coordinators are zombies.
+        if (coordinator is None or moment.coordinator_id == coordinator.node_id) and self._holds(
+            moment.state_to, moment.generation_id, len(moment.members)
+        ):
+            return view_moment(self._cluster, self._key, moment, self._now_ms())
+        return None
 
-    def end(self) -> None:
-        self._history.listeners.remove(self._on_changes)
-
-    def _subscribe(self) -> None:
-        self._history = self._cluster.history
-        self._history.listeners.append(self._on_changes)
-
-    def _on_changes(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
-        if group_id == self._group_id and self._found is None:
-            self._find([moment.moment() for moment in moments])
-
-    def _find(self, moments: Sequence[Moment]) -> None:
-        coordinator = self._cluster.coordinator_of(self._group_id)
-        for moment in moments:
-            # Other coordinators are zombies.
-            if (coordinator is None or moment.coordinator_id == coordinator.node_id) and self._holds(
-                moment.state_to, moment.generation_id, len(moment.members)
-            ):
-                self._found = view_moment(self._cluster, self._group_id, moment, self._now_ms())
-                return
-
-    def evaluate(self) -> GroupView | None:
-        if self._history is not self._cluster.history:  # The cluster was reset.
-            self.end()
-            self._subscribe()
-        if self._found is None:
-            group = find_group(self._cluster, self._group_id)
-            state = ("Dead", 0, 0) if group is None else (group.state.value, group.generation_id, len(group.members))
-            if self._holds(*state):
-                self._found = view_group(self._cluster, self._group_id, self._now_ms())
-        return self._found
+    def current_view(self) -> GroupView | None:
+        group = find_group(self._cluster, self._key)
+        state = ("Dead", 0, 0) if group is None else (group.state.value, group.generation_id, len(group.members))
+        return view_group(self._cluster, self._key, self._now_ms()) if self._holds(*state) else None
 
     def describe_state(self) -> str:
-        return _explanation(self._cluster, self._group_id, self._now_ms())
-
-    def changes(self) -> int:
-        return self._cluster.history.count_of(self._group_id)
+        return _explanation(self._cluster, self._key, self._now_ms())
 
     def is_settled(self, assignments: Assignments) -> bool:
-        group = find_group(self._cluster, self._group_id)
+        group = find_group(self._cluster, self._key)
         if not self._is_stable or group is None:
             return True
         has_topics = any(topic in self._cluster.topics for topic in group.subscribed_topics or ())
-        return have_received(GroupView.of(self._group_id, group), assignments, has_topics=has_topics)
+        return have_received(GroupView.of(self._key, group), assignments, has_topics=has_topics)
 
-    def latest(self, result: GroupView) -> GroupView:
-        self._found = None
-        return self.evaluate() or result
+
+class TransactionCondition(HistoryCondition[TransactionView]):
+    """A transactional id is in a state, now or at any time since the wait began; see `HistoryCondition`.
+
+    Args:
+        cluster: The cluster.
+        now_ms: Returns the brokers' time.
+        transactional_id: The transactional id.
+        state: The name of the state; None for any.
+        pending_state: The name of the next state, which must be pending now; None for any, and none.
+        seen_changes: How many changes of the id the caller knows.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        now_ms: Now,
+        transactional_id: str,
+        state: str | None,
+        pending_state: str | None,
+        *,
+        seen_changes: int | None,
+    ) -> None:
+        states = [f"in {state}"] * bool(state) + [f"with {pending_state} pending"] * bool(pending_state)
+        description = f"transactional id {transactional_id} {' '.join(states)}"
+        super().__init__(cluster, now_ms, transactional_id, description, seen_changes=seen_changes)
+        self._state, self._pending_state = state, pending_state
+
+    def history_of_cluster(self) -> TransactionHistory:
+        return self._cluster.transactions.history
+
+    def view_of(self, moment: TransactionMoment) -> TransactionView | None:
+        if self._pending_state is not None or moment.state_to != self._state:
+            return None
+        coordinator = self._cluster.transactions.coordinator_of(self._key)
+        if coordinator is not None and moment.coordinator_id != coordinator.node_id:
+            return None  # of a zombie
+        return view_of_moment(self._cluster, self._key, moment, self._now_ms())
+
+    def current_view(self) -> TransactionView | None:
+        view = view_or_dead(self._cluster, self._key, self._now_ms())
+        is_held = self._state in (None, view.state) and self._pending_state in (None, view.pending_state)
+        return view if is_held else None
+
+    def describe_state(self) -> str:
+        now_ms = self._now_ms()
+        timeline = transaction_timeline_of(self._cluster, self._key, now_ms)
+        return f"{explain_transaction(self._cluster, self._key, now_ms)}\n\n{timeline}"
 
 
 class CommitCondition(Condition[CommittedOffset]):

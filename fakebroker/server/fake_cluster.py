@@ -449,12 +449,12 @@ class FakeCluster(JournalExport):
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return the seed, the states of the groups and the last requests as text, as shown for a failed test.
+        """Return seed, groups, transactional ids and the last requests as text, as shown for a failed test.
 
-        It has the 20 groups that changed last, the first 20 members of each, the last 20 requests, and the first 200
-        characters of each line, and says what it leaves out.
+        It has the 20 groups and 20 transactional ids that changed last, the first 20 members of each, the last 20
+        requests, and the first 200 characters of each line, and says what it leaves out.
         """
-        text = report(self.seed, self.groups(), self.journal_view())
+        text = report(self.seed, self.groups(), self.transactions(), self.journal_view())
         errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
         return "\n".join([text, *errors])
 
@@ -1452,6 +1452,93 @@ class FakeCluster(JournalExport):
     ) -> GroupView | Polled[GroupView]:
         """Wait like `wait_for_generation`, in a task of trio or asyncio."""
         condition = self.waits.group_past_generation(group_id, above)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> TransactionView: ...
+
+    @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[TransactionView]: ...
+
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> TransactionView | Polled[TransactionView]:
+        """Wait until a transactional id is in a state, or has been since the call, however short.
+
+        Args:
+            transactional_id: The transactional id, which need not exist yet.
+            state: The state, such as "CompleteCommit"; "Dead" for an id that does not exist. None: any state.
+            pending_state: The next state that must be pending, such as "PrepareCommit" while it is held, or
+                "CompleteCommit" while markers are missing. Only the present is looked at then.
+            timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
+
+        Returns:
+            The id when it was in the state; with `polling`, a `Polled` with it and the records. If the state has ended
+            since, then state, producer and partitions are those of the state, and everything else is the present.
+
+        Raises:
+            WaitTimeout: The id did not reach the state in time.
+            ConfigError: There is no such state, no state is given, or the id is not a string.
+        """
+        condition = self.waits.transaction_in_state(transactional_id, state, pending_state)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_transaction_async(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> TransactionView: ...
+
+    @overload
+    async def wait_for_transaction_async(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[TransactionView]: ...
+
+    async def wait_for_transaction_async(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> TransactionView | Polled[TransactionView]:
+        """Wait like `wait_for_transaction`, in a task of trio or asyncio."""
+        condition = self.waits.transaction_in_state(transactional_id, state, pending_state)
         return await self.waits.wait_async(condition, timeout_s, polling)
 
     @overload

@@ -12,9 +12,11 @@ from typing import Any, Generic, TypeVar, overload
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import check_type
+from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import (
     ClusterStopped,
     ConfigError,
@@ -29,6 +31,7 @@ from fakebroker.server.conditions import (
     GroupCondition,
     PredicateCondition,
     RequestCondition,
+    TransactionCondition,
 )
 from fakebroker.server.event_loops import LoopEvent, checkpoint, run_in_thread
 from fakebroker.server.lifecycle import ClusterServer
@@ -175,6 +178,38 @@ class Waits:
             holds,
             seen_changes=seen_changes,
             is_stable=is_stable,
+        )
+
+    def transaction_in_state(
+        self,
+        transactional_id: str,
+        state: str | None,
+        pending_state: str | None = None,
+        *,
+        seen_changes: int | None = None,
+    ) -> Condition[TransactionView]:
+        """Return the condition that a transactional id is in a state, with a pending next state unless that is None.
+
+        Args:
+            transactional_id: The transactional id.
+            state: Kafka's name of the state; None for any.
+            pending_state: Kafka's name of the next state, or None.
+            seen_changes: See `HistoryCondition`.
+
+        Raises:
+            ConfigError: There is no such state, none is given, the id is not a string, or a number is not an integer
+                >= 0.
+        """
+        check_type("transactional_id", transactional_id, str, "a string")
+        if state is None and pending_state is None:
+            raise ConfigError.missing("state", f"{one_of((*STATES, DEAD))}, or pending_state")
+        for name, value in (("state", state), ("pending_state", pending_state)):
+            if value is not None and value not in (*STATES, DEAD):
+                raise ConfigError.of(name, value, one_of((*STATES, DEAD), value))
+        if seen_changes is not None:
+            check_integer("seen_changes", seen_changes, least=0)
+        return TransactionCondition(
+            self._cluster, self._server.now_ms, transactional_id, state, pending_state, seen_changes=seen_changes
         )
 
     def committed(self, group_id: str, partition: str, at_least: int) -> Condition[CommittedOffset]:

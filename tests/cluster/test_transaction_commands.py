@@ -209,6 +209,8 @@ def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     client.harness.advance(1)
     with pytest.raises(ConfigError, match=r"hold_markers was given, one of 'payments' in news-1"):
         client.commands.release_markers(ID)
+    client.commands.fail_append("another")
+    client.harness.advance(1)
     client.commands.release_markers(ID, "news-1")
     assert client.view().state == "CompleteCommit"
 

@@ -18,6 +18,7 @@ from fakebroker.coordinator.group.batch_join.batch_join_extension import expecte
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from fakebroker.coordinator.group.offset_requests import next_expiration
+from fakebroker.coordinator.transaction.states import ONGOING, PREPARED
 
 if TYPE_CHECKING:
     from fakebroker.cluster.broker import BrokerNode
@@ -39,6 +40,10 @@ DeadlineKind = Literal[
     "late_request",
     "late_answer",
     "throttle",
+    "transaction_timeout",
+    "transaction_end",
+    "transaction_attempt",
+    "transactional_id_expiry",
 ]
 
 _MAX_NAMES = 8
@@ -74,11 +79,16 @@ class Deadline:
             late_request: A broker handles a request that a fault delays.
             late_answer: A delayed response is sent: to a SyncGroup (`delay_sync`), or one that a fault delays.
             throttle: A connection of a client that exceeded a quota is read again.
+            transaction_timeout: An open transaction is aborted.
+            transaction_end: A coordinator tries again to store the end of a transaction.
+            transaction_attempt: A marker, or the verification of a Produce request, is tried again.
+            transactional_id_expiry: A transactional id is removed because it was not used.
         node_id: The broker where it happens; for a stale lookup, the broker that it returns. None for elections.
         group_id: The group, if it affects one group.
+        transactional_id: The transactional id, if it affects one.
         member_ids: The members that the deadline waits for or removes, or that a delayed request names; none if all
             members have joined.
-        partition: The partition of __consumer_offsets, if it affects one partition.
+        partition: The partition of __consumer_offsets or, as `text` says, of __transaction_state, if it affects one.
         removes: The members, pending ids and expected instances of the group that are removed then.
         state: The state of the group afterwards, if it changes.
         restarts_with_requests: Whether each request of the member, such as a heartbeat, starts the timer again.
@@ -90,6 +100,7 @@ class Deadline:
     kind: DeadlineKind
     node_id: int | None = None
     group_id: str | None = None
+    transactional_id: str | None = None
     member_ids: tuple[str, ...] = ()
     partition: int | None = None
     removes: tuple[str, ...] = ()
@@ -147,21 +158,21 @@ def _sorted(deadlines: Iterable[Deadline], now_ms: float) -> list[Deadline]:
 
 
 def _loads(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for index, (end_ms, fails) in cluster.group_moves.loading.items():
-        if end_ms != inf:
-            node_id = cluster.offsets_partition(index).leader_id
-            what = "fails to load" if fails else "has loaded"
-            text = f"Broker {node_id} {what} {OFFSETS_TOPIC}-{index}."
-            yield Deadline(at_ms=end_ms, kind="load", node_id=node_id, partition=index, text=text)
+    for topic, moves in cluster.controller.moves.items():
+        for index, (end_ms, fails) in moves.loading.items():
+            if end_ms != inf:
+                node_id = moves.partition(index).leader_id
+                what = "fails to load" if fails else "has loaded"
+                text = f"Broker {node_id} {what} {topic}-{index}."
+                yield Deadline(at_ms=end_ms, kind="load", node_id=node_id, partition=index, text=text)
 
 
 def _stale_lookups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for index, (node_id, until_ms) in cluster.group_moves.stale.items():
-        if now_ms < until_ms:
-            text = (
-                f"FindCoordinator stops returning broker {node_id}, the old coordinator, for {OFFSETS_TOPIC}-{index}."
-            )
-            yield Deadline(at_ms=until_ms, kind="stale_lookup", node_id=node_id, partition=index, text=text)
+    for topic, moves in cluster.controller.moves.items():
+        for index, (node_id, until_ms) in moves.stale.items():
+            if now_ms < until_ms:
+                text = f"FindCoordinator stops returning broker {node_id}, the old coordinator, for {topic}-{index}."
+                yield Deadline(at_ms=until_ms, kind="stale_lookup", node_id=node_id, partition=index, text=text)
 
 
 def _preferred_election(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
@@ -333,6 +344,23 @@ def _throttles(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
             yield Deadline(at_ms=until_ms, kind="throttle", node_id=node_id, text=text)
 
 
+def _transaction_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for broker in cluster.brokers.values():
+        for transaction, at_ms in broker.transaction_coordinator.timers():
+            name, value = transaction.transactional_id, transaction.value
+            kind: DeadlineKind = "transactional_id_expiry"
+            text = f"Transactional id {name} expires, unless it is used before."
+            if value.state is ONGOING:
+                kind = "transaction_timeout"
+                text = f"The transaction of {name} is aborted, unless it ends before: its timeout has passed."
+            elif value.state in PREPARED:
+                kind, text = "transaction_end", f"The end of the transaction of {name} is stored again."
+            yield Deadline(at_ms=at_ms, kind=kind, node_id=broker.node_id, transactional_id=name, text=text)
+    if (attempt_ms := cluster.transactions.next_attempt()) is not None:
+        text = "A marker, or the verification of a Produce request, is tried again."
+        yield Deadline(at_ms=attempt_ms, kind="transaction_attempt", text=text)
+
+
 SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _loads,
     _stale_lookups,
@@ -342,6 +370,7 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _delayed_requests,
     _delayed_responses,
     _throttles,
+    _transaction_timers,
 )
 """One function for each part of a cluster that has deadlines, except for groups."""
 

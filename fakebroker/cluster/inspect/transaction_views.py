@@ -1,15 +1,18 @@
 """Views of transactional ids, of the markers that they wait for, and of hanging transactions: immutable values."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline, transaction_timeline_of
 from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.coordinator.runtime.history import DEAD
+from fakebroker.coordinator.transaction.history import TransactionMoment
+from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.coordinator.transaction.states import ONGOING, PREPARED, STORED_STATES
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ConfigError, and_more, check_integer, check_number, one_of
@@ -51,7 +54,7 @@ class TransactionView:
             epoch; None if there was none.
         last_update_ms: When the state changed last, in the same form.
         partitions: The partitions of the transaction, in the order in which they were added; none after its end.
-        coordinator: The node id of the coordinator.
+        coordinator: The node id of the coordinator; None if there is no such id.
         is_held: Whether the record of the pending transition is held; see `hold`.
         awaited_markers: The markers that are still to be written.
         deadline_ms: When the transaction is aborted because of its timeout; without a transaction, when the id expires;
@@ -68,7 +71,7 @@ class TransactionView:
     start_ms: int | None
     last_update_ms: int
     partitions: tuple[TopicPartition, ...]
-    coordinator: int
+    coordinator: int | None
     is_held: bool
     awaited_markers: tuple[AwaitedMarker, ...]
     deadline_ms: float | None
@@ -130,6 +133,45 @@ def view_transaction(cluster: Cluster, transactional_id: str, now_ms: float) -> 
     if found is None:
         raise _unknown(cluster, transactional_id)
     return _view(cluster, *found, now_ms)
+
+
+def view_or_dead(cluster: Cluster, transactional_id: str, now_ms: float) -> TransactionView:
+    """Return the view of a transactional id at this time, in state Dead if its coordinator does not know it."""
+    found = find_transaction(cluster, transactional_id)
+    if found is not None:
+        return _view(cluster, *found, now_ms)
+    return TransactionView(
+        transactional_id=transactional_id,
+        state=DEAD,
+        pending_state=None,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_EPOCH,
+        timeout_ms=0,
+        start_ms=None,
+        last_update_ms=0,
+        partitions=(),
+        coordinator=None,
+        is_held=False,
+        awaited_markers=(),
+        deadline_ms=None,
+        history=transaction_timeline_of(cluster, transactional_id, now_ms),
+    )
+
+
+def view_of_moment(
+    cluster: Cluster, transactional_id: str, moment: TransactionMoment, now_ms: float
+) -> TransactionView:
+    """Return the view of a transactional id at a moment of its history, as far as it is known.
+
+    State, producer and partitions are those of the moment. If the id has changed since, nothing is pending.
+    """
+    view = view_or_dead(cluster, transactional_id, now_ms)
+    names = ("producer_id", "producer_epoch", "partitions")
+    values = {name: getattr(moment, name) for name in names}
+    if view.state == moment.state_to and all(getattr(view, name) == values[name] for name in names):
+        return view
+    gone: dict[str, Any] = {"pending_state": None, "is_held": False, "awaited_markers": (), "deadline_ms": None}
+    return replace(view, state=moment.state_to, **values, **gone)
 
 
 def _unknown(cluster: Cluster, transactional_id: str) -> ConfigError:

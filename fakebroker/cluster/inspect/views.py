@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
 from fakebroker.coordinator.group.classic.group import Group
@@ -287,16 +289,21 @@ def pending_offsets(cluster: Cluster, group_id: str) -> list[PendingOffset]:
     return broker.coordinator.pending_offsets(group_id) if broker else []
 
 
-def report(seed: int, groups: Sequence[GroupView], journal: JournalView) -> str:
-    """Return the text that is shown when a test with a cluster fails: seed, groups and last requests.
+def report(
+    seed: int, groups: Sequence[GroupView], transactions: Sequence[TransactionView], journal: JournalView
+) -> str:
+    """Return the text that is shown when a test with a cluster fails: seed, groups, transactions and last requests.
 
-    It has the groups that changed last, the first members of each, and the beginnings of long lines, and says how many
-    others there are.
+    It has the groups and transactional ids that changed last, the first members and missing markers of each, and the
+    beginnings of long lines, and says how many others there are.
     """
     latest = sorted(groups, key=_changed_ms, reverse=True)[:_REPORTED_GROUPS]
     shown = {id(group) for group in latest}
     states = [group.text(_REPORTED_MEMBERS) for group in groups if id(group) in shown] or ["(no groups)"]
     states += and_more(len(groups), len(latest), "groups, which changed earlier")
+    changed = sorted(transactions, key=attrgetter("last_update_ms"), reverse=True)[:_REPORTED_GROUPS]
+    states += [each.text(_REPORTED_MEMBERS) for each in changed]
+    states += and_more(len(transactions), len(changed), "transactional ids, which changed earlier")
     return cut_lines("\n".join([f"seed={seed}", *states, "", journal.report(_REPORTED_CALLS)]))
 
 

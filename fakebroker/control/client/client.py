@@ -344,7 +344,7 @@ class Client(JournalExport):
         poller = None if polling is None else ConsumerPoller(polling, is_async=False)
         with collecting(poller):
             value = result(self._wait_in_steps(kind, timeout_s, poller, arguments))
-            if poller is not None and arguments.get("state") == STABLE:
+            if poller is not None and kind == "state" and arguments["state"] == STABLE:
                 value = self._wait_for_assignments(value, arguments["members"], poller)
         return value if poller is None else Polled(value, poller.records)
 
@@ -436,6 +436,41 @@ class Client(JournalExport):
         return self._wait("generation", timeout_s, polling, self._group_view, group_id=group_id, above=above)
 
     @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: None = None,
+    ) -> TransactionView: ...
+
+    @overload
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[TransactionView]: ...
+
+    def wait_for_transaction(
+        self,
+        transactional_id: str,
+        state: str | None = None,
+        *,
+        pending_state: str | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> TransactionView | Polled[TransactionView]:
+        check_type("transactional_id", transactional_id, str, "a string")
+        arguments = {"transactional_id": transactional_id, "state": state, "pending_state": pending_state}
+        return self._wait("transaction", timeout_s, polling, self._transaction_view, **arguments)
+
+    @overload
     def wait_for_commit(
         self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S, polling: None = None
     ) -> CommittedOffset: ...
@@ -496,6 +531,9 @@ class Client(JournalExport):
         return self._wait(
             "request", timeout_s, polling, lambda _: self.requests(api, client_id, **filters), **arguments
         )
+
+    def _transaction_view(self, row: Mapping[str, Any]) -> TransactionView:
+        return transaction_view(row, self.transaction_timeline(row["transactional_id"]))
 
     def _group_view(self, detail: Mapping[str, Any]) -> GroupView:
         return group_view(detail, self.timeline(detail["group_id"]))

@@ -16,6 +16,7 @@ from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.group_views import GroupDetail, detail
 from fakebroker.control.routes.operations import CLUSTER, Content, operation
+from fakebroker.control.routes.transaction_views import TransactionRow, transaction_row
 from fakebroker.control.steps import Steps, next_piece
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
@@ -198,10 +199,10 @@ class Requests(TypedDict):
     requests: list[RequestRow]
 
 
-def _body(method: Callable[..., Any], *, of_group: bool = False) -> type[Arguments]:
-    """Return the type of the body of a wait; `of_group`: it may look at earlier changes of its group."""
+def _body(method: Callable[..., Any], *, has_history: bool = False) -> type[Arguments]:
+    """Return the type of the body of a wait; `has_history`: it may look at earlier changes of its group or id."""
     arguments = arguments_of(method, "polling")
-    fields = [("seen_changes", int | msgspec.UnsetType, msgspec.UNSET)] if of_group else []
+    fields = [("seen_changes", int | msgspec.UnsetType, msgspec.UNSET)] if has_history else []
     body = msgspec.defstruct(
         arguments.__name__, fields, bases=(arguments,), namespace={"__doc__": arguments.__doc__}, kw_only=True
     )
@@ -216,7 +217,7 @@ def _wait_arguments(body: Arguments) -> tuple[dict[str, Any], float]:
     return given, timeout_s
 
 
-@operation("POST", f"{CLUSTER}/wait/state", body=_body(FakeCluster.wait_for_state, of_group=True))
+@operation("POST", f"{CLUSTER}/wait/state", body=_body(FakeCluster.wait_for_state, has_history=True))
 async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group is in a state, or has been since the request, or since its first `seen_changes` changes."""
     given, timeout_s = _wait_arguments(body)
@@ -227,7 +228,7 @@ async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
     return await served.read(lambda: detail(served, view.group_id, view))
 
 
-@operation("POST", f"{CLUSTER}/wait/generation", body=_body(FakeCluster.wait_for_generation, of_group=True))
+@operation("POST", f"{CLUSTER}/wait/generation", body=_body(FakeCluster.wait_for_generation, has_history=True))
 async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group's generation exceeds a number, or has since the request; `seen_changes` as for a state."""
     given, timeout_s = _wait_arguments(body)
@@ -236,6 +237,17 @@ async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDe
     with served.waiting():
         view = await waits.wait_async(condition, timeout_s)
     return await served.read(lambda: detail(served, view.group_id, view))
+
+
+@operation("POST", f"{CLUSTER}/wait/transaction", body=_body(FakeCluster.wait_for_transaction, has_history=True))
+async def wait_for_transaction(served: ServedCluster, body: Arguments) -> TransactionRow:
+    """Wait until a transactional id is in a state, or has been since the request; `seen_changes` as for a group."""
+    given, timeout_s = _wait_arguments(body)
+    waits = served.cluster.waits
+    condition = waits.transaction_in_state(given.pop("transactional_id"), given.pop("state", None), **given)
+    with served.waiting():
+        view = await waits.wait_async(condition, timeout_s)
+    return transaction_row(view)
 
 
 @operation("POST", f"{CLUSTER}/wait/commit", body=_body(FakeCluster.wait_for_commit))

@@ -36,7 +36,7 @@ class TransactionRow(TypedDict):
     start_ms: int | None
     last_update_ms: int
     partitions: list[str]
-    coordinator: int
+    coordinator: int | None
     is_held: bool
     awaited_markers: list[MarkerRow]
     deadline_ms: float | None

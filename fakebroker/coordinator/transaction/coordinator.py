@@ -4,7 +4,7 @@
 transactions that time out. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import floor, inf
@@ -607,6 +607,10 @@ class TransactionCoordinator:
     def next_deadline(self) -> float | None:
         """Return when to call `tick` next, or None without timers. Never late."""
         return self._timers.next_deadline()
+
+    def timers(self) -> Iterator[tuple[Transaction, float]]:
+        """Return the ids that have a timer, with its deadline, earliest first."""
+        return iter(self._timers)
 
     def _schedule(self, transaction: Transaction) -> None:
         """Schedule the first check at which a transaction has timed out, or its id has expired."""

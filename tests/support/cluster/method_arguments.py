@@ -62,6 +62,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "wait_for_commit": ("stable", "orders-1"),
     "wait_for_generation": ("stable",),
     "wait_for_request": ("JoinGroup",),
+    "wait_for_transaction": ("payments", "Dead"),
     "wait_for_state": ("stable", "Dead"),
     "wait_until": ("nothing", lambda cluster: False),
     "watch": (lambda: True,),

@@ -4,13 +4,16 @@ Does not depend on a cluster. Member ids differ between runs, so transcripts use
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestMember,
@@ -36,9 +39,15 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
 from tests.support.transcripts.parser import Step, TranscriptError, expand_range
+from tests.support.transcripts.producers import NEWEST_OF_COORDINATORS, TranscriptProducer
 
 NEWEST = {
     "join": 9,
@@ -53,6 +62,8 @@ NEWEST = {
     "list": 5,
     "delete": 2,
     "uncommit": 0,
+    "txn-commit": 5,
+    **NEWEST_OF_COORDINATORS,
 }
 """The version of a request without `v...`."""
 
@@ -63,7 +74,7 @@ _AFTER = {
 }
 """The next request of a client that follows the protocol, by the answer to its sync or heartbeat."""
 
-_STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7}
+_STATIC_FROM = {"join": 5, "sync": 3, "beat": 3, "leave": 3, "commit": 7, "txn-commit": 3}
 
 
 @dataclass(slots=True)
@@ -72,6 +83,7 @@ class TranscriptMember:
 
     Attributes:
         next_verb: The next step of a client that follows the protocol; "" if that is undefined.
+        producer: Its transactional producer.
     """
 
     name: str
@@ -86,6 +98,7 @@ class TranscriptMember:
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
     next_verb: str = ""
+    producer: TranscriptProducer = field(default_factory=TranscriptProducer)
 
     def update(self, step: Step) -> None:
         """Set the group, and the fields of a join, from the options of a step."""
@@ -139,6 +152,8 @@ class Members:
         match response:
             case SyncGroupResponse() | HeartbeatResponse():
                 member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
+            case InitProducerIdResponse() | EndTxnResponse():
+                member.producer.receive(response)
             case JoinGroupResponse() if response.member_join_response_list:
                 for name, result in zip(
                     self._batches[member.name].pop(0), response.member_join_response_list, strict=True
@@ -201,6 +216,10 @@ class Members:
                 return self._leave(step, member, version)
             case "commit":
                 return self._commit(step, member, version)
+            case "txn-commit":
+                return self._commit_in_transaction(step, member, version)
+            case verb if verb in NEWEST_OF_COORDINATORS:
+                return member.producer.request(step, _unquoted(member.group_id))
             case "fetch":
                 return _fetch(step, _unquoted(member.group_id), version)
             case "find":
@@ -306,6 +325,30 @@ class Members:
             topics=list(topics.values()),
         )
 
+    def _commit_in_transaction(self, step: Step, member: TranscriptMember, version: int) -> TxnOffsetCommitRequest:
+        member_id, generation_id, instance_id = self._identity(step, member, version)
+        transactional_id, producer_id, epoch = member.producer.sent(step)
+        topics: dict[str, TxnOffsetCommitRequestTopic] = {}
+        for word in step.words:
+            (name, index), offset = parse_partition(word.split("=")[0]), int(word.split("=")[1])
+            partition = TxnOffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=step.options.get("metadata")
+            )
+            topics.setdefault(name, TxnOffsetCommitRequestTopic(name=name, partitions=[])).partitions.append(partition)
+        identity: dict[str, Any] = {
+            "generation_id": generation_id,
+            "member_id": member_id,
+            "group_instance_id": instance_id,
+        }
+        return TxnOffsetCommitRequest(
+            transactional_id=transactional_id,
+            group_id=_unquoted(member.group_id),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            topics=list(topics.values()),
+            **(identity if version >= _STATIC_FROM["txn-commit"] else {}),
+        )
+
 
 def _find(group_id: str, version: int) -> FindCoordinatorRequest:
     if version < 4:
@@ -334,12 +377,13 @@ def _administer(step: Step, group_id: str) -> Message:
 
 
 def _fetch(step: Step, group_id: str, version: int) -> OffsetFetchRequest:
-    topics = _topics(step)
+    topics, require_stable = _topics(step), "stable" in step.options
     if version < 8:
         old = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
-        return OffsetFetchRequest(group_id=group_id, topics=old or None)
+        return OffsetFetchRequest(group_id=group_id, topics=old or None, require_stable=require_stable)
     new = [OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=new or None)])
+    groups = [OffsetFetchRequestGroup(group_id=group_id, topics=new or None)]
+    return OffsetFetchRequest(groups=groups, require_stable=require_stable)
 
 
 def _topics(step: Step) -> dict[str, list[int]]:

@@ -90,6 +90,8 @@ _IDENTITY = ("as", "static", "group", "broker")
 _FAILOVER_OPTIONS = ("load", "lose_tail", "stale")
 _FAILOVER_FLAGS = ("load_fails", "lose_all", "zombie")
 
+_PRODUCER = ("id", "pid", "epoch", "broker")
+
 _JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
 
 MEMBER_VERBS = {
@@ -107,7 +109,7 @@ MEMBER_VERBS = {
         rf"{_PARTITION}=-?\d+",
         "a partition's offset, news-0=5",
     ),
-    "fetch": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
+    "fetch": _Grammar(("group", "broker"), ("stable",), _PARTITION, "a partition, news-0"),
     "find": _Grammar(("group", "broker")),
     "describe": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
     "list": _Grammar(("group", "broker", "states", "types")),
@@ -120,6 +122,15 @@ MEMBER_VERBS = {
         rf"{_NAME}({_RANGE})?(@[\w*]+)?|@\w+({_RANGE})?",
         "a member that joins, A or A@instance, or one that is expected, @instance",
     ),
+}
+MEMBER_VERBS |= {
+    "init": _Grammar((*_PRODUCER, "timeout"), ("resume",)),
+    "add": _Grammar(_PRODUCER, (), _PARTITION, "a partition, news-0"),
+    "add-offsets": _Grammar((*_PRODUCER, "group")),
+    "txn-commit": _Grammar(
+        (*_IDENTITY, *_PRODUCER, "gen", "metadata"), (), rf"{_PARTITION}=-?\d+", "a partition's offset, news-0=5"
+    ),
+    "end": _Grammar(_PRODUCER, (), "commit|abort", "commit or abort"),
 }
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
@@ -167,6 +178,8 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     "broker": _integer,
     "epoch": _integer,
     "gen": _integer,
+    "pid": _integer,
+    "timeout": duration_ms,
     "load": _or_keyword("hold", duration_ms),
     "lose_tail": _integer,
     "protocols": _list,
@@ -272,7 +285,7 @@ def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     for key in grammar.needs:
         if key not in options:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
-    if step.verb in ("at", "group", "do") and len(words) != 1:
+    if step.verb in ("at", "group", "do", "end") and len(words) != 1:
         raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
     return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
 

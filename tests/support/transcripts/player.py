@@ -11,6 +11,7 @@ from fakebroker.errors import ConfigError
 from fakebroker.protocol.schema import Message
 from tests.support.transcripts.members import Members, TranscriptMember
 from tests.support.transcripts.parser import Step, Transcript, TranscriptError, duration_ms, expand_step
+from tests.support.transcripts.producers import NEWEST_OF_COORDINATORS
 from tests.support.transcripts.response_text import answer_text, group_text, joined_ranges
 from tests.support.transcripts.targets import SentTranscriptRequest, Target
 
@@ -142,9 +143,14 @@ class _Player:
 
     def _send(self, step: Step) -> _PendingRequest:
         member, request, version = self._members.request(step)
-        node_id = step.options.get("broker", self._target.coordinator_of(member.group_id))
+        is_of_transaction = step.verb in NEWEST_OF_COORDINATORS
+        key = member.producer.transactional_id if is_of_transaction else member.group_id
+        node_id = step.options.get("broker", NO_LEADER)
         if node_id == NO_LEADER:
-            raise TranscriptError(f"{step.place}: {member.group_id!r} has no coordinator: expected broker=")
+            target = self._target
+            node_id = target.transaction_coordinator_of(key) if is_of_transaction else target.coordinator_of(key)
+        if node_id == NO_LEADER:
+            raise TranscriptError(f"{step.place}: {key!r} has no coordinator: expected broker=")
         if not self._broker(node_id, step).up:
             raise TranscriptError(f"{step.place}: broker {node_id} is down: expected one that is up")
         return _PendingRequest(member, step.verb, self._target.send(member.name, node_id, request, version))

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_subscription
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupResponse
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
@@ -21,6 +25,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.schema import Message
 from tests.support.transcripts.members import Members, TranscriptMember
 
@@ -54,10 +59,30 @@ def answer_text(members: Members, member: TranscriptMember, response: Message) -
             return _partition_errors(response)
         case OffsetFetchResponse():
             return _fetched(response)
+        case TxnOffsetCommitResponse():
+            return _partition_errors(response)
         case FindCoordinatorResponse():
             found = response.coordinators[0] if response.coordinators else response
             return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
-    return _administered(members, response)
+    return _transaction(response) or _administered(members, response)
+
+
+def _transaction(response: Message) -> str:
+    """Return the text of a response of a transaction coordinator; "" for others."""
+    match response:
+        case InitProducerIdResponse() | EndTxnResponse():
+            has_epoch = not response.error_code and response.producer_id >= 0
+            epoch = f"producer {response.producer_id}, epoch {response.producer_epoch}"
+            return epoch if has_epoch else error_text(response.error_code)
+        case AddOffsetsToTxnResponse():
+            return error_text(response.error_code)
+        case AddPartitionsToTxnResponse():
+            return ", ".join(
+                f"{topic.name}-{each.partition_index} {error_text(each.partition_error_code)}"
+                for topic in response.results_by_topic_v3_and_below
+                for each in topic.results_by_partition
+            )
+    return ""
 
 
 def _administered(members: Members, response: Message) -> str:
@@ -74,7 +99,7 @@ def _administered(members: Members, response: Message) -> str:
     raise AssertionError(response)
 
 
-def _partition_errors(response: OffsetCommitResponse | OffsetDeleteResponse) -> str:
+def _partition_errors(response: OffsetCommitResponse | OffsetDeleteResponse | TxnOffsetCommitResponse) -> str:
     return ", ".join(
         f"{topic.name}-{partition.partition_index} {error_text(partition.error_code)}"
         for topic in response.topics
@@ -212,6 +237,10 @@ def group_text(members: Members, group: GroupView) -> str:
         parts.append(f"leader {labels[group.leader_id]}")
     if group.members:
         parts.append("members " + joined_ranges(labels.values()))
+    parts += [
+        f"producer {each.producer_id} has {each.topic}-{each.partition}={each.offset} pending"
+        for each in group.pending_offsets
+    ]
     return ", ".join(parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.events import perform
-from fakebroker.cluster.inspect.views import BrokerView, GroupView
+from fakebroker.cluster.inspect.views import BrokerView, GroupView, view_group
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
@@ -18,9 +18,13 @@ from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarness
 from tests.support.transcripts.parser import Transcript
 from tests.support.wire_client import WireClient, until
 
-_DEFAULTS: dict[str, object] = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+_DEFAULTS: dict[str, object] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+}
 """No initial delay, because most transcripts do not test it. One offsets partition, so that broker 1 is the first
-coordinator of every group."""
+coordinator of every group; and one partition of transactional ids."""
 
 
 class SentTranscriptRequest(Protocol):
@@ -43,6 +47,10 @@ class Target(Protocol):
 
     def coordinator_of(self, group_id: str) -> int:
         """Return the node id of a group's coordinator, or NO_LEADER."""
+        ...
+
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        """Return the node id of the coordinator of a transactional id, or NO_LEADER."""
         ...
 
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> SentTranscriptRequest: ...
@@ -100,6 +108,10 @@ class CoreTarget:
         broker = self._cluster.coordinator_of(group_id)
         return broker.node_id if broker else NO_LEADER
 
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        broker = self._cluster.transaction_coordinator_of(transactional_id)
+        return broker.node_id if broker else NO_LEADER
+
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
         return CoreRequest(self._harness.send(request, version, broker=node_id, client_id=client_id))
 
@@ -111,8 +123,7 @@ class CoreTarget:
         self._harness.advance(0)  # handles timers that are due now
 
     def group(self, group_id: str) -> GroupView:
-        broker = self._cluster.coordinator_of(group_id)
-        return GroupView.of(group_id, broker.coordinator.group(group_id) if broker else None)
+        return view_group(self._cluster, group_id, self._harness.now_ms)
 
     def close(self) -> None:
         """Do nothing: the core has no resources."""
@@ -171,6 +182,10 @@ class TcpTarget:
 
     def coordinator_of(self, group_id: str) -> int:
         broker = self._cluster.cluster.coordinator_of(group_id)
+        return broker.node_id if broker else NO_LEADER
+
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        broker = self._cluster.call(lambda: self._cluster.cluster.transaction_coordinator_of(transactional_id))
         return broker.node_id if broker else NO_LEADER
 
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpRequest:

@@ -1,0 +1,88 @@
+"""Applications that consume, transform and produce in transactions lose, double and tear no record.
+
+They crash, continue as zombies, lose connections, and their coordinators and brokers move and stop; all of it is drawn
+from a seed, see `tests/support/exactly_once/loop.py`. The output is read by another client than the one that wrote it.
+"""
+
+import re
+from collections import Counter
+
+import pytest
+
+from fakebroker import FakeCluster
+from tests.support.exactly_once.aio import AIO
+from tests.support.exactly_once.application import Client
+from tests.support.exactly_once.confluent import CONFLUENT
+from tests.support.exactly_once.kafka_python import KAFKA_PYTHON
+from tests.support.exactly_once.kafkajs import KAFKAJS
+from tests.support.exactly_once.loop import OUTPUTS, RECORDS, STEPS, Loop
+from tests.support.exactly_once.without_fencing import CONFIG, disable_fencing
+from tests.support.soak import IS_SOAK, cases, soak
+
+pytestmark = pytest.mark.slow
+
+STATES = ("EMPTY", "ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT", "COMPLETE_COMMIT", "COMPLETE_ABORT")
+
+KINDS = (
+    "aborts after errors",
+    "crashes",
+    "ends after errors",
+    "lost answers",
+    "stopped brokers",
+    "zombies",
+    *(f"{what} moved in {state}" for what in ("groups", "transactions") for state in STATES),
+)
+"""What happens in the first 200 runs of a client; see `Failures.seen`."""
+
+
+READERS = {CONFLUENT: KAFKA_PYTHON, AIO: CONFLUENT, KAFKA_PYTHON: AIO, KAFKAJS: CONFLUENT}
+"""The client that reads the output of each client."""
+
+SAMPLES = {CONFLUENT: 1, AIO: 6, KAFKA_PYTHON: 3, KAFKAJS: 2}
+"""Number of runs in `make test`. Runs of confluent-kafka take seconds: it waits half a second for coordinators."""
+
+with_each_client = pytest.mark.parametrize("client", READERS, ids=lambda client: client.name)
+
+
+@soak
+@with_each_client
+def test_no_record_is_lost_doubled_or_torn(client: Client) -> None:
+    seen: Counter[str] = Counter()
+    for seed in cases(SAMPLES[client], soak=200):
+        with FakeCluster(seed=seed) as cluster:
+            loop = Loop(cluster, client, seed)
+            with loop.described():
+                loop.run()
+                loop.check(READERS[client])
+        seen += loop.seen
+    if IS_SOAK:
+        assert [kind for kind in KINDS if not seen[kind]] == []
+
+
+@with_each_client
+def test_without_fencing_a_zombie_doubles_records(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    disable_fencing(monkeypatch)
+    with FakeCluster(config=CONFIG, seed=0) as cluster:
+        loop = Loop(cluster, client, 0)
+        zombie, other = loop.start(), loop.start()
+        steps = loop.steps(zombie, 0, RECORDS, commits=True)
+        assert (next(steps), next(steps)) == (None, None)  # It has read its input, and begun a transaction.
+        assert len(list(loop.steps(other, 0, RECORDS, commits=True))) == STEPS
+        assert len(list(steps)) == STEPS - 2
+        zombie.crash()
+        other.crash()
+        with pytest.raises(AssertionError, match=re.escape(f"{[2 * loop.input] * OUTPUTS}")):
+            loop.check(READERS[client])
+
+
+def test_without_fencing_a_random_run_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    disable_fencing(monkeypatch)
+    for seed in range(20):
+        with FakeCluster(config=CONFIG, seed=seed) as cluster:
+            loop = Loop(cluster, AIO, seed)
+            loop.run()
+            try:
+                loop.check(READERS[AIO])
+            except AssertionError:
+                return
+    pytest.fail("expected doubled records")

@@ -1,0 +1,369 @@
+"""Runs an application through crashes, zombies and failures, all drawn from a seed, and checks its output.
+
+Each transaction reads some records of the input, produces each of their values to all partitions of the output, and
+commits the offset after them. Failures happen at requests of the application, by faults of the cluster and their
+actions: equal seeds give equal plans, although a client may send its requests in another order.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+
+from fakebroker import FakeCluster
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.cluster.topics import NO_LEADER, Partition
+from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, TRANSACTIONAL_ID, Application, Client
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S
+
+RECORDS = 12
+"""Number of records of the input."""
+
+OUTPUTS = 2
+"""Number of partitions of the output."""
+
+STEPS = 6
+"""Number of steps of a transaction; see `Loop.steps`."""
+
+MAX_ATTEMPTS = 100
+"""Maximum number of transactions and starts of an application; reached only if it does not make progress."""
+
+LOST_ANSWER_S = 0.1
+"""How long an application waits for the answer to an EndTxn that never comes, before it crashes."""
+
+_COORDINATOR_APIS = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn")
+_APIS = (*_COORDINATOR_APIS, "FindCoordinator", "Produce", "TxnOffsetCommit")
+
+
+class Failures:
+    """Adds failures to a cluster, each of which happens once, at a request of a certain API.
+
+    Args:
+        cluster: The cluster.
+        random: Draws what happens.
+
+    Attributes:
+        plan: The failures that were added, as text.
+        seen: Number of times that each kind of failure happened; for moves of coordinators with the state of the
+            transaction.
+    """
+
+    def __init__(self, cluster: FakeCluster, random: Random) -> None:
+        self._cluster = cluster
+        self._random = random
+        self.plan: list[str] = []
+        self.seen: Counter[str] = Counter()
+
+    def add(self) -> None:
+        """Add a failure."""
+        random = self._random
+        failures = [
+            self._drop_connection,
+            self._move_transaction_coordinator,
+            self._move_group_coordinator,
+            self._move_while_prepared,
+            self._stop_broker,
+        ]
+        random.choices(failures, [3, 3, 2, 2, 2])[0]()
+
+    def _at(self, api: str, action: Callable[[], None]) -> None:
+        """Run an action at the next request of an API: before it is handled, or before its answer is sent."""
+        boundary = self._random.choice(["before", "then"])
+        self.plan.append(f"{boundary} {api}")
+
+        def run(call: Call) -> None:
+            action()
+
+        run.__name__ = action.__name__
+        if boundary == "before":
+            self._cluster.fail(api, before=run, nth=1)
+        else:
+            self._cluster.fail(api, then=run, nth=1)
+
+    def _drop_connection(self) -> None:
+        api, handles = self._random.choice(_APIS), self._random.random() < 0.5
+        self.plan.append(f"connection closed at {api}, handles={handles}")
+        self._cluster.fail(api, drop=True, handles=handles, times=1)
+
+    def _move_transaction_coordinator(self) -> None:
+        api, is_slow = self._random.choice(_COORDINATOR_APIS), self._random.random() < 0.3
+
+        def move_transaction_coordinator() -> None:
+            self._move(self._transactions_partition(), is_slow, "transactions")
+
+        self.plan.append(f"transaction coordinator moves, slow={is_slow}")
+        self._at(api, move_transaction_coordinator)
+
+    def _move_group_coordinator(self) -> None:
+        api = self._random.choice(_APIS)
+        is_slow = self._random.random() < 0.3
+
+        def move_group_coordinator() -> None:
+            self._move(self._cluster.cluster.offsets_partition_of(GROUP_ID), is_slow, "groups")
+
+        self.plan.append(f"group coordinator moves, slow={is_slow}")
+        self._at(api, move_group_coordinator)
+
+    def _move_while_prepared(self) -> None:
+        """Stop the leader of an output, so that its marker waits, and move the coordinator after EndTxn."""
+        self.plan.append("transaction coordinator moves while a marker waits")
+
+        def stop_leader(call: Call) -> None:
+            partition = self._transactions_partition()
+            leaders = [each.leader_id for each in self.output() if each.leader_id not in (NO_LEADER, call.node_id)]
+            if leaders and partition.leader_id == call.node_id:
+                self._stop(leaders[0], elect=False)
+
+        def move_transaction_coordinator(call: Call) -> None:
+            self._move(self._transactions_partition(), False, "transactions")
+
+        self._cluster.fail("EndTxn", before=stop_leader, then=move_transaction_coordinator, nth=1)
+
+    def _stop_broker(self) -> None:
+        api, elects = self._random.choice(_APIS), self._random.random() < 0.5
+        node_id = self._random.choice([1, 2, 3])
+        self.plan.append(f"broker {node_id} stops, elects={elects}")
+
+        def stop_broker() -> None:
+            self._stop(node_id, elect=elects)
+
+        self._at(api, stop_broker)
+
+    def _stop(self, node_id: int, *, elect: bool) -> None:
+        """Stop a broker, unless another one is down; it starts again after some requests."""
+        if not all(broker.up for broker in self._cluster.brokers):
+            return
+        self.seen["stopped brokers"] += 1
+        self._cluster.stop_broker(node_id, elect=elect)
+        self._after_some_requests(lambda: self._start_brokers())
+
+    def _move(self, partition: Partition, is_slow: bool, what: str) -> None:
+        core = self._cluster.cluster
+        transaction = self._state()
+        others = [node_id for node_id, each in core.brokers.items() if each.up and node_id != partition.leader_id]
+        if not others:
+            return
+        self.seen[f"{what} moved in {transaction}"] += 1
+        failover = Failover(load_ms=None if is_slow else 0)
+        core.controller.set_leader(partition, self._random.choice(others), core.now_ms, failover)
+        if is_slow:
+            self._after_some_requests(self._cluster.finish_loading)
+
+    def _after_some_requests(self, action: Callable[[], None]) -> None:
+        self._cluster.fail(None, before=lambda call: action(), nth=self._random.randint(3, 8))
+
+    def _start_brokers(self) -> None:
+        for broker in self._cluster.brokers:
+            if not broker.up:
+                self._cluster.start_broker(broker.node_id)
+
+    def heal(self) -> None:
+        """End all failures."""
+        self._cluster.clear_faults()
+        self._start_brokers()
+        self._cluster.finish_loading()
+
+    def _transactions_partition(self) -> Partition:
+        core = self._cluster.cluster
+        core.transaction_coordinator_of(TRANSACTIONAL_ID)
+        topic = core.topics.get("__transaction_state")
+        assert topic is not None
+        index = next(iter(core.brokers.values())).transaction_coordinator.partition_for(TRANSACTIONAL_ID)
+        return topic.partitions[index]
+
+    def output(self) -> list[Partition]:
+        """Return the partitions of the output."""
+        topic = self._cluster.cluster.topics.get(OUTPUT)
+        assert topic is not None
+        return list(topic.partitions)
+
+    def _state(self) -> str:
+        """Return the name of the transaction's state; "none" without a coordinator."""
+        leader = self._cluster.cluster.leader_of(self._transactions_partition())
+        found = leader and leader.transaction_coordinator.transaction(TRANSACTIONAL_ID)
+        return found.state.name if found else "none"
+
+
+class Loop:
+    """Instances of an application, one after the other, until the whole input is processed.
+
+    Args:
+        cluster: The cluster, which gets the topics and the input.
+        client: The client library.
+        seed: Seed of everything that happens.
+    """
+
+    def __init__(self, cluster: FakeCluster, client: Client, seed: int) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._random = Random(f"{client.name} {seed}")
+        self.seed = seed
+        self.failures = Failures(cluster, self._random)
+        self.seen = self.failures.seen
+        self._instances = 0
+        self.input = [b"%d" % number for number in range(RECORDS)]
+        cluster.create_topic(INPUT)
+        cluster.create_topic(OUTPUT, OUTPUTS)
+        cluster.produce(INPUT, self.input)
+
+    def run(self) -> None:
+        """Process the input."""
+        application: Application | None = None
+        offset = attempts = 0
+        try:
+            while offset < RECORDS:
+                attempts += 1
+                assert attempts <= MAX_ATTEMPTS, f"offset {offset}"
+                try:
+                    if application is None:
+                        application = self.start()
+                        offset = application.committed()
+                    else:
+                        application, offset = self._next_transaction(application, offset)
+                except self._client.errors as error:
+                    self._note(f"error: {error!r}")
+                    application = self._recovered(application)
+        finally:
+            self.failures.heal()
+            if application is not None:
+                application.crash()
+
+    def _note(self, text: str) -> None:
+        self.failures.plan.append(text)
+
+    def start(self) -> Application:
+        """Start an instance, which fences the others."""
+        self._instances += 1
+        self._note(f"instance {self._instances} starts")
+        return self._client.start(self._cluster.bootstrap_servers, f"instance-{self._instances}")
+
+    def _recovered(self, application: Application | None) -> Application | None:
+        """Abort the transaction after an error, if the client allows that; else crash, and return None."""
+        if application is None:
+            return None
+        try:
+            if application.can_abort():
+                self.seen["aborts after errors"] += 1
+                application.abort()
+                return application
+        except self._client.errors as error:
+            self._note(f"error of abort: {error!r}")
+        self.seen["ends after errors"] += 1
+        application.crash()
+        return None
+
+    def _next_transaction(self, application: Application, offset: int) -> tuple[Application | None, int]:
+        """Process some records; return the application, None if it has crashed, and its next offset."""
+        random = self._random
+        count = min(random.randint(1, 3), RECORDS - offset)
+        self._note(f"transaction {offset} to {offset + count}")
+        if random.random() < 0.6:
+            self.failures.add()
+        commits = random.random() < 0.85
+        steps = self.steps(application, offset, count, commits)
+        what = random.choices(["crash", "zombie", "lost answer", "end"], [2, 2, 1, 9])[0]
+        if what == "lost answer":
+            handles = random.random() < 0.5
+            self._note(f"no answer to EndTxn, handles={handles}, and crash")
+            with self._cluster.fail("EndTxn", silent=True, handles=handles, times=1):
+                self._expect_error(self.steps(application, offset, count, True, LOST_ANSWER_S))
+            application.crash()
+            self.seen["lost answers"] += 1
+            return None, offset
+        stop_at = random.randint(1, STEPS)
+        if what in ("crash", "zombie"):
+            self._note(f"{what} after step {stop_at}")
+            for _, _ in zip(range(stop_at), steps, strict=False):
+                pass
+        if what == "crash":
+            application.crash()
+            self.seen["crashes"] += 1
+            return None, offset
+        if what == "zombie":
+            self.seen["zombies"] += 1
+            return self._outlive(application, steps)
+        for _ in steps:
+            pass
+        return application, offset + count if commits else offset
+
+    def _outlive(self, zombie: Application, steps: Iterator[None]) -> tuple[Application | None, int]:
+        """Start another instance, which processes some records before the zombie takes its remaining steps."""
+        other: Application | None = None
+        offset = 0
+        try:
+            other = self.start()
+            offset = other.committed()
+            for _ in range(self._random.randint(0, 2)):
+                count = min(2, RECORDS - offset)
+                if count:
+                    for _ in self.steps(other, offset, count, True):
+                        pass
+                    offset += count
+        except self._client.errors as error:
+            self._note(f"error of the other instance: {error!r}")
+            other = self._recovered(other)
+        self._note("the zombie continues")
+        self._expect_error(steps)
+        zombie.crash()
+        return other, offset
+
+    def _expect_error(self, steps: Iterator[None]) -> None:
+        """Take steps until one fails. Whether the others should have failed, too, is seen in the output."""
+        try:
+            for _ in steps:
+                pass
+            self._note("no error")
+        except self._client.errors as error:
+            self._note(f"error: {error!r}")
+
+    def steps(
+        self, application: Application, offset: int, count: int, commits: bool, timeout_s: float = CALL_TIMEOUT_S
+    ) -> Iterator[None]:
+        """Yield after each step of a transaction; an instance can crash or become a zombie between them.
+
+        Args:
+            application: The instance.
+            offset: The offset of the first record of the input to process.
+            count: The number of records.
+            commits: Whether to commit, else to abort.
+            timeout_s: Maximum duration of the commit.
+        """
+        values = application.read(offset, count)
+        yield
+        application.begin()
+        yield
+        for value in values:
+            for partition in range(OUTPUTS):
+                application.produce(partition, value)
+        yield
+        application.flush()
+        yield
+        application.send_offset(offset + count)
+        yield
+        if commits:
+            application.commit(timeout_s)
+        else:
+            application.abort()
+        yield
+
+    def check(self, reader: Client) -> None:
+        """Check that each record of the input is once, and in order, in each partition of the output.
+
+        Args:
+            reader: The client that reads the committed records.
+        """
+        for partition in self.failures.output():
+            log = partition.log
+            assert log.last_stable_offset == log.high_watermark, f"open transaction in {partition}"
+        found = reader.read_committed(self._cluster.bootstrap_servers, OUTPUTS)
+        assert found == [self.input] * OUTPUTS, found
+
+    @contextmanager
+    def described(self) -> Iterator[None]:
+        """Add the seed and what happened to an error."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note("\n".join([f"{self._client.name}, seed={self.seed}", *self.failures.plan]))
+            raise
