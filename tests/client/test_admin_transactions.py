@@ -15,7 +15,13 @@ from fakebroker.client.admin.descriptions import (
     ProducerIdAndEpoch,
     TransactionListing,
 )
-from fakebroker.client.errors import BrokerError, PartitionError, TransactionError, UnsupportedVersion
+from fakebroker.client.errors import (
+    BrokerError,
+    NoBatchedFindCoordinators,
+    PartitionError,
+    TransactionError,
+    UnsupportedVersion,
+)
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.support.client.admin_harness import CLIENT_ID, PARTITION, cluster_and_admin
 from tests.support.client.wire_producer import WireProducer, leader_of
@@ -138,6 +144,24 @@ async def test_coordinators_of_transactions_are_looked_up_at_once_or_one_by_one(
         async with cluster_and_admin(as_version="2.8") as (cluster, admin):
             assert len((await admin.fence_producers(["a", "b"])).all()) == 2
             assert (count(cluster, "FindCoordinator"), count(cluster, "InitProducerId")) == (2, 2)
+    async with cluster_and_admin(as_version="2.8", admin={"fall_back": False}) as (_, admin):
+        with subtests.test("without falling back"), pytest.raises(NoBatchedFindCoordinators):
+            await admin.fence_producers(["a", "b"])
+
+
+@in_trio_with_sockets
+async def test_brokers_without_transactions(subtests: pytest.Subtests) -> None:
+    for release, call, api in (
+        ("0.10.2", "fence_producers", "FindCoordinator"),
+        ("2.8", "describe_transactions", "DescribeTransactions"),
+    ):
+        async with cluster_and_admin(2, as_version=release) as (_, admin):
+            with subtests.test(release=release):
+                (failed,) = (await getattr(admin, call)(["one"])).errors.values()
+                assert str(failed).startswith(f"transactional id 'one': {api} failed with UNSUPPORTED_VERSION")
+    async with cluster_and_admin(2, as_version="2.7") as (_, admin):
+        with subtests.test("producers of partitions"):
+            assert errors_of(await admin.describe_producers([PARTITION])) == {PARTITION: "UNSUPPORTED_VERSION"}
 
 
 @in_trio_with_sockets
