@@ -91,7 +91,10 @@ def test_durations(text: str, duration: int) -> None:
 @subtest_for_each(
     ("line", "error"),
     [
-        ("A: sing", "t.txt:2: 'A: sing': expected a step of a member: join, sync, beat, leave, commit, fetch, find"),
+        (
+            "A: sing",
+            "t.txt:2: 'A: sing': expected a step of a member: join, sync, beat, leave, commit, fetch, find",
+        ),
         ("a: join", "t.txt:2: 'a: join': expected a step of the cluster: at, group, move"),
         ("A: beat gen=x", "t.txt:2: gen=x: expected a whole number"),
         ("A: join session=10", "t.txt:2: session=10: expected a time, such as 500ms, 3s, 10m or 7d"),
@@ -105,6 +108,9 @@ def test_durations(text: str, duration: int) -> None:
             "A: uncommit news-0=5",
             "t.txt:2: 'news-0=5' after 'uncommit': expected a partition, news-0; or one of group=",
         ),
+        ("A: end commit epoch=x", "t.txt:2: epoch=x: expected a whole number"),
+        ("A: end maybe", "t.txt:2: 'maybe' after 'end': expected commit or abort; or one of id=, pid=, epoch="),
+        ("A: store t", "t.txt:2: 'A: store t': expected state="),
         ("at 3s", "t.txt:2: '3s' after 'at': expected a time since the start, +3s"),
         ("at", "t.txt:2: 'at': expected a time since the start, +3s"),
         ("group", "t.txt:2: 'group': expected a group's name"),

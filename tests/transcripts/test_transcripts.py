@@ -113,6 +113,7 @@ def test_wrong_results_fail_with_a_diff(target: TargetClass, right: str, wrong: 
         ("A: beat as=B", "t.txt:2: member id 'B': expected one of unknown, none"),
         ("A: join\nA: leave B", "t.txt:3: member id 'B': expected one of A, unknown, none"),
         ("move to=none\nA: beat", "t.txt:3: 'g' has no coordinator: expected broker="),
+        ("A: write gone-0=a", "t.txt:2: gone-0 has no leader: expected broker="),
         ("A: beat broker=7", "t.txt:2: no broker 7: expected one of 1"),
         ("stop broker=1\nA: find broker=1", "t.txt:3: broker 1 is down: expected one that is up"),
         ("cluster: group.max.size=0", "t.txt: group.max.size=0: expected an integer from 1 to 2147483647"),

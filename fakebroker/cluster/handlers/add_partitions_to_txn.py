@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -128,9 +129,9 @@ def _verified(
 
 
 def _error_of(cluster: "Cluster", place: TopicPartition, *, may_be_internal: bool) -> ErrorCode:
-    topic = cluster.topics.get(place[0])
-    if topic is not None and topic.is_internal and not may_be_internal:
+    if place[0] in INTERNAL_TOPICS and not may_be_internal:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    topic = cluster.topics.get(place[0])
     if topic is None or topic.partition(place[1]) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.NONE

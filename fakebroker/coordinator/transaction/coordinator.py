@@ -582,7 +582,6 @@ class TransactionCoordinator:
         """Store that a transaction has ended. After an error that may pass, this is retried."""
         transaction.awaits_markers = None
         value = transaction.completed(now_ms)
-        last_epoch = transaction.value.epoch if value.version >= KIP_890 else transaction.last_epoch
         pending = transaction.pending
 
         def complete(error: ErrorCode) -> None:
@@ -590,7 +589,7 @@ class TransactionCoordinator:
                 transaction.pending = pending
                 self._timers.schedule(transaction, now_ms + RETRY_MS)
 
-        self._store(transaction, value, last_epoch, "all markers written", now_ms, complete)
+        self._store(transaction, value, transaction.last_epoch, "all markers written", now_ms, complete)
         transaction.has_failed_fence = False
 
     def _changed(self, transaction: Transaction, state_from: str, cause: str, now_ms: float) -> None:

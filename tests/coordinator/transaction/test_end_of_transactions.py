@@ -255,3 +255,13 @@ def test_a_pending_request_is_refused_when_its_coordinator_resigns() -> None:
     lab.complete_appends()
     assert [result.error for result in results] == [ErrorCode.NOT_COORDINATOR]
     assert lab.sent == []
+
+
+def test_an_init_producer_id_may_be_repeated_with_the_epoch_before_the_end() -> None:
+    """The coordinator has aborted the transaction, which raised the epoch; the producer comes back with the old one."""
+    lab = TransactionLab()
+    lab.init()
+    lab.add(P0)
+    lab.advance(70)
+    assert (lab.value.state.value, lab.value.epoch, lab.transaction.last_epoch) == ("CompleteAbort", 1, 0)
+    assert lab.init(producer_id=FIRST_PRODUCER_ID, epoch=0) == ProducerResult(ErrorCode.NONE, FIRST_PRODUCER_ID, 1)

@@ -4,16 +4,15 @@ Does not depend on a cluster. Member ids differ between runs, so transcripts use
 """
 
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
-from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestMember,
@@ -47,7 +46,7 @@ from fakebroker.protocol.messages.txn_offset_commit import (
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
 from tests.support.transcripts.parser import Step, TranscriptError, expand_range
-from tests.support.transcripts.producers import NEWEST_OF_COORDINATORS, TranscriptProducer
+from tests.support.transcripts.producers import NEWEST_OF_PRODUCERS, TranscriptProducer
 
 NEWEST = {
     "join": 9,
@@ -63,7 +62,7 @@ NEWEST = {
     "delete": 2,
     "uncommit": 0,
     "txn-commit": 5,
-    **NEWEST_OF_COORDINATORS,
+    **NEWEST_OF_PRODUCERS,
 }
 """The version of a request without `v...`."""
 
@@ -98,12 +97,13 @@ class TranscriptMember:
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
     next_verb: str = ""
-    producer: TranscriptProducer = field(default_factory=TranscriptProducer)
+    producer: TranscriptProducer = field(default_factory=lambda: TranscriptProducer(count()))
 
     def update(self, step: Step) -> None:
         """Set the group, and the fields of a join, from the options of a step."""
         options = step.options
         self.group_id = options.get("group", self.group_id)
+        self.producer.begin(step)
         if step.verb not in ("join", "batch"):
             return
         if "static" in options:
@@ -124,6 +124,7 @@ class Members:
     def __init__(self) -> None:
         self._members: dict[str, TranscriptMember] = {}
         self._labels: dict[str, str] = {}
+        self._timestamps = count(1_000)
         self._batches: dict[str, list[list[str]]] = {}
 
     def all(self) -> list[TranscriptMember]:
@@ -132,7 +133,9 @@ class Members:
 
     def member(self, name: str) -> TranscriptMember:
         """Return a member, which is added if it is new."""
-        return self._members.setdefault(name, TranscriptMember(name))
+        if name not in self._members:
+            self._members[name] = TranscriptMember(name, producer=TranscriptProducer(self._timestamps))
+        return self._members[name]
 
     def label(self, member_id: str, instance_id: str | None = None) -> str:
         """Return the name of a member id: the member that got the id, and the instance id. `A#2` is the second id of A.
@@ -147,13 +150,12 @@ class Members:
         """Whether a member has got this id in an answer."""
         return member_id in self._labels
 
-    def receive(self, member: TranscriptMember, response: Message) -> None:
-        """Update a member from an answer: its id, generation and protocol."""
+    def receive(self, member: TranscriptMember, request: Message, response: Message) -> None:
+        """Update a member from the answer to a request: its id, generation and protocol, and its producer."""
+        member.producer.receive(request, response)
         match response:
             case SyncGroupResponse() | HeartbeatResponse():
                 member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
-            case InitProducerIdResponse() | EndTxnResponse():
-                member.producer.receive(response)
             case JoinGroupResponse() if response.member_join_response_list:
                 for name, result in zip(
                     self._batches[member.name].pop(0), response.member_join_response_list, strict=True
@@ -218,8 +220,8 @@ class Members:
                 return self._commit(step, member, version)
             case "txn-commit":
                 return self._commit_in_transaction(step, member, version)
-            case verb if verb in NEWEST_OF_COORDINATORS:
-                return member.producer.request(step, _unquoted(member.group_id))
+            case verb if verb in NEWEST_OF_PRODUCERS:
+                return member.producer.request(step, _unquoted(member.group_id), version)
             case "fetch":
                 return _fetch(step, _unquoted(member.group_id), version)
             case "find":

@@ -1,8 +1,8 @@
 """The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
-members.py its request in `Members` and its version in `NEWEST`. A new step of the cluster needs an entry in
-`CLUSTER_VERBS` and a case in `_Player._change` (player.py). Both need a line in that README.
+members.py or producers.py its request and its version. A new step of the cluster needs an entry in `CLUSTER_VERBS` and
+a case in `_Player._change` (player.py). Both need a line in that README.
 """
 
 import json
@@ -90,7 +90,8 @@ _IDENTITY = ("as", "static", "group", "broker")
 _FAILOVER_OPTIONS = ("load", "lose_tail", "stale")
 _FAILOVER_FLAGS = ("load_fails", "lose_all", "zombie")
 
-_PRODUCER = ("id", "pid", "epoch", "broker")
+_PRODUCER = ("id", "pid", "epoch", "broker", "in")
+_TRANSACTIONAL_ID = r'[a-z][\w-]*|""'
 
 _JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
 
@@ -125,12 +126,27 @@ MEMBER_VERBS = {
 }
 MEMBER_VERBS |= {
     "init": _Grammar((*_PRODUCER, "timeout"), ("resume",)),
-    "add": _Grammar(_PRODUCER, (), _PARTITION, "a partition, news-0"),
+    "add": _Grammar(_PRODUCER, ("verify",), rf"(_\w+-\d+|{_PARTITION})", "a partition, news-0"),
     "add-offsets": _Grammar((*_PRODUCER, "group")),
     "txn-commit": _Grammar(
         (*_IDENTITY, *_PRODUCER, "gen", "metadata"), (), rf"{_PARTITION}=-?\d+", "a partition's offset, news-0=5"
     ),
+    "write": _Grammar(
+        (*_PRODUCER, "seq", "acks"), ("plain", "control"), rf"{_PARTITION}=[\w,]+", "a partition's values, news-0=a,b"
+    ),
     "end": _Grammar(_PRODUCER, (), "commit|abort", "commit or abort"),
+    "locate": _Grammar(_PRODUCER),
+    "read": _Grammar(("from", "min", "broker"), ("committed", "wait"), _PARTITION, "a partition, news-0"),
+    "offset": _Grammar(("at", "broker"), ("committed",), _PARTITION, "a partition, news-0"),
+    "producers": _Grammar(("broker",), (), _PARTITION, "a partition, news-0"),
+    "transactions": _Grammar(("states", "pids", "duration", "pattern", "broker")),
+    "transaction": _Grammar(("broker",), (), _TRANSACTIONAL_ID, "a transactional id"),
+    "mark": _Grammar((*_PRODUCER, "coordinator", "tv"), ("commit",), _PARTITION, "a partition, news-0"),
+    "trim": _Grammar(("broker",), (), rf"{_PARTITION}=-?\d+", "a partition's offset, news-0=5"),
+    "features": _Grammar(("broker",)),
+    "store": _Grammar(
+        ("pid", "epoch", "state"), (), _TRANSACTIONAL_ID, "a transactional id, and partitions", needs=("state",)
+    ),
 }
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),
@@ -174,22 +190,39 @@ def _list(text: str) -> list[str]:
     return text.split(",")
 
 
+def _epoch(text: str) -> int | str:
+    return text if re.fullmatch(r"e([+-]\d+)?", text) else _integer(text)
+
+
+def _timeout(text: str) -> int:
+    """Parse a time, or a number of milliseconds, which may be invalid."""
+    return int(text) if re.fullmatch(r"-?\d+", text) else duration_ms(text)
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
+    "acks": _integer,
     "broker": _integer,
-    "epoch": _integer,
+    "coordinator": _integer,
+    "duration": duration_ms,
+    "epoch": _epoch,
+    "from": _integer,
     "gen": _integer,
-    "pid": _integer,
-    "timeout": duration_ms,
     "load": _or_keyword("hold", duration_ms),
     "lose_tail": _integer,
+    "min": _integer,
+    "pid": _integer,
+    "pids": lambda text: list(map(_integer, _list(text))),
     "protocols": _list,
     "rebalance": duration_ms,
     "retention": duration_ms,
+    "seq": _integer,
     "session": duration_ms,
     "stale": duration_ms,
     "states": _list,
+    "timeout": _timeout,
     "to": _or_keyword("none", _integer),
     "topics": _list,
+    "tv": _integer,
     "types": _list,
 }
 

@@ -11,12 +11,26 @@ from fakebroker.errors import ConfigError
 from fakebroker.protocol.schema import Message
 from tests.support.transcripts.members import Members, TranscriptMember
 from tests.support.transcripts.parser import Step, Transcript, TranscriptError, duration_ms, expand_step
-from tests.support.transcripts.producers import NEWEST_OF_COORDINATORS
+from tests.support.transcripts.producers import (
+    ADMIN_CLIENT_ID,
+    AT_ANY_BROKER,
+    AT_THE_LEADER,
+    NEWEST_OF_PRODUCERS,
+    first_partition,
+    steps_to,
+)
 from tests.support.transcripts.response_text import answer_text, group_text, joined_ranges
 from tests.support.transcripts.targets import SentTranscriptRequest, Target
 
 _COLUMN = 40
-_PAST = {"batch": "batch joined", "beat": "has beaten", "commit": "committed", "join": "joined", "sync": "synced"}
+_PAST = {
+    "batch": "batch joined",
+    "beat": "has beaten",
+    "commit": "committed",
+    "join": "joined",
+    "sync": "synced",
+    "write": "wrote",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +39,7 @@ class _PendingRequest:
 
     member: TranscriptMember
     verb: str
+    message: Message
     request: SentTranscriptRequest
 
 
@@ -85,7 +100,7 @@ class _Player:
         # All answers are received before the first is described, because a description has names of other members.
         for each, response in answered:
             if response is not None:
-                self._members.receive(each.member, response)
+                self._members.receive(each.member, each.message, response)
         answers = []
         for each, response in answered:
             if each is sent:
@@ -142,18 +157,42 @@ class _Player:
         return [f"  {each.member.name} still waits for its {each.verb}" for each in self._parked]
 
     def _send(self, step: Step) -> _PendingRequest:
+        """Send the request of a step; with `in=`, the transaction of the member gets to this state before."""
         member, request, version = self._members.request(step)
-        is_of_transaction = step.verb in NEWEST_OF_COORDINATORS
-        key = member.producer.transactional_id if is_of_transaction else member.group_id
-        node_id = step.options.get("broker", NO_LEADER)
-        if node_id == NO_LEADER:
-            target = self._target
-            node_id = target.transaction_coordinator_of(key) if is_of_transaction else target.coordinator_of(key)
-        if node_id == NO_LEADER:
-            raise TranscriptError(f"{step.place}: {key!r} has no coordinator: expected broker=")
+        if "in" in step.options:
+            for each in steps_to(step):
+                self._ask(each)
+            request = self._members.request(replace(step, options=_without_state(step)))[1]
+        node_id = step.options["broker"] if "broker" in step.options else self._node_for(step, member)
         if not self._broker(node_id, step).up:
             raise TranscriptError(f"{step.place}: broker {node_id} is down: expected one that is up")
-        return _PendingRequest(member, step.verb, self._target.send(member.name, node_id, request, version))
+        client_id = ADMIN_CLIENT_ID if step.verb == "store" else member.name
+        sent = self._target.send(client_id, node_id, request, version)
+        return _PendingRequest(member, step.verb, request, sent)
+
+    def _ask(self, step: Step) -> None:
+        """Send a request that must be answered at once."""
+        sent = self._send(step)
+        if not sent.request.is_answered:
+            raise TranscriptError(f"{step.place}: {step.verb} is not answered: expected an answer at once")
+        self._members.receive(sent.member, sent.message, sent.request.receive())
+
+    def _node_for(self, step: Step, member: TranscriptMember) -> int:
+        """Return the broker that clients send the request of a step to."""
+        target, key = self._target, member.group_id
+        if step.verb in AT_ANY_BROKER:
+            return next(each.node_id for each in target.brokers() if each.up)
+        if step.verb in AT_THE_LEADER:
+            place = first_partition(step)
+            node_id, fault = target.leader_of(place), f"{place[0]}-{place[1]} has no leader"
+        elif step.verb in NEWEST_OF_PRODUCERS:
+            key = member.producer.id_of(step) or ""
+            node_id, fault = target.transaction_coordinator_of(key), f"{key!r} has no coordinator"
+        else:
+            node_id, fault = target.coordinator_of(key), f"{key!r} has no coordinator"
+        if node_id == NO_LEADER:
+            raise TranscriptError(f"{step.place}: {fault}: expected broker=")
+        return node_id
 
     def _broker(self, node_id: int, step: Step) -> BrokerView:
         brokers = {broker.node_id: broker for broker in self._target.brokers()}
@@ -204,6 +243,10 @@ class _Player:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected a time of {self._now_ms} ms or later")
         self._target.advance(time_ms - self._now_ms)
         self._now_ms = time_ms
+
+
+def _without_state(step: Step) -> dict[str, Any]:
+    return {name: value for name, value in step.options.items() if name != "in"}
 
 
 _FAILOVER = {"load": "load_ms", "stale": "stale_ms", "lose_tail": "lose_tail"}

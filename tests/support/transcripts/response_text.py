@@ -4,16 +4,11 @@ import re
 from collections.abc import Iterable
 
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_subscription
-from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
-from fakebroker.protocol.messages.end_txn import EndTxnResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
-from fakebroker.protocol.messages.init_producer_id import InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupResponse
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
@@ -27,14 +22,11 @@ from fakebroker.protocol.messages.offset_fetch import (
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.schema import Message
+from tests.support.transcripts.error_text import error_text
 from tests.support.transcripts.members import Members, TranscriptMember
+from tests.support.transcripts.transaction_text import transaction_text
 
 _NO_OPERATIONS = -(2**31)
-
-
-def error_text(code: int) -> str:
-    """Return number and name of an error code; NONE without its number."""
-    return f"{code} {ErrorCode(code).name}" if code else "NONE"
 
 
 def answer_text(members: Members, member: TranscriptMember, response: Message) -> str:
@@ -64,25 +56,7 @@ def answer_text(members: Members, member: TranscriptMember, response: Message) -
         case FindCoordinatorResponse():
             found = response.coordinators[0] if response.coordinators else response
             return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
-    return _transaction(response) or _administered(members, response)
-
-
-def _transaction(response: Message) -> str:
-    """Return the text of a response of a transaction coordinator; "" for others."""
-    match response:
-        case InitProducerIdResponse() | EndTxnResponse():
-            has_epoch = not response.error_code and response.producer_id >= 0
-            epoch = f"producer {response.producer_id}, epoch {response.producer_epoch}"
-            return epoch if has_epoch else error_text(response.error_code)
-        case AddOffsetsToTxnResponse():
-            return error_text(response.error_code)
-        case AddPartitionsToTxnResponse():
-            return ", ".join(
-                f"{topic.name}-{each.partition_index} {error_text(each.partition_error_code)}"
-                for topic in response.results_by_topic_v3_and_below
-                for each in topic.results_by_partition
-            )
-    return ""
+    return transaction_text(response) or _administered(members, response)
 
 
 def _administered(members: Members, response: Message) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, view_group
@@ -14,6 +15,7 @@ from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
 from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.topic_partition import TopicPartition
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment, response
 from tests.support.transcripts.parser import Transcript
 from tests.support.wire_client import WireClient, until
@@ -53,6 +55,10 @@ class Target(Protocol):
         """Return the node id of the coordinator of a transactional id, or NO_LEADER."""
         ...
 
+    def leader_of(self, place: TopicPartition) -> int:
+        """Return the node id of a partition's leader; NO_LEADER if there is no leader or no such partition."""
+        ...
+
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> SentTranscriptRequest: ...
 
     def advance(self, by_ms: int) -> None: ...
@@ -62,6 +68,12 @@ class Target(Protocol):
     def group(self, group_id: str) -> GroupView: ...
 
     def close(self) -> None: ...
+
+
+def _leader_of(cluster: Cluster, place: TopicPartition) -> int:
+    topic = cluster.topics.get(place[0])
+    partition = None if topic is None else topic.partition(place[1])
+    return NO_LEADER if partition is None else partition.leader_id
 
 
 # The core
@@ -111,6 +123,9 @@ class CoreTarget:
     def transaction_coordinator_of(self, transactional_id: str) -> int:
         broker = self._cluster.transaction_coordinator_of(transactional_id)
         return broker.node_id if broker else NO_LEADER
+
+    def leader_of(self, place: TopicPartition) -> int:
+        return _leader_of(self._cluster, place)
 
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
         return CoreRequest(self._harness.send(request, version, broker=node_id, client_id=client_id))
@@ -187,6 +202,9 @@ class TcpTarget:
     def transaction_coordinator_of(self, transactional_id: str) -> int:
         broker = self._cluster.call(lambda: self._cluster.cluster.transaction_coordinator_of(transactional_id))
         return broker.node_id if broker else NO_LEADER
+
+    def leader_of(self, place: TopicPartition) -> int:
+        return _leader_of(self._cluster.cluster, place)
 
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpRequest:
         broker = next(each for each in self.brokers() if each.node_id == node_id)
