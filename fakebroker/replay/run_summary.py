@@ -216,6 +216,34 @@ class Rebalances(Section, frozen=True):
     distribution: list[DurationCount]
 
 
+class TransactionNumbers(Section, frozen=True):
+    """The transactions of all producers.
+
+    Attributes:
+        begun: Number of transactions in which at least one request was sent.
+        committed: Number of transactions whose commit was acknowledged.
+        aborted: Number of transactions whose abort by their producer was acknowledged.
+        not_ended: Number of the other transactions: their producer stopped before, or a later one ended them.
+        p50_ms: Median time from the beginning of a committed transaction until its commit was acknowledged; null
+            without committed transactions.
+        p99_ms: 99th percentile of this time.
+        max_ms: Maximum of this time.
+        visible_p50_ms: Median time from the beginning of a committed transaction until the reader of committed records
+            got its last batch; it polls every 200 ms.
+        visible_max_ms: Maximum of this time.
+    """
+
+    begun: int
+    committed: int
+    aborted: int
+    not_ended: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    visible_p50_ms: float | None
+    visible_max_ms: float | None
+
+
 class PopulationNumbers(Section, frozen=True):
     """The groups of one `[[groups]]` table.
 
@@ -435,6 +463,26 @@ class RebalancesOverTime(Section, frozen=True):
     max_ms: Series
 
 
+class TransactionsOverTime(Section, frozen=True):
+    """Transactions by the slice in which they began.
+
+    Attributes:
+        committed: As in `transactions`.
+        aborted: As in `transactions`.
+        not_ended: As in `transactions`.
+        p50_ms: As in `transactions`.
+        max_ms: As in `transactions`.
+        visible_max_ms: As in `transactions`.
+    """
+
+    committed: list[int]
+    aborted: list[int]
+    not_ended: list[int]
+    p50_ms: Series
+    max_ms: Series
+    visible_max_ms: Series
+
+
 class PopulationOverTime(Section, frozen=True):
     """A population by slice.
 
@@ -454,6 +502,7 @@ class OverTime(Section, frozen=True):
     Attributes:
         slice_s: Length of a time slice; each list in `over_time` has a value for each slice.
         slices: Number of slices, at most 120.
+        transactions: Null without transactions.
     """
 
     slice_s: float
@@ -464,6 +513,7 @@ class OverTime(Section, frozen=True):
     members: MembersOverTime
     rebalances: RebalancesOverTime
     populations: list[PopulationOverTime]
+    transactions: TransactionsOverTime | None = None
 
 
 class Numbers(Section, frozen=True, kw_only=True):
@@ -486,6 +536,7 @@ class Numbers(Section, frozen=True, kw_only=True):
         broker_skew_by_chance: Range of `broker_skew` (`metrics`) in 9 of 10 runs if each of these groups is on a random
             broker; as in `offsets_partitions`.
         metrics: The metrics for `[[expect]]` tables, by name.
+        transactions: Null without transactions.
     """
 
     groups: int
@@ -510,6 +561,7 @@ class Numbers(Section, frozen=True, kw_only=True):
     over_time: OverTime
     broker_skew_by_chance: list[float]
     metrics: dict[str, Number | None]
+    transactions: TransactionNumbers | None = None
 
 
 class Unavailability(Section, frozen=True, kw_only=True):

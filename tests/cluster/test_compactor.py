@@ -455,9 +455,9 @@ class CountingCompactor(Compactor):
         self.visited += batch.record_count
         super()._leave_window(batch)
 
-    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
+    def _without_dropped(self, batch: RecordBatch) -> RecordBatch | None:
         self.visited += batch.record_count
-        return super()._compacted(batch)
+        return super()._without_dropped(batch)
 
 
 @pytest.mark.parametrize("keys", [10, 1_000, pytest.param(20_000, marks=pytest.mark.slow)])

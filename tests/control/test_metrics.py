@@ -83,6 +83,30 @@ def test_metrics_count_requests_errors_groups_rebalances_and_faults(control: Con
     assert found["fakebroker_requests_missed_total"] == {labeled(): 0}
 
 
+def test_metrics_of_transactions(control: ControlHarness) -> None:
+    control.post("/reset")
+    before = scrape(control)["fakebroker_transactions_ended_total"]
+    for name in ("t", "u", "v"):
+        control.post(f"/transactions/{name}/seed", {"records": {"orders-0": 1}, "timeout_ms": 900_000}, 201)
+    control.post("/transactions/u/abort")
+    control.post("/transactions/v/hold_markers")
+    control.post("/transactions/v/abort")
+    found = scrape(control)
+    assert found["fakebroker_transactions"][labeled(state="Ongoing")] == 1
+    assert found["fakebroker_transactions"][labeled(state="PrepareAbort")] == 1
+    ended = found["fakebroker_transactions_ended_total"]
+    assert {name: ended[name] - before[name] for name in ended} == {
+        labeled(outcome="abort"): 1,
+        labeled(outcome="commit"): 0,
+    }
+    assert found["fakebroker_transaction_markers_waiting"] == {labeled(): 1}
+    assert found["fakebroker_partitions_with_late_transactions"] == {labeled(): 0}
+    overview = control.get("")
+    assert (overview["transactions_by_state"]["CompleteAbort"], overview["waiting_markers"]) == (1, 1)
+    control.post("/clock/advance", {"seconds": 1_201})
+    assert scrape(control)["fakebroker_partitions_with_late_transactions"] == {labeled(): 1}, "whose marker is held"
+
+
 @pytest.mark.parametrize("journal", ["full", "headers"])
 def test_requests_that_the_journal_drops_later_are_counted(journal: str) -> None:
     with FakeCluster(1, journal=journal, journal_calls=40) as cluster:  # type: ignore[arg-type]  # one of the modes

@@ -17,6 +17,7 @@ from tests.support.control.fake_control_server import (
     broker_row,
     group_row,
     overview,
+    transaction_row,
 )
 
 
@@ -82,6 +83,32 @@ def test_the_first_lines_name_the_member_that_blocks_a_group_why_and_until_when(
     wide = lines_of(fetch(blocked=[blocked_row(1)]), Frame(120, 24))
     assert wide[2].split("  ")[0] == "slow-1"
     assert "JoinGroup  3 of 4  12.3 s  removed in 4 min 47 s" in wide[2]
+
+
+def test_open_transactions_are_shown_with_what_they_wait_for(subtests: pytest.Subtests) -> None:
+    source = FakeTopSource(transactions_by_state={"PrepareCommit": 2, "Empty": 1})
+    ended = transaction_row(3, state="Empty", pending_state=None, start_ms=None, why="InitProducerId")
+    source.transactions = [transaction_row(1), transaction_row(2, state="Ongoing", why="partitions added"), ended]
+    state = Observer(source).fetch()
+    lines = lines_of(state, Frame(120, 40))
+    (at,) = [number for number, line in enumerate(lines) if line.startswith("OPEN TRANSACTION")]
+    cells = lines[at + 1].split("  ")
+    assert [each for each in map(str.strip, cells) if each] == [
+        "payments-1",
+        "PrepareCommit",
+        "4001/7",
+        "12.3 s",
+        "waiting for markers of orders-1, whose leader broker 2 i…",
+    ]
+    assert lines[at + 2].split()[:3] == ["payments-2", "Ongoing", "4002/7"]
+    assert not lines[at + 3].startswith("payments-3"), "it has ended"
+    assert "  3 transactional ids" in "\n".join(lines)
+    assert (-3_000, "payments-3", "Empty, producer 4003 in epoch 7: InitProducerId") in events(state)
+    for width in (30, 60, 80, 220):
+        with subtests.test(width=width):
+            lines = lines_of(state, Frame(width, 30))
+            assert (len(lines), max(map(cell_len, lines)) <= width) == (30, True)
+            assert any(line.startswith("payments-1") for line in lines) or width == 30
 
 
 def test_narrow_terminals_show_who_blocks_whom_and_until_when(subtests: pytest.Subtests) -> None:

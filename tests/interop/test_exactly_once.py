@@ -12,7 +12,9 @@ import pytest
 from fakebroker import FakeCluster
 from tests.support.exactly_once.aio import AIO
 from tests.support.exactly_once.application import Client
+from tests.support.exactly_once.clients import READERS, with_each_client
 from tests.support.exactly_once.confluent import CONFLUENT
+from tests.support.exactly_once.fakebroker_client import FAKEBROKER
 from tests.support.exactly_once.kafka_python import KAFKA_PYTHON
 from tests.support.exactly_once.kafkajs import KAFKAJS
 from tests.support.exactly_once.loop import OUTPUTS, RECORDS, STEPS, Loop
@@ -21,9 +23,10 @@ from tests.support.soak import IS_SOAK, cases, soak
 
 pytestmark = pytest.mark.slow
 
-STATES = ("EMPTY", "ONGOING", "PREPARE_COMMIT", "PREPARE_ABORT", "COMPLETE_COMMIT", "COMPLETE_ABORT")
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 KINDS = (
+    "aborted by the cluster",
     "aborts after errors",
     "crashes",
     "ends after errors",
@@ -35,13 +38,8 @@ KINDS = (
 """What happens in the first 200 runs of a client; see `Failures.seen`."""
 
 
-READERS = {CONFLUENT: KAFKA_PYTHON, AIO: CONFLUENT, KAFKA_PYTHON: AIO, KAFKAJS: CONFLUENT}
-"""The client that reads the output of each client."""
-
-SAMPLES = {CONFLUENT: 1, AIO: 6, KAFKA_PYTHON: 3, KAFKAJS: 2}
+SAMPLES = {CONFLUENT: 1, AIO: 3, KAFKA_PYTHON: 3, KAFKAJS: 2, FAKEBROKER: 8}
 """Number of runs in `make test`. Runs of confluent-kafka take seconds: it waits half a second for coordinators."""
-
-with_each_client = pytest.mark.parametrize("client", READERS, ids=lambda client: client.name)
 
 
 @soak
@@ -49,7 +47,7 @@ with_each_client = pytest.mark.parametrize("client", READERS, ids=lambda client:
 def test_no_record_is_lost_doubled_or_torn(client: Client) -> None:
     seen: Counter[str] = Counter()
     for seed in cases(SAMPLES[client], soak=200):
-        with FakeCluster(seed=seed) as cluster:
+        with FakeCluster(seed=seed, api_versions=client.api_versions) as cluster:
             loop = Loop(cluster, client, seed)
             with loop.described():
                 loop.run()

@@ -26,7 +26,10 @@ def _as_row(each: Event) -> dict[str, object]:
     """Return an event as Spark does: structs are dictionaries."""
     offsets = [dict(zip(("partition", "offset"), pair, strict=True)) for pair in each.offsets or ()]
     places = [dict(zip(("key", "node", "error", "again"), place, strict=True)) for place in each.found or ()]
-    return each._asdict() | {"offsets": offsets, "found": places}
+    made = each.transaction and dict(
+        zip(("producer_id", "epoch", "number", "committed"), each.transaction, strict=True)
+    )
+    return each._asdict() | {"offsets": offsets, "found": places, "transaction": made}
 
 
 def text_of(case: Case) -> list[dict[str, str]]:
@@ -73,6 +76,12 @@ def test_details_of_events(subtests: pytest.Subtests) -> None:
         (event("OffsetFetch", 1, offsets=[("orders-0", -1), ("orders-1", 7)]), "no error",
          "offset of orders-0: no offset, orders-1: 7"),
         (event("crash", 1, kind="act", broker=-1), None, "action of the member's script"),
+        (event("InitProducerId", 1, transaction=(7, 2, None, None)), "no error", "epoch 2"),
+        (event("EndTxn", 1, transaction=(7, 2, 3, True)), "no error", "transaction 3, epoch 2, commit"),
+        (event("EndTxn", 1, transaction=(7, 2, 3, False)), "no error", "transaction 3, epoch 2, abort"),
+        (event("Fetch", 1, kind="seen", transaction=(7, 2, 3, True), offsets=[("p-0", 5)]), "no error",
+         "transaction 3, epoch 2, returned by the reader; offset of p-0: 5"),
+        (event("ListTransactions", 1, kind="seen", transaction=(7, None, 3, None)), "no error", "transaction 3, open"),
     ):  # fmt: skip
         with subtests.test(api=each.api, details=details):
             (row,) = text_of(case_of("answered", [each], 50, 50))

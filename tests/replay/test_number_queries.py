@@ -16,7 +16,18 @@ from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS
-from tests.support.replay.recorded_events import frame, member, scripts
+from tests.support.replay.recorded_events import (
+    HEALTHY,
+    TRANSACTIONAL,
+    ended,
+    frame,
+    member,
+    produced,
+    read,
+    scripts,
+    still_open,
+    stored,
+)
 
 TWO = [member("g-0"), member("g-1")]
 MEMBERS, LOAD = {"source": "members"}, {"source": "load"}
@@ -366,3 +377,22 @@ def test_the_number_of_slices_is_limited(subtests: pytest.Subtests) -> None:
     for span_ms in (0, 1, 5_999, 6_001, 600_000, 86_400_000, 10**9):
         with subtests.test(span_ms=span_ms):
             assert 0 < span_ms / slice_length_ms(span_ms) <= MOST_SLICES or span_ms == 0
+
+
+def test_transactions_by_outcome(spark: SparkSession, summary: dict[str, Any]) -> None:
+    """Times of committed transactions are until the response to EndTxn, and until their last batch was read."""
+    requests_of_producers = [
+        *(produced(1), stored(1.1, 10), ended(1.2), read(1.4), read(1.6, partition="payments-1")),
+        *(produced(2, 2), ended(2.1, 2), read(2.1, 2)),
+        *(produced(3, 3), ended(3.1, 3, committed=False), read(4, 3, committed=False)),
+        *(produced(4, 4), still_open(6, 6, 4), read(9, 4, committed=False)),
+    ]
+    found = numbers(spark, [*HEALTHY, *requests_of_producers], TRANSACTIONAL)
+    times = {"p50_ms": 151, "p99_ms": 200, "max_ms": 201, "visible_p50_ms": 351, "visible_max_ms": 601}
+    transactions = found["transactions"]
+    assert {name: int(transactions.pop(name)) for name in times} == times
+    assert transactions == {"begun": 4, "committed": 2, "aborted": 1, "not_ended": 1}
+    series = found["over_time"]["transactions"]
+    assert [sum(series[name]) for name in ("committed", "aborted", "not_ended")] == [2, 1, 1]
+    assert [each for each in series["max_ms"] if each is not None] == [201.0, 101.0]
+    assert summary["transactions"] is None

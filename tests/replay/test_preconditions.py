@@ -14,6 +14,7 @@ from fakebroker.replay.workload.workload import load_workload
 from tests.support.replay.workload_files import WITHOUT_GROUPS
 
 GROUPS = "[[groups]]\nmembers = 3\nsession_timeout_ms = 10_000\nrebalance_timeout_ms = 20_000\n"
+TRANSACTIONAL = f'{GROUPS}transactional = true\ntransaction = {{ to = "payments", records = 3'
 EVENT = '[[event]]\nat_s = 5\ndo = "stop_broker"\nnode_id = 1\n'
 SILENT, REST = "silent-out", {"stale-refused", "fenced-refused", "unknown-refused", "one-coordinator"}
 LEFT_BEHIND = {"stale-refused", "unknown-refused"}
@@ -44,12 +45,23 @@ UNMET: dict[str, set[str]] = {
         *("one-owner", "covered", "one-leader", "generations-rise", "commits-kept", SILENT, "beating-stays"),
         *REST - {"one-coordinator"},
     },
+    **{
+        f"{TRANSACTIONAL}{keys} }}\n": {"commits-kept", SILENT, *REST, *lacking}
+        for keys, lacking in {
+            "": {"old-epochs-refused", "overdue-aborted"},
+            ", crash = 0.1": {"overdue-aborted"},
+            ", crash = 0.1, timeout_ms = 9_000, return_after_s = [0, 24]": {"overdue-aborted"},
+            ", crash = 0.1, timeout_ms = 9_000, return_after_s = [0, 25]": set[str](),
+            ", crash = 0.1, timeout_ms = 90_000, return_after_s = 110": {"overdue-aborted"},
+        }.items()
+    },
 }
 """Promises that a run of 100 s cannot exercise, by its tables."""
 
 
 def workload_file(directory: Path, tables: str) -> Path:
-    (file := directory / "small.toml").write_text(WITHOUT_GROUPS + tables)
+    topics = WITHOUT_GROUPS.replace("}", ", payments = 1 }")
+    (file := directory / "small.toml").write_text(topics + tables)
     return file
 
 
@@ -79,6 +91,7 @@ def test_a_required_promise_that_cannot_be_exercised_is_an_error_before_the_star
             ["beating-stays"],
             ["[0]='beating-stays': expected duration_s > 10, when the first member has run"],
         ),
+        (100, GROUPS, ["atomic"], ["[0]='atomic': expected members that use transactions (transactional)"]),
         (100, GROUPS, ["covered", SILENT], [f"[1]='{SILENT}': expected members that stop sending requests without a"]),
         (
             30,

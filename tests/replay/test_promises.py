@@ -21,19 +21,28 @@ from tests.support.replay.recorded_events import (
     PARTITIONS,
     SECOND,
     START_US,
+    TRANSACTIONAL,
     beat,
     beats,
     commit,
+    ended,
     event,
     event_of,
     fetch,
     found,
     frame,
+    initialized,
     join,
+    list_transactions,
     lost,
     member,
+    produced,
+    read,
     script_of,
     scripts,
+    stable,
+    still_open,
+    stored,
     sync,
 )
 
@@ -104,6 +113,9 @@ REPLACED = [
     join(3, 1, leader="new", members=1, **NEW),
     sync(3.1, 1, 0, 1, **NEW),
 ]
+
+COMMITTED = [produced(1), stored(1.1, 10), ended(1.2)]
+"""The requests of a transaction."""
 
 CASES: dict[str, Case] = {
     "a healthy group": Case(HEALTHY),
@@ -430,6 +442,91 @@ CASES: dict[str, Case] = {
             beats(31, 40, **OF_1),
         )
     ),
+    # atomic
+    "a transaction is committed": Case([*COMMITTED, read(2), read(2, partition="payments-1"), fetch(3, 10)]),
+    "a transaction is aborted": Case(
+        [
+            fetch(0.5, 5),
+            produced(1),
+            stored(1.1, 10),
+            ended(1.2, committed=False),
+            read(2, committed=False),
+            fetch(3, 5),
+        ]
+    ),
+    "the response to a commit is lost": Case(
+        [produced(1), stored(1.1, 10), lost("EndTxn", 1.2, transaction=(7, 0, 1, True)), read(2), fetch(3, 10)]
+    ),
+    "the response to a commit that had no effect is lost": Case(
+        [produced(1), stored(1.1, 10), lost("EndTxn", 1.2, transaction=(7, 0, 1, True)), read(2, committed=False)]
+    ),
+    "records are visible in one partition only": Case(
+        [*COMMITTED, read(2), read(2, committed=False, partition="payments-1")], ["atomic"]
+    ),
+    "records are visible before the commit": Case([produced(1), stored(1.1, 10), read(1.15), ended(1.2)], ["atomic"]),
+    "records of an aborted transaction are visible": Case(
+        [produced(1), ended(1.2, committed=False), read(2)], ["atomic"]
+    ),
+    "records of a transaction whose commit was rejected are visible": Case(
+        [produced(1), ended(1.2, error=90), read(2)], ["atomic"]
+    ),
+    "records of a committed transaction are not visible": Case([*COMMITTED, read(2, committed=False)], ["atomic"]),
+    "offsets of a committed transaction are lost": Case([*COMMITTED, fetch(3, 5)], ["atomic"]),
+    "offsets are lost although the records are visible": Case(
+        [produced(1), stored(1.1, 10), lost("EndTxn", 1.2, transaction=(7, 0, 1, True)), read(2), fetch(3, 5)],
+        ["atomic"],
+    ),
+    "offsets are fetched before the commit": Case([fetch(1.15, 5), *COMMITTED]),
+    "offsets of a later transaction are fetched": Case(
+        [*COMMITTED, produced(2, 2), stored(2.1, 20, 2), ended(2.2, 2), fetch(3, 20), fetch(3.1, 20, **OF_1)]
+    ),
+    "a later transaction commits a lower offset": Case(
+        [*COMMITTED, produced(2, 2), stored(2.1, 7, 2), ended(2.2, 2), fetch(3, 7)]
+    ),
+    "offsets of an aborted transaction are fetched": Case(
+        [produced(1), stored(1.1, 10), ended(1.2, committed=False), fetch(3, 10)], ["atomic"]
+    ),
+    "offsets are fetched before they are committed": Case(
+        [produced(1), stored(1.1, 10), fetch(1.15, 10), ended(1.2)], ["atomic"]
+    ),
+    "an offset is committed after it was aborted": Case(
+        [produced(1), stored(1.1, 10), ended(1.2, committed=False), stored(2.1, 10, 2), ended(2.2, 2), fetch(3, 10)]
+    ),
+    # old-epochs-refused
+    "an old epoch is refused": Case([initialized(0, 0), produced(1), initialized(2, 2), ended(3, error=90)]),
+    "an old epoch is accepted": Case(
+        [initialized(0, 0), produced(1), initialized(2, 2), ended(3)], ["old-epochs-refused"]
+    ),
+    "an old producer id is accepted": Case(
+        [initialized(0, 32_766), produced(1), initialized(2, 0, 8), ended(3, epoch=32_766)], ["old-epochs-refused"]
+    ),
+    "an epoch that a commit has returned is accepted": Case(
+        [initialized(0, 0), ended(1), ended(2, 2, epoch=1), ended(3, 3, transaction=(9, 0, 3, True))]
+    ),
+    "a repeated batch of an old epoch is acknowledged": Case([initialized(0, 0), initialized(1, 2), produced(2)]),
+    # overdue-aborted
+    "an overdue transaction is aborted": Case(
+        [produced(1), still_open(4, 4), still_open(14, 4), list_transactions(30), initialized(31, 2)],
+        members=TRANSACTIONAL,
+    ),
+    "an overdue transaction stays open": Case(
+        [produced(1), still_open(4, 4), still_open(30, 4), list_transactions(30)], ["overdue-aborted"], TRANSACTIONAL
+    ),
+    "an overdue transaction is open at a broker that has just started": Case(
+        [produced(1), still_open(4, 4), still_open(30, 20), list_transactions(30)], members=TRANSACTIONAL
+    ),
+    "a transaction is left open for a short time": Case(
+        [produced(1), still_open(4, 4), initialized(9, 2), list_transactions(30)], members=TRANSACTIONAL
+    ),
+    # stable-offset-rises
+    "the last stable offset goes back": Case([stable(1, 5), stable(2, 9), stable(3, 8)], ["stable-offset-rises"]),
+    "the last stable offset rises": Case([stable(1, 5), stable(2, 9, count=3, until_s=2.6), stable(3, 9)]),
+    "a new leader returns a lower last stable offset for a moment": Case(
+        [stable(1, 9), stable(2, 8, broker=3), stable(3, 9, broker=3)]
+    ),
+    "a new leader returns a lower last stable offset": Case(
+        [stable(1, 9), stable(2, 8, broker=3), stable(9, 8, broker=3)], ["stable-offset-rises"]
+    ),
 }
 
 
@@ -496,6 +593,16 @@ NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
     "a heartbeat of a member that left is accepted after a move": {"unknown-refused": 0},
     "the broker named as coordinator loads": {"coordinator-found": 4, "covered": 0},
     "two brokers serve a group one after the other": {"one-coordinator": 1},
+    "a transaction is committed": {"atomic": 2, "old-epochs-refused": 0, "overdue-aborted": 0, "commits-kept": 0},
+    "a transaction is aborted": {"atomic": 2},
+    "offsets are fetched before the commit": {"atomic": 1},
+    "an old epoch is refused": {"old-epochs-refused": 1},
+    "an epoch that a commit has returned is accepted": {"old-epochs-refused": 0},
+    "a repeated batch of an old epoch is acknowledged": {"old-epochs-refused": 0},
+    "an overdue transaction is aborted": {"overdue-aborted": 1},
+    "a transaction is left open for a short time": {"overdue-aborted": 0},
+    "the last stable offset rises": {"stable-offset-rises": 2},
+    "a new leader returns a lower last stable offset for a moment": {"stable-offset-rises": 0},
 }
 """Numbers of cases of promises, by the name in `CASES`; also of situations in which a violation would not be seen."""
 

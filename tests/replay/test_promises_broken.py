@@ -21,6 +21,7 @@ from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES, check_promises
 from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay import broken_coordinators as broken
+from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
 from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
 from tests.support.replay.scripted_group import PARTITIONS, ScriptedGroup, script
@@ -29,6 +30,7 @@ from tests.support.soak import cases, soak
 Run = tuple[list[Script], list[Event]]
 
 SEEDS = cases(12, soak=200)
+TRANSACTIONAL_SEEDS = cases(6, soak=100)
 ACTIONS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TWO = (script("a"), script("b", (4, "start")))
@@ -122,13 +124,14 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
     "names every member as leader": ("one-leader", lambda: played(TWO, broken.NamesEveryMemberAsLeader)),
     "wrong coordinator is named": ("coordinator-found", lambda: played(THREE, Coordinator, name_wrong_coordinator)),
     "two brokers serve the group": ("one-coordinator", lambda: played(TWO, Coordinator, serve_on_both_brokers)),
-}
+} | {name: (promise, partial(played_with, name)) for name, (promise, _) in BUGS.items()}
 
 
 @pytest.fixture(scope="module")
 def events_and_members(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     """Return all runs, with broken and with correct coordinators; each is a group."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
+    runs |= {f"transactions-{seed}": random_transactions(seed) for seed in TRANSACTIONAL_SEEDS}
     members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
     events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
     return frame(spark, events), scripts(spark, members)
@@ -206,6 +209,10 @@ EVIDENCE = {
     "answered": set(),
     "coordinator-found": {("FindCoordinator", "details"), ("JoinGroup", "response")},
     "one-coordinator": {("Heartbeat", "broker")},
+    "atomic": set(),
+    "old-epochs-refused": {("EndTxn", "response"), ("EndTxn", "details"), ("InitProducerId", "details")},
+    "overdue-aborted": {("(ListTransactions)", "sent s")},
+    "stable-offset-rises": {("Fetch", "details")},
 }
 """By promise: APIs and columns of values that are marked in every violation in this module."""
 

@@ -32,6 +32,7 @@ SECTIONS = [
     "Members",
     "Populations",
     "Rebalances",
+    "Transactions",
     "Errors",
     "Brokers",
     "Offsets partitions",
@@ -149,7 +150,7 @@ def test_the_terminal_shows_the_first_three_violations() -> None:
 def test_charts_use_the_colors_of_the_page(html: str) -> None:
     """Charts use CSS variables, which have other values in the dark scheme."""
     drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
-    assert len(drawings) == 10
+    assert len(drawings) == 11
     assert not {color for drawing in drawings for color in re.findall(r"#[0-9a-f]{6}\b", drawing)}
     assert set(re.findall(r"var\(--(\w+)\)", html)) <= set(re.findall(r"--(\w+):", html))
 
@@ -275,7 +276,7 @@ def test_skew_is_compared_with_chance(html: str) -> None:
 
 
 def test_charts_scroll_rather_than_become_too_small_to_read(html: str) -> None:
-    assert len(re.findall(r'<div class="wide"><svg [^>]*style="min-width: 670px"', html)) == html.count("<svg") == 10
+    assert len(re.findall(r'<div class="wide"><svg [^>]*style="min-width: 670px"', html)) == html.count("<svg") == 11
 
 
 def test_charts_of_populations_show_unknown_states() -> None:

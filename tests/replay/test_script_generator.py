@@ -17,6 +17,7 @@ from fakebroker.replay.script.generator import by_offsets_partition, member_scri
 from fakebroker.replay.script.script import DDL, Act, Script, script_of
 from fakebroker.replay.workload.behavior import Crash, Grow, Leave, Pause, Restart, Slow, Zombie
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
+from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.replay.workload.workload import Pacing, Workload, load_workload
 
 pytestmark = pytest.mark.slow
@@ -195,6 +196,20 @@ def test_behaviors_growth_and_pacing_become_acts(spark: SparkSession) -> None:
     }
     pauses = [act.for_ms for act in odd_acts if act.action == "pause"]
     assert 1_000 <= min(pauses) < 1_100 < 1_900 < max(pauses) <= 2_000
+
+
+def test_scripts_have_the_transactions_of_their_population(spark: SparkSession) -> None:
+    made = Transaction(to="payments", records=9, timeout_ms=7_000, abort=0.1, crash=0.2, return_after_s=(1, 30))
+    population = Groups(members=3, transactional=True, transaction=made, commit_interval_ms=2_000, jitter=0.1)
+    found = scripts_of(spark, workload_of(population, TILLS))
+    members = [script for script in found if script.transactions is not None]
+    assert {script.population for script in members} == {"group"}
+    assert {script.topics for script in members} == {("orders",)}
+    transactions = [script.transactions for script in members if script.transactions is not None]
+    assert {each[:2] + each[3:7] for each in transactions} == {("payments", 9, 7_000, 0.1, 0.2, (1_000.0, 30_000.0))}
+    assert {1_800 <= each.interval_ms <= 2_200 for each in transactions} == {True}
+    assert len({each.seed for each in transactions}) == len({each.interval_ms for each in transactions}) == 3
+    assert {script.commit_interval_ms for script in members} == {0}
 
 
 def test_group_names_are_read_from_a_file(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fakebroker.replay.verify.preconditions import unmet_preconditions
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
+from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.replay.workload.workload import Workload, load_workload
 from tests.support.replay.plain_numbers import plain_numbers
 from tests.support.replay.promise_cases import cases_by_group
@@ -98,6 +99,13 @@ EFFECTS: dict[str, list[Effect]] = {
     "deploy": [
         Effect("no restarts", groups(restart=None), ("generations of dynamic",)),
         Effect("no static members", groups(static=0.0), ("generations of static",)),
+    ],
+    "exactly-once": [
+        Effect(
+            "no producer stops",
+            groups(transaction=Transaction(to="payments", records=20)),
+            ("errors.PRODUCER_FENCED",),
+        )
     ],
     "failover-under-load": [
         Effect("no failovers", no_events(), (LOADING, NOT_COORDINATOR)),

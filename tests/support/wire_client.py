@@ -5,7 +5,7 @@ import struct
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
@@ -20,6 +20,16 @@ TIMEOUT_S = 20
 """Maximum wait for something that must happen; reached only if a test fails."""
 
 
+class Address(Protocol):
+    """Where a broker listens."""
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
 class WireClient:
     """One connection to a broker. A context manager that closes it.
 
@@ -28,7 +38,7 @@ class WireClient:
         client_id: Client id in the header of requests.
     """
 
-    def __init__(self, broker: BrokerView, client_id: str = "wire") -> None:
+    def __init__(self, broker: Address, client_id: str = "wire") -> None:
         self.socket = socket.create_connection((broker.host, broker.port), timeout=TIMEOUT_S)
         self.client_id = client_id
         self._next_correlation_id = 0
@@ -80,7 +90,8 @@ class WireClient:
         data = bytearray()
         while len(data) < size:
             piece = self.socket.recv(size - len(data))
-            assert piece, f"closed after {len(data)} of {size} bytes"
+            if not piece:
+                raise ConnectionError(f"closed after {len(data)} of {size} bytes")
             data += piece
         return bytes(data)
 

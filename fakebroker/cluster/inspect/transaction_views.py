@@ -1,5 +1,6 @@
 """Views of transactional ids, of the markers that they wait for, and of hanging transactions: immutable values."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -20,6 +21,9 @@ from fakebroker.topic_partition import TopicPartition, format_partitions
 
 STATES = [state.value for state in STORED_STATES]
 """The states of transactional ids that exist, by Kafka's names."""
+
+LATE_MS = 300_000
+"""A transaction is late when so much time has passed since its last record, besides the longest possible timeout."""
 
 _MOST_LISTED = 20
 
@@ -289,6 +293,21 @@ def _why_awaited(cluster: Cluster, transaction: Transaction, place: TopicPartiti
         needed = config.needed_in_sync(len(partition.replicas))
         return f"which has {in_sync} of the {needed} in-sync replicas that min.insync.replicas requires"
     return f"whose leader broker {leader.node_id} does not accept it yet"
+
+
+def count_by_state(cluster: Cluster) -> Counter[str]:
+    """Return the number of transactional ids by Kafka's name of the state, without those of zombies."""
+    return Counter(transaction.state.value for _, transaction in cluster.transactions.all())
+
+
+def count_late_partitions(cluster: Cluster, now_ms: float) -> int:
+    """Return the number of partitions with transactions that should have timed out (ReplicaManager)."""
+    latest_ms = now_ms - cluster.config.number("transaction.max.timeout.ms") - LATE_MS
+    return sum(
+        any(producer.last_timestamp_ms < latest_ms for producer, _ in partition.log.producers.open_transactions())
+        for topic in cluster.topics.all()
+        for partition in topic.partitions
+    )
 
 
 def hanging_transactions(cluster: Cluster) -> list[HangingTransaction]:

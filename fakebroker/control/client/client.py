@@ -292,6 +292,11 @@ class Client(JournalExport):
             if len(page["transactions"]) < _TRANSACTIONS_PER_REQUEST:
                 return [transaction_view(row, self.transaction_timeline(row["transactional_id"])) for row in rows]
 
+    def transaction_rows(self, *, sort: str = "name", limit: int = 100) -> list[dict[str, Any]]:
+        """Return rows of the list of transactional ids: id, state, producer, partitions, reason."""
+        rows: list[dict[str, Any]] = self.get("transactions", sort=sort, limit=limit)["transactions"]
+        return rows
+
     def hanging_transactions(self) -> list[HangingTransaction]:
         return [HangingTransaction(**row) for row in self.get("hanging_transactions")["hanging_transactions"]]
 

@@ -37,9 +37,14 @@ export function queryOf(query) {
  * Return the path of a group. Browsers remove the path segments "." and "..", also percent-encoded ones, so the API
  * encodes these ids with "~".
  */
-export function groupPath(groupId) {
-  const escaped = groupId.replaceAll("~", "~7E");
-  return `/groups/${/^\.{1,2}$/.test(escaped) ? escaped.replaceAll(".", "~2E") : encodeURIComponent(escaped)}`;
+export const groupPath = (groupId) => `/groups/${segment(groupId)}`;
+
+/** Return the path of a transactional id. */
+export const transactionPath = (transactionalId) => `/transactions/${segment(transactionalId)}`;
+
+function segment(id) {
+  const escaped = id.replaceAll("~", "~7E");
+  return /^\.{1,2}$/.test(escaped) ? escaped.replaceAll(".", "~2E") : encodeURIComponent(escaped);
 }
 
 async function request(method, url, body, signal) {

@@ -9,6 +9,9 @@ const SHOWN_APIS = 8;
 const LOAD_INTERVAL_MS = 3000;
 const SHOWN_LEADERLESS = 12;
 
+/** The states of transactions that have not ended. */
+const OPEN = ["Ongoing", "PrepareCommit", "PrepareAbort"];
+
 let partitions = [];
 let selected = null;
 let rebalancingGroupIds = [];
@@ -49,7 +52,7 @@ export function markRebalancing(groupIds) {
 }
 
 /** Return the failover options from the field below the map. */
-function failoverOptions() {
+export function failoverOptions() {
   const text = find("#load-ms").value;
   return text === "" ? {} : { load_ms: Number(text) };
 }
@@ -66,10 +69,13 @@ export function targetOptions(leader) {
 
 // Overview
 
-function renderOverview({ bootstrap_servers, brokers, groups_by_state, members, faults, rates, journal }) {
+function renderOverview(detail) {
+  const { bootstrap_servers, brokers, groups_by_state, members, transactions_by_state, faults, rates, journal } = detail;
   setText(find("#bootstrap"), bootstrap_servers);
   const groups = Object.values(groups_by_state).reduce((sum, each) => sum + each, 0);
   setText(find("#totals"), `${count(groups, "group")}, ${count(members, "member")}`);
+  const open = OPEN.reduce((sum, state) => sum + (transactions_by_state[state] ?? 0), 0);
+  setText(find("#transaction-count"), open ? `${number(open)} open` : "");
   setText(find("#fault-count"), faults ? number(faults) : "");
   const { broker_p99_ms, wire_p99_ms } = rates.latency;
   const p99 = `p99 broker ${milliseconds(broker_p99_ms)} ms, wire ${milliseconds(wire_p99_ms)} ms`;

@@ -28,6 +28,7 @@ const MATCH = {
 const MORE_MATCH = {
   member_id: ["Member id", "text"],
   instance_id: ["Static id", "text"],
+  transactional_id: ["Transactional id", "text"],
   topic: ["Topic", "text"],
   partition: ["Partition", "text", "orders-0"],
   versions: ["Versions", "text", "0-3"],
@@ -46,6 +47,7 @@ const HANDLES = { "": "default", true: "yes", false: "no" };
 const ERRORS = [
   "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "REBALANCE_IN_PROGRESS",
   "UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "GROUP_AUTHORIZATION_FAILED",
+  "CONCURRENT_TRANSACTIONS", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "TRANSACTION_ABORTABLE",
   "UNKNOWN_TOPIC_OR_PARTITION", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR",
 ];
 

@@ -1,4 +1,4 @@
-// Texts for the moments (recorded changes) of a group.
+// Texts for the moments (recorded changes) of a group or a transactional id.
 
 import { joinNames, withNames } from "./dom.js";
 
@@ -13,9 +13,24 @@ export function withoutZombies(moments) {
   });
 }
 
-/** Describe a moment: its states, its cause, and the members that joined, rejoined or left. */
-export function describe({ state_from, state_to, cause, joined, rejoined, left }, names) {
-  const changes = Object.entries({ joined, rejoined, left }).filter(([, ids]) => ids.length);
+/**
+ * Return the moments of a transactional id in the form of those of a group: epochs as generations, partitions as
+ * members, without those of zombies.
+ */
+export function asMoments(moments) {
+  let before = [];
+  return withoutZombies(moments).map(({ producer_epoch, partitions, ...moment }) => {
+    if (moment.state_from === "Dead") before = [];
+    const added = partitions.filter((each) => !before.includes(each));
+    const ended = before.filter((each) => !partitions.includes(each));
+    before = partitions;
+    return { ...moment, generation_id: producer_epoch, members: partitions, added, ended };
+  });
+}
+
+/** Describe a moment: its states, its cause, and the members, or the partitions, that changed. */
+export function describe({ state_from, state_to, cause, joined, rejoined, left, added, ended }, names) {
+  const changes = Object.entries({ joined, rejoined, left, added, ended }).filter(([, ids]) => ids?.length);
   const toText = ([change, ids]) => `${change}: ${joinNames(ids.map((id) => names.get(id) ?? id), MAX_NAMED)}`;
   return {
     states: state_from === state_to ? state_to : `${state_from} → ${state_to}`,

@@ -10,13 +10,16 @@ import * as groups from "./groups.js";
 import { nowMs, showError, subscribe } from "./live.js";
 import * as rebalancing from "./rebalancing.js";
 import * as requests from "./requests.js";
+import * as transaction from "./transaction.js";
+import * as transactions from "./transactions.js";
 
-const VIEWS = { groups, requests, faults, clock };
-const KEYS = { g: "groups", r: "requests", f: "faults", c: "clock" };
+const VIEWS = { groups, transactions, requests, faults, clock };
+const DETAILS = { groups: group, transactions: transaction };
+const KEYS = { g: "groups", x: "transactions", r: "requests", f: "faults", c: "clock" };
 const THEMES = { "": "Theme: system", light: "Theme: light", dark: "Theme: dark" };
 const TICK_MS = 200;
 
-// Views: #groups?state=Stable, #groups/my-group, #requests?api=Fetch ...
+// Views: #groups?state=Stable, #groups/my-group, #transactions/my-id, #requests?api=Fetch ...
 
 let closing = new AbortController();
 
@@ -26,15 +29,15 @@ function route() {
   const [path, query] = location.hash.slice(1).split("?");
   const slash = path.indexOf("/");
   const name = slash < 0 ? path : path.slice(0, slash);
-  const isGroup = name === "groups" && slash >= 0;
-  const view = isGroup ? group : (VIEWS[name] ?? groups);
-  const argument = isGroup ? decodeURIComponent(path.slice(slash + 1)) : new URLSearchParams(query);
+  const detail = slash >= 0 ? DETAILS[name] : undefined;
+  const view = detail ?? VIEWS[name] ?? groups;
+  const argument = detail ? decodeURIComponent(path.slice(slash + 1)) : new URLSearchParams(query);
   for (const link of document.querySelectorAll("nav a")) {
     const isHere = link.hash === `#${name in VIEWS ? name : "groups"}`;
     if (isHere) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  subscribe({ requests: view === requests, group: isGroup ? argument : null });
+  subscribe({ requests: view === requests, group: view === group ? argument : null });
   const root = h("div", { class: "view" });
   find("#view").replaceChildren(root);
   view.open(root, argument, closing.signal);
@@ -61,7 +64,7 @@ function press(event) {
 
 function escape(target) {
   if (target.matches("input, select, textarea")) target.blur();
-  else if (location.hash.startsWith("#groups/")) location.hash = "groups";
+  else if (location.hash.includes("/")) location.hash = location.hash.slice(1).split("/")[0];
 }
 
 /** Move the focus by rows of the view. */

@@ -10,7 +10,9 @@ const MAX_ROWS = 200;
 const INTERVAL_MS = 500;
 const MAX_REFRESHED = 50;
 const SHOWN_GROUPS = 3;
-const FILTERS = { api: "API", group: "Group", client_id: "Client id", error: "Error" };
+const FILTERS = {
+  api: "API", group: "Group", transactional_id: "Transactional id", client_id: "Client id", error: "Error",
+};
 const COLUMNS = ["Time", "API", "Broker", "Client", "Groups", "Response", "Latency"];
 
 export const open = (root, query, signal) => new Requests(root, query, signal);

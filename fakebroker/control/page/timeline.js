@@ -1,4 +1,4 @@
-// The timeline of a group: the server's SVG with a cursor that selects a change by arrow keys or pointer.
+// The timeline of a group or a transactional id: the server's SVG with a cursor that selects a change by arrow keys or pointer.
 
 import { duration, h, s, setText, shortNames } from "./dom.js";
 import { nowMs } from "./live.js";
@@ -16,8 +16,11 @@ export class Timeline {
     "aria-label": "Timeline: arrow keys select a change" }, this.#svg);
   #positions = [];
   #selected = null;
+  #number;
 
-  constructor() {
+  /** `number` is what moments are numbered by: "generation", or "epoch" for a transactional id. */
+  constructor(number = "generation") {
+    this.#number = number;
     this.element = h("section", { "aria-label": "Timeline" }, this.#frame, this.#readout);
     this.#frame.addEventListener("keydown", (event) => this.#selectByKey(event));
     this.#frame.addEventListener("pointermove", (event) => this.#selectByPointer(event));
@@ -70,8 +73,8 @@ export class Timeline {
   #select(moment) {
     this.#selected = moment;
     this.#drawCursor();
-    const { states, cause, changes } = describe(moment, shortNames([...moment.members, ...moment.left]));
-    const head = `${duration(nowMs() - moment.at_ms)} ago: ${states}, generation ${moment.generation_id}`;
+    const { states, cause, changes } = describe(moment, shortNames([...moment.members, ...(moment.left ?? [])]));
+    const head = `${duration(nowMs() - moment.at_ms)} ago: ${states}, ${this.#number} ${moment.generation_id}`;
     setText(this.#readout, [head, cause, changes].filter(Boolean).join(" — "));
   }
 }

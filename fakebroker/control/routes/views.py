@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import TypedDict
 
+from fakebroker.cluster.inspect.transaction_views import count_by_state
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import Counts
 from fakebroker.control.stats.rates import Rates
@@ -41,7 +42,7 @@ class JournalSize(TypedDict):
 
 
 class Overview(TypedDict):
-    """The state of a cluster."""
+    """The state of a cluster; `waiting_markers` are markers of transactions that partitions cannot take yet."""
 
     name: str
     bootstrap_servers: str
@@ -50,6 +51,8 @@ class Overview(TypedDict):
     brokers: list[BrokerRow]
     groups_by_state: dict[str, int]
     members: int
+    transactions_by_state: dict[str, int]
+    waiting_markers: int
     connections: int
     journal: JournalSize
     rates: Rates
@@ -69,6 +72,8 @@ def overview(served: ServedCluster) -> Steps[Overview]:
         "brokers": broker_rows(served, rates, counts),
         "groups_by_state": dict(counts.by_state),
         "members": counts.members,
+        "transactions_by_state": dict(count_by_state(core)),
+        "waiting_markers": len(core.transactions.waiting),
         "connections": len(served.cluster.connections),
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,

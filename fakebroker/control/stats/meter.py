@@ -22,6 +22,8 @@ from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
 from fakebroker.coordinator.runtime.history import DEAD, MAX_SIZE
+from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
+from fakebroker.coordinator.transaction.states import PREPARE_ABORT, PREPARE_COMMIT
 from fakebroker.server.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -30,6 +32,8 @@ _CALLS_FOR_LOAD = 1_000
 _MAX_MOMENTS = 10_000
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 _COMPLETING = GroupState.COMPLETING_REBALANCE.value
+_OUTCOMES = {PREPARE_COMMIT.value: "commit", PREPARE_ABORT.value: "abort"}
+"""The outcome of a transaction by the state before its end."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,7 @@ class Meter:
         rebalances_of: Number of rebalances by group, for existing groups.
         changes: Number of moments of all groups.
         removals: Number of groups that were removed.
+        ended_transactions: Number of transactions that have ended, by outcome: "commit" or "abort".
     """
 
     def __init__(self, cluster: FakeCluster) -> None:
@@ -89,6 +94,8 @@ class Meter:
         self.rebalances_of: dict[str, int] = {}
         self.changes = 0
         self.removals = 0
+        self.ended_transactions: Counter[str] = Counter()
+        self._transaction_history: TransactionHistory | None = None
         self._has_unsubscribed = False
         self._moments: deque[tuple[str, RecordedMoment]] = deque(maxlen=_MAX_MOMENTS)
         self._moments_ids = 0
@@ -113,6 +120,8 @@ class Meter:
         self._cluster.response_times.stop()
         if self._history is not None:
             self._history.listeners.remove(self._on_moments)
+        if self._transaction_history is not None:
+            self._transaction_history.listeners.remove(self._on_transaction_moments)
 
     def catch_up(self) -> None:
         """Count the requests since the last call. After a reset, subscribe to the new journal and history."""
@@ -127,6 +136,9 @@ class Meter:
         if core.history is not self._history:
             self._history = core.history
             core.history.listeners.append(self._on_moments)
+        if core.transactions.history is not self._transaction_history:
+            self._transaction_history = core.transactions.history
+            core.transactions.history.listeners.append(self._on_transaction_moments)
         self._count_new()
         if self._pending:
             self._pending = [call for call in self._pending if not self._count_response(call)]
@@ -188,6 +200,11 @@ class Meter:
         while self._moments_ids > MAX_SIZE:
             self._moments_ids -= self._moments.popleft()[1].size
         self.changes += len(moments)
+
+    def _on_transaction_moments(self, transactional_id: str, moments: Sequence[TransactionMoment]) -> None:
+        for moment in moments:
+            if moment.is_transition and moment.state_from in _OUTCOMES:
+                self.ended_transactions[_OUTCOMES[moment.state_from]] += 1
 
     def changed_since(self, changes: int) -> dict[str, list[Moment]]:
         """Return the moments by group since `self.changes` had this value; at most the last 10,000 are kept."""

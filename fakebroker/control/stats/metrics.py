@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from fakebroker.cluster.inspect.transaction_views import STATES, count_by_state, count_late_partitions
 from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.stats.group_index import Counts
 from fakebroker.control.stats.sketch import Sketch
@@ -18,7 +19,7 @@ from fakebroker.coordinator.group.classic.states import GroupState
 
 F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily)
 
-_STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
+_GROUP_STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
 _BOUNDS_MS = (0.0, *(2.0**power for power in range(-4, 20)), inf)
 """Upper bounds of the buckets of histograms: 0, 62.5 us to 524 s, infinity."""
 _BOUNDS = [*(f"{bound_ms / 1000:.12g}" for bound_ms in _BOUNDS_MS[:-1]), "+Inf"]
@@ -30,6 +31,7 @@ _COUNTERS = {
     "errors": ("Error codes in responses, by API, broker and error.", "api", "broker", "error"),
     "requests_missed": ("Requests that the journal dropped before they were counted.",),
     "rebalances": ("Started rebalances.",),
+    "transactions_ended": ("Transactions that have ended, with all markers written, by outcome.", "outcome"),
     "fault_hits": (
         "Requests to which a fault was applied, by the id of the fault, until it is removed.",
         "fault",
@@ -40,6 +42,11 @@ _COUNTERS = {
 _GAUGES = {
     "groups": ("Groups by state.", "state"),
     "members": ("Members of groups.",),
+    "transactions": ("Transactional ids by state of their transactions.", "state"),
+    "transaction_markers_waiting": ("Markers of transactions that partitions cannot take yet.",),
+    "partitions_with_late_transactions": (
+        "Partitions with a transaction that is open for longer than the largest timeout (Kafka's ReplicaManager).",
+    ),
     "faults": ("Faults that may still apply to requests.",),
     "connections": ("Connections by broker.", "broker"),
     "broker_up": ("Whether a broker is up.", "broker"),
@@ -136,10 +143,17 @@ def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float,
     for (api, node_id, error), count in meter.totals.errors.items():
         yield "errors", count, api, node_id, error
     yield "requests_missed", meter.missed
-    for state in _STATES:
+    for state in _GROUP_STATES:
         yield "groups", counts.by_state[state], state
     yield "members", counts.members
     yield "rebalances", meter.rebalances
+    by_state = count_by_state(core)
+    for state in STATES:
+        yield "transactions", by_state[state], state
+    for outcome in ("commit", "abort"):
+        yield "transactions_ended", meter.ended_transactions[outcome], outcome
+    yield "transaction_markers_waiting", len(core.transactions.waiting)
+    yield "partitions_with_late_transactions", count_late_partitions(core, served.cluster.clock.now_ms())
     yield "faults", core.faults.count(served.cluster.clock.now_ms())
     for fault_id, active in served.faults().items():
         yield "fault_hits", active.hits, fault_id, active.fault.api or ""

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroupList
     from fakebroker.control.routes.group_views import GroupRow
+    from fakebroker.control.routes.transaction_views import TransactionRow
     from fakebroker.control.routes.views import Overview
 
 MAX_GROUPS = 50
 MAX_BLOCKED = 20
+MAX_TRANSACTIONS = 20
 MAX_EVENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of a group, of a broker or of the faults.
+    """A change of a group, of a transaction, of a broker or of the faults.
 
     Attributes:
         at_ms: Time by the brokers' clock, in milliseconds since the Unix epoch.
-        subject: A group id, "broker 1" or "faults".
+        subject: A group id, a transactional id, "broker 1" or "faults".
         description: What changed.
     """
 
@@ -41,6 +43,7 @@ class ClusterState:
         blocked: The groups whose rebalances wait, longest first.
         unstable: Groups that are rebalancing, then those with the most rebalances, at least two.
         busy: The groups with the highest load.
+        transactions: The transactions that have not ended, longest first.
         events: Events, newest first.
     """
 
@@ -48,6 +51,7 @@ class ClusterState:
     blocked: "BlockedGroupList"
     unstable: "Sequence[GroupRow]"
     busy: "Sequence[GroupRow]"
+    transactions: "Sequence[TransactionRow]"
     events: Sequence[Event]
 
 
@@ -59,6 +63,8 @@ class Source(Protocol):
     def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
 
     def blocked_groups(self, *, limit: int) -> dict[str, Any]: ...
+
+    def transaction_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]: ...
 
 
 class Observer:
@@ -79,11 +85,25 @@ class Observer:
         overview = cast("Overview", self._source.overview())
         blocked = cast("BlockedGroupList", self._source.blocked_groups(limit=MAX_BLOCKED))
         unstable, busy = self._groups("unstable"), self._groups("busy")
+        transactions = self._transactions() if overview["transactions_by_state"] else []
         self._compare(overview)
         for group in (*unstable, *busy):
             self._add_event(_last_change(group))
+        for transaction in transactions:
+            self._add_event(_last_transition(transaction))
         self._drop_old_events()
-        return ClusterState(overview, blocked, list(filter(_is_unstable, unstable)), busy, list(self._events.values()))
+        return ClusterState(
+            overview,
+            blocked,
+            list(filter(_is_unstable, unstable)),
+            busy,
+            [each for each in transactions if each["state"] in _OPEN or each["pending_state"]],
+            list(self._events.values()),
+        )
+
+    def _transactions(self) -> "list[TransactionRow]":
+        rows = self._source.transaction_rows(sort="waiting", limit=MAX_TRANSACTIONS)
+        return cast("list[TransactionRow]", rows)
 
     def _groups(self, sort: str) -> "list[GroupRow]":
         return cast("list[GroupRow]", self._source.group_rows(sort=sort, limit=MAX_GROUPS))
@@ -112,6 +132,10 @@ class Observer:
         self._events = dict(newest[:MAX_EVENTS])
 
 
+_OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""The states of transactions that have not ended."""
+
+
 def _is_unstable(group: "GroupRow") -> bool:
     return group["state"].endswith("Rebalance") or group["rebalances"] > 1
 
@@ -119,3 +143,9 @@ def _is_unstable(group: "GroupRow") -> bool:
 def _last_change(group: "GroupRow") -> Event:
     change = f"{group['state']}, generation {group['generation_id']}"
     return Event(group["since_ms"], group["group_id"], f"{change}: {group['why']}" if group["why"] else change)
+
+
+def _last_transition(transaction: "TransactionRow") -> Event:
+    change = f"{transaction['state']}, producer {transaction['producer_id']} in epoch {transaction['producer_epoch']}"
+    description = f"{change}: {transaction['why']}" if transaction["why"] else change
+    return Event(transaction["last_update_ms"], transaction["transactional_id"], description)

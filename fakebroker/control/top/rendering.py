@@ -15,6 +15,7 @@ from fakebroker.host_port import format_host_port
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroup
     from fakebroker.control.routes.group_views import GroupRow
+    from fakebroker.control.routes.transaction_views import TransactionRow
     from fakebroker.control.routes.views import BrokerRow, Overview
     from fakebroker.control.stats.rates import ApiRate
 
@@ -29,6 +30,7 @@ _BLOCKED_SHARE = 3
 """The groups that wait get at most every third of the lines without headings."""
 _MAX_DURATION_MS = 1e12
 _STYLES = {"Stable": "green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow", "Dead": "red"}
+_STYLES |= {"PrepareCommit": "bold yellow", "PrepareAbort": "bold yellow"}
 _GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
 
 
@@ -92,6 +94,9 @@ def _sections(state: ClusterState, frame: Frame) -> list[_Section]:
     is_narrow = frame.width < _NARROW
     apis = _apis(state.overview["rates"]["by_api"], is_narrow)
     sections = [_brokers(state.overview["brokers"], is_narrow), apis]
+    if state.transactions:
+        now_ms = state.overview["clock"]["now_ms"]
+        sections.append(_transactions(state.transactions, now_ms, frame.width))
     if "unstable" in frame.choice:
         sections.append(_groups("UNSTABLE GROUP", state.unstable, frame.width))
     if "busiest" in frame.choice:
@@ -145,7 +150,9 @@ def _summary(overview: "Overview") -> Text:
     for state, count in sorted(by_state.items(), key=lambda item: (not item[0].endswith("Rebalance"), item[0])):
         if count:
             line.append("  ").append(f"{count:,} {state}", _STYLES.get(state, ""))
-    return line.append(f"  {_count(overview['members'], 'member')}  {_count(overview['rebalances'], 'rebalance')}")
+    line.append(f"  {_count(overview['members'], 'member')}  {_count(overview['rebalances'], 'rebalance')}")
+    transactions = sum(overview["transactions_by_state"].values())
+    return line.append(f"  {_count(transactions, 'transactional id')}") if transactions else line
 
 
 def _blocked(state: ClusterState, width: int) -> _Section:
@@ -258,6 +265,23 @@ def _group(group: "GroupRow", is_wide: bool, is_narrow: bool) -> list[Text]:
         broker = group["coordinator"]
         cells += [_text(f"{group['rebalances']:,}"), _text("none" if broker is None else str(broker))]
     return [*cells, _text(group["why"])]
+
+
+def _transactions(transactions: "Sequence[TransactionRow]", now_ms: float, width: int) -> _Section:
+    """Return the transactions that have not ended: for how long, and what they wait for."""
+    is_narrow = width < _NARROW
+    columns = [_column("OPEN TRANSACTION", ratio=1), Column("STATE", no_wrap=True, width=14)]
+    if not is_narrow:
+        columns += [_number("PRODUCER"), _number("FOR")]
+    rows = []
+    for each in transactions:
+        cells = [_text(each["transactional_id"]), _text(each["state"], _STYLES.get(each["state"], ""))]
+        if not is_narrow:
+            since_ms = each["last_update_ms"] if each["start_ms"] is None else each["start_ms"]
+            producer = f"{each['producer_id']}/{each['producer_epoch']}"
+            cells += [_text(producer), _text(_duration(now_ms - since_ms))]
+        rows.append([*cells, _text(each["why"])])
+    return _Section([*columns, _column("REASON", ratio=1 if is_narrow else 2)], rows, "none")
 
 
 def _events(events: Sequence[Event]) -> _Section:

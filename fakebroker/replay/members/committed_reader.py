@@ -108,6 +108,7 @@ class CommittedReader:
         self._connections: dict[int, TransportConnection] = {}
         self._held: dict[TransportConnection, list[_Sent]] = {}
         self._pending: dict[TransportConnection, list[_Sent]] = {}
+        self._open: dict[int, dict[tuple[str, int], int]] = {}  # By node id: since when transactions are listed.
         self._folded: dict[int, Event] = {}  # By node id: the row to which Fetch requests without news are added.
 
     def next_deadline(self) -> float:
@@ -235,7 +236,9 @@ class CommittedReader:
 
     def lost(self, connection: TransportConnection, why: str) -> None:
         now_ms = self._now_ms()
-        self._connections = {node_id: each for node_id, each in self._connections.items() if each is not connection}
+        for node_id in [node_id for node_id, each in self._connections.items() if each is connection]:
+            del self._connections[node_id]
+            self._open.pop(node_id, None)
         for sent in (*self._pending.pop(connection, ()), *self._held.pop(connection, ())):
             is_sent = sent.sent_ms < math.inf
             missing = missing_after(now_ms - sent.sent_ms, LOST) if is_sent else LOST
@@ -317,19 +320,26 @@ class CommittedReader:
         now_ms = self._now_ms()
         event = self._event(sent)._replace(latency_us=to_us(now_ms) - to_us(sent.due_ms), error=response.error_code)
         self._record(event)
+        before, listed = self._open.get(sent.node_id, {}), {}
         for each in response.transaction_states:
             producer = self._producers.get(each.transactional_id)
             if producer is None or each.transaction_state != _ONGOING or now_ms - producer.begun_ms < LIST_EVERY_MS:
                 continue
-            script = producer.member.script
+            script, number = producer.member.script, producer.number
+            since_us = listed[each.transactional_id, number] = before.get(
+                (each.transactional_id, number), event.sent_us
+            )
             self._record(
                 event._replace(
                     kind="seen",
+                    scheduled_us=since_us,
+                    latency_us=None,
                     group=script.group,
                     member=script.member,
-                    transaction=(each.producer_id, None, producer.number, None),
+                    transaction=(each.producer_id, None, number, None),
                 )
             )
+        self._open[sent.node_id] = listed
 
     def _event(self, sent: _Sent) -> Event:
         return Event(

@@ -98,7 +98,7 @@ class Event(NamedTuple):
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
             the action was done. "seen" for something in a response to the reader of committed records: with the API
             Fetch a batch of a transaction, which the reader returns or skips (`transaction.committed`), with
-            ListTransactions a transaction that is open.
+            ListTransactions a transaction that is open, since `scheduled_us` at the latest.
         count: Number of requests in the row: more than 1 if heartbeats, or Fetch requests of the reader, are folded
             into one row, which has the times of the first one and the longest latency.
         until_us: When the last of several folded requests was sent; without a response, when the connection was lost or

@@ -147,13 +147,13 @@ def _row(index: int, event: Event, began_us: int, marks: Collection[Mark]) -> Ro
 
 def _texts(event: Event, began_us: int) -> tuple[str, ...]:
     """Return the texts of all cells except the details."""
-    is_act = event.get("kind") == "act"
+    is_act, is_request = event.get("kind") == "act", event.get("kind", "request") == "request"
     answered_us = _answered_us(event)
     answered = "never" if answered_us is None else seconds(answered_us - began_us)
     return (
         seconds(_sent_us(event) - began_us),
         "" if is_act else answered,
-        f"({event['api']})" if is_act else event["api"],
+        event["api"] if is_request else f"({event['api']})",
         event.get("member") or "",
         _natural(event.get("generation")),
         _natural(event.get("broker")),
@@ -175,6 +175,8 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
     """Yield what else is known about an event; `decisive` values are marked."""
     if event.get("kind") == "act":
         yield [Part("action of the member's script")]
+    if event.get("transaction"):
+        yield _transaction(event, decisive)
     if (event.get("count") or 1) > 1:
         yield [Part(f"{event['count']} requests until {seconds(event['until_us'] - began_us)} s")]
     elif event.get("missing") and event.get("until_us") is not None:
@@ -203,6 +205,24 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
             for each in event["found"]
         ]
         yield [Part("coordinator of "), *_enumerated(found, decisive)]
+
+
+def _transaction(event: Event, decisive: Collection[str]) -> list[Part]:
+    """Return the number of a transaction, its epoch, and its outcome for a producer or the reader."""
+    made, outcome = event["transaction"], _outcome_of(event)
+    texts = [f"transaction {made['number']}"] if made["number"] is not None else []
+    texts += [f"epoch {made['epoch']}"] if made["epoch"] is not None else []
+    texts += [outcome] if outcome else []
+    return [part for text in texts for part in (Part(", "), Part(text, text in decisive))][1:]
+
+
+def _outcome_of(event: Event) -> str:
+    committed, is_seen = event["transaction"]["committed"], event.get("kind") == "seen"
+    if committed is None:
+        return "open" if is_seen else ""
+    if is_seen:
+        return "returned by the reader" if committed else "skipped by the reader"
+    return "commit" if committed else "abort"
 
 
 def _enumerated(items: Sequence[tuple[str, str]], decisive: Collection[str]) -> Iterator[Part]:
@@ -436,6 +456,56 @@ def _one_coordinator(violation: Violation, events: Sequence[Event]) -> Iterator[
             yield Mark(index, _BROKER)
 
 
+def _of_transaction(violation: Violation, events: Sequence[Event]) -> Iterator[tuple[int, Event]]:
+    """Yield the events of the transaction that the violation is about, with their indexes."""
+    for index, event in enumerate(events):
+        number = (event.get("transaction") or {}).get("number")
+        if number is not None and f"transaction {number} of {event.get('member')}" in f"{violation.what}:":
+            yield index, event
+
+
+def _atomic(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    for index, event in _of_transaction(violation, events):
+        if outcome := _outcome_of(event):
+            yield Mark(index, _DETAILS, outcome)
+        if event["api"] == "TxnOffsetCommit":
+            yield from _named(violation, index, event)
+    for index, event in enumerate(events):
+        if event["api"] == "OffsetFetch" and _answered_us(event) == violation.until_us:
+            yield from _named(violation, index, event)
+
+
+def _named(violation: Violation, index: int, event: Event) -> Iterator[Mark]:
+    """Mark the partitions of an event that the description of the violation names."""
+    for partition in _offsets(event):
+        if f" {partition} " in violation.what:
+            yield Mark(index, _DETAILS, partition)
+
+
+def _old_epochs(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    for index, event in enumerate(events):
+        made, answered_us = event.get("transaction"), _answered_us(event)
+        if not made or event.get("error") or event.get("member") not in violation.members:
+            continue
+        is_later = event["api"] != "InitProducerId" and answered_us == violation.until_us
+        if is_later or (event["api"] == "InitProducerId" and answered_us == violation.at_us):
+            yield Mark(index, _RESPONSE)
+            yield Mark(index, _DETAILS, f"epoch {made['epoch']}")
+
+
+def _overdue(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    for index, event in _of_transaction(violation, events):
+        is_listed = event["api"] == "ListTransactions" and _sent_us(event) == violation.until_us
+        if is_listed or _sent_us(event) == violation.at_us:
+            yield Mark(index, _SENT)
+
+
+def _stable(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    for index, event in enumerate(events):
+        if event["api"] == "Fetch" and {_sent_us(event), _last_us(event)} & {violation.at_us, violation.until_us}:
+            yield from _named(violation, index, event)
+
+
 Rule = Callable[[Violation, Sequence[Event]], Iterator[Mark]]
 
 RULES: Mapping[str, tuple[str, Rule]] = {
@@ -464,5 +534,9 @@ RULES: Mapping[str, tuple[str, Rule]] = {
     "answered": ("the request without a response", _answered_at_all),
     "coordinator-found": ("the broker that FindCoordinator names, and its refusals", _coordinator_found),
     "one-coordinator": ("the brokers that answered in turn", _one_coordinator),
+    "atomic": ("the outcome of the transaction, and what became visible of it", _atomic),
+    "old-epochs-refused": ("the newer epoch, and the request of the old one accepted after it", _old_epochs),
+    "overdue-aborted": ("the beginning of the transaction, and when it was still open", _overdue),
+    "stable-offset-rises": ("the offset that went back, and the one before", _stable),
 }
 """By the name of a promise: what the marks mean, and the rule that sets them."""

@@ -36,14 +36,25 @@ _APIS = (
     "Metadata",
     "DescribeGroups",
     "ListGroups",
+    "Produce",
+    "TxnOffsetCommit",
+    "EndTxn",
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "Fetch",
+    "ListTransactions",
+    "ListOffsets",
 )
 """The APIs in the order of their colors."""
 
 _GROUP_STATES = {"stable": 2, "rebalancing": 1, charts.UNKNOWN: 7, "empty": 7}
 _MEMBER_STATES = {"assigned": 2, "waiting": 1, charts.UNKNOWN: 7}
 """Color indexes of states."""
-_DURATIONS = {"p50": 0, "max": 1}
+_DURATIONS = {"p50": 0, "max": 1, "max until visible": 3}
 """Color indexes of quantiles of durations."""
+_OUTCOMES = {"committed": 2, "aborted": 1, "not ended": 7}
+"""Color indexes of outcomes of transactions."""
 
 
 def rates(summary: Summary, suffix: str = "") -> Markup:
@@ -132,6 +143,24 @@ def rebalances(summary: Summary) -> Markup:
         charts.event_lines(right, _event_times_s(summary), numbered=True)
         right.set_xlabel("seconds")
         charts.legend(right)
+    return drawn.svg
+
+
+def transactions(summary: Summary) -> Markup:
+    """Draw the numbers of transactions by outcome beside the times that they took."""
+    found = summary.numbers.over_time.transactions
+    assert found is not None
+    with charts.drawing("transactions", "Transactions by outcome, and how long they took, over time") as drawn:
+        left, right = drawn.figure.subplots(1, 2)
+        outcomes = {"committed": found.committed, "aborted": found.aborted, "not ended": found.not_ended}
+        charts.stacked_bars(left, _times_s(summary), outcomes, _OUTCOMES, "transactions")
+        times = {"p50": found.p50_ms, "max": found.max_ms, "max until visible": found.visible_max_ms}
+        charts.lines(right, _times_s(summary), times, _DURATIONS, "from begin to commit, ms", log=True)
+        for axes in (left, right):
+            charts.startup_area(axes, summary.numbers.measure_from_s)
+            charts.event_lines(axes, _event_times_s(summary), numbered=False)
+            charts.legend_above(axes)
+            axes.set_xlabel("seconds")
     return drawn.svg
 
 

@@ -36,12 +36,13 @@ _BOUNDS = """
             min(scheduled_us)) begin_us,
         min(scheduled_us) filter (where kind = 'request') first_us,
         max(greatest(coalesce(scheduled_us + latency_us, sent_us), if(`count` > 1, until_us, sent_us))) end_us,
-        any_value(all_joined_us) all_joined_us
+        any_value(all_joined_us) all_joined_us, count(transaction) transactions
     from events cross join (
         select if(count(*) >= (select count(*) from members), max(joined_us), null) all_joined_us
         from (select min(scheduled_us + latency_us) joined_us from events
             where api = 'SyncGroup' and error = 0 and member is not null group by member))"""
-"""Begin and end of the replay, and the time at which all members had joined for the first time; null if not all did."""
+"""Begin and end of the replay, when all members had joined for the first time (null if not all did), and rows about
+transactions."""
 
 # Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests,
 # evenly spaced from `sent_us` to `until_us`.
@@ -184,6 +185,30 @@ _CHANGES = """
     ) group by all"""
 """Changes of the number of groups and members of each population in each state, as rows for `Slices.averages`."""
 
+_TRANSACTIONS = """
+    with made as (
+        select min(sent_us) begun_us, count_if(kind = 'request') requests,
+            min(done_us) filter (where api = 'EndTxn' and error = 0 and committed) committed_us,
+            min(done_us) filter (where api = 'EndTxn' and error = 0 and not committed) aborted_us,
+            max(done_us) filter (where kind = 'seen' and committed) visible_us
+        from (
+            select `group`, member, kind, api, error, sent_us, scheduled_us + latency_us done_us, transaction.number,
+                transaction.committed
+            from events where transaction.number is not null)
+        group by `group`, member, number
+    ), timed as (
+        select bigint(floor((begun_us - :begin_us) / :slice_us)) slice, committed_us, aborted_us,
+            if(committed_us is null, null, committed_us - begun_us) / 1000 length_ms,
+            if(committed_us is null, null, visible_us - begun_us) / 1000 visible_ms
+        from made where requests > 0
+    )
+    select slice, count(*) begun, count(committed_us) committed,
+        count_if(committed_us is null and aborted_us is not null) aborted,
+        count_if(committed_us is null and aborted_us is null) not_ended,
+        percentile(length_ms, 0.5) p50_ms, percentile(length_ms, 0.99) p99_ms, max(length_ms) max_ms,
+        percentile(visible_ms, 0.5) visible_p50_ms, max(visible_ms) visible_max_ms
+    from timed group by grouping sets ((slice), ())"""
+"""Transactions by the slice in which they began; a null `slice` means the total."""
 
 _SAMPLES = f"""
     with placed as (
@@ -272,6 +297,8 @@ def _run_queries(
             "partitions": (_PARTITIONS, {}),
             "errors": (_ERRORS, {}),
         }
+        if bounds["transactions"]:
+            queries["transactions"] = (_TRANSACTIONS, when)
         calls = [partial(_rows, spark, query, **args) for query, args in queries.values()]
         if samples is not None:
             calls.append(partial(_write_samples, spark, when, samples))

@@ -30,6 +30,8 @@ from fakebroker.replay.run_summary import (
     RequestNumbers,
     SendingDelay,
     SlowGroup,
+    TransactionNumbers,
+    TransactionsOverTime,
 )
 from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS_OF_A_POPULATION
@@ -102,6 +104,7 @@ def numbers_of(
             sum(row.groups for row in partitions.partitions),
             sum(row.broker >= 0 for row in brokers),
         ),
+        transactions=_transactions(rows.get("transactions", ())),
         metrics=_metrics(total, rebalances, populations, brokers, partitions, errors),
     )
 
@@ -203,6 +206,27 @@ def _rebalances(rows: list[Row]) -> Rebalances:
     )
 
 
+def _transactions(rows: Iterable[Row]) -> TransactionNumbers | None:
+    total = next((row for row in rows if row["slice"] is None), None)
+    if total is None:
+        return None
+    return TransactionNumbers(**{name: value for name, value in total.items() if name != "slice"})
+
+
+def _transactions_over_time(slices: Slices, rows: Iterable[Row]) -> TransactionsOverTime | None:
+    of_slices = [row for row in rows if row["slice"] is not None]
+    if not of_slices:
+        return None
+    return TransactionsOverTime(
+        committed=slices.counts(of_slices, "committed"),
+        aborted=slices.counts(of_slices, "aborted"),
+        not_ended=slices.counts(of_slices, "not_ended"),
+        p50_ms=slices.column(of_slices, "p50_ms"),
+        max_ms=slices.column(of_slices, "max_ms"),
+        visible_max_ms=slices.column(of_slices, "visible_max_ms"),
+    )
+
+
 def _brokers(rows: Iterable[Row], requests: int) -> list[BrokerNumbers]:
     return [
         BrokerNumbers(row["broker"], row["requests"], round(row["requests"] / max(requests, 1), 4), row["groups"])
@@ -261,6 +285,7 @@ def _over_time(rows: Mapping[str, list[Row]], slices: Slices, populations: Seque
         members=states_over_time(slices, changes["members"], MembersOverTime, sum(row.members for row in populations)),
         rebalances=_rebalances_over_time(slices, (row for row in rows["rebalances"] if row["part"] == "slice")),
         populations=[_population_over_time(slices, changes, rows["rebalances"], row) for row in populations],
+        transactions=_transactions_over_time(slices, rows.get("transactions", ())),
     )
 
 

@@ -1,7 +1,8 @@
 """Computes the summary of a run, with numbers and verdict, from the files in its directory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ from fakebroker.replay.spark.query_settings import (
     temporary_settings,
 )
 from fakebroker.replay.verify.availability import Circumstances, check_availability
+from fakebroker.replay.verify.promise_queries import applicable_promises
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
@@ -51,7 +53,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
             recorded,
             members,
             head.cluster.partitions,
-            promises["check"],
+            _wanted(workload),
             promises.get("require", ()),
             directory / VIOLATIONS,
             round(1000 * run.initial_delay_ms),
@@ -70,6 +72,14 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
         verdict = judge(available.result(), promised.result(), expected, numbers, run)
     head = msgspec.structs.replace(head, members=sum(row.members for row in numbers.populations))
     return Summary(head=head, numbers=numbers, verdict=verdict)
+
+
+def _wanted(workload: Mapping[str, Any]) -> Sequence[str]:
+    """Return the names of the promises to check."""
+    wanted: Sequence[str] | None = workload["promises"]["check"]
+    if wanted is not None:
+        return wanted
+    return applicable_promises(is_transactional=any(each.get("transactional") for each in workload["groups"]))
 
 
 def _circumstances(head: Head, expected: Sequence[Expectation]) -> Circumstances:

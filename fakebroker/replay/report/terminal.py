@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fakebroker.replay.members.request_outcomes import MEANINGS
 from fakebroker.replay.report.evidence import Case, Part, nearest, unavailable, violated
-from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, named
+from fakebroker.replay.run_summary import Phase, PromiseCheck, Summary, TransactionNumbers, named
 from fakebroker.replay.wording import broker, by_chance, counted, event as event_text, ms, number, share, times
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -63,6 +63,8 @@ def _sections(summary: Summary) -> Iterator[tuple[str, RenderableType]]:
     yield "Over time", _over_time(summary)
     yield "Populations", _populations(summary)
     yield "Rebalances", _rebalances(summary)
+    if summary.numbers.transactions:
+        yield "Transactions", _transactions(summary.numbers.transactions)
     if summary.numbers.slowest_groups:
         yield "Slowest groups", _slowest(summary)
     yield "Brokers", _brokers(summary)
@@ -191,6 +193,15 @@ def _rebalances(summary: Summary) -> str:
     return (
         f"{row.count:,} rebalances, from the first JoinGroup to the last SyncGroup response:\n"
         f"p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms"
+    )
+
+
+def _transactions(row: TransactionNumbers) -> str:
+    outcomes = f"{row.committed:,} committed, {row.aborted:,} aborted, {row.not_ended:,} not ended"
+    return (
+        f"{row.begun:,} transactions: {outcomes}\n"
+        f"until committed: p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms\n"
+        f"until the records were visible: p50 {ms(row.visible_p50_ms)} ms, max {ms(row.visible_max_ms)} ms"
     )
 
 

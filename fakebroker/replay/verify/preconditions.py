@@ -3,18 +3,21 @@
 Without the preconditions, no run of the workload can have a case of the promise. With them, a run may still have none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ConfigError
+from fakebroker.replay.verify.promise_queries import TRANSACTION_PROMISES, applicable_promises
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US
+from fakebroker.replay.verify.transaction_queries import OVERDUE_TRANSACTION_US
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import ends
 from fakebroker.replay.workload.workload import Workload
 
 _BOUND_S = BOUND_US / 1e6
 _OVERDUE_S = OVERDUE_US / 1e6
+_OVERDUE_TRANSACTION_S = OVERDUE_TRANSACTION_US / 1e6
 _INITIAL_DELAY = "group.initial.rebalance.delay.ms"
 _ON_ASSIGNMENTS = (
     "one-owner",
@@ -38,9 +41,15 @@ def unmet_preconditions(workload: Workload, *, is_embedded: bool = True) -> dict
         workload: The workload.
         is_embedded: Whether it runs on its embedded cluster, whose coordinators only move by events of the workload.
     """
-    unmet = dict(_unmet(workload, is_embedded))
-    wanted = workload.promises.check
-    return {name: lacks for name, lacks in unmet.items() if wanted is None or name in wanted}
+    unmet, wanted = dict(_unmet(workload, is_embedded)), wanted_promises(workload)
+    return {name: lacks for name, lacks in unmet.items() if name in wanted}
+
+
+def wanted_promises(workload: Workload) -> Sequence[str]:
+    """Return the names of the promises that a workload checks. Without a list, these are all that apply to it."""
+    if workload.promises.check is not None:
+        return workload.promises.check
+    return applicable_promises(is_transactional=workload.is_transactional)
 
 
 def check_required(workload: Workload, *, is_embedded: bool = True) -> None:
@@ -53,7 +62,7 @@ def check_required(workload: Workload, *, is_embedded: bool = True) -> None:
     Raises:
         ConfigError: It cannot.
     """
-    unmet = unmet_preconditions(workload, is_embedded=is_embedded)
+    unmet = dict(_unmet(workload, is_embedded))
     mistakes = [
         ConfigError.of(f"promises.require[{index}]", name, unmet[name])
         for index, name in enumerate(workload.promises.require)
@@ -90,7 +99,8 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     duration_s, groups = workload.duration_s, workload.groups
     delay_ms = Config(workload.cluster.config).number(_INITIAL_DELAY)
     if is_embedded and duration_s * 1000 <= delay_ms:
-        yield from ((name, f"duration_s > {delay_ms / 1000:g} ({_INITIAL_DELAY})") for name in _ON_ASSIGNMENTS)
+        names = (*_ON_ASSIGNMENTS, *TRANSACTION_PROMISES)
+        yield from ((name, f"duration_s > {delay_ms / 1000:g} ({_INITIAL_DELAY})") for name in names)
         return
     is_changing = any(map(_changes, groups)) or bool(workload.event)
     if not any(_has_several_members(each) for each in groups):
@@ -98,8 +108,8 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
             yield name, "groups with several members"
     if not is_changing:
         yield "generations-rise", "members that join an existing group, for example with arrival, restart or grow"
-    if not any(each.commit_interval_ms for each in groups):
-        yield "commits-kept", "members that commit (commit_interval_ms > 0)"
+    if not any(each.commit_interval_ms and not each.transactional for each in groups):
+        yield "commits-kept", "members that commit without transactions (commit_interval_ms > 0)"
     elif not is_changing and not any(load.kind == "fetch-offsets" for load in workload.load):
         yield "commits-kept", "members that join an existing group, or a [[load]] of kind fetch-offsets"
     if lacks := _lacks_silence(workload):
@@ -114,8 +124,33 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
         yield "fenced-refused", "static members (static > 0)"
     if not is_left_behind:
         yield "unknown-refused", "members that send requests after their session has expired (pause, zombie)"
+    yield from _unmet_of_transactions(workload)
     if is_embedded and not workload.event:
         yield "one-coordinator", "an [[event]] that moves coordinators, such as stop_broker"
+
+
+def _unmet_of_transactions(workload: Workload) -> Iterator[tuple[str, str]]:
+    """Yield the promises about transactions whose preconditions are not met."""
+    if not workload.is_transactional:
+        yield from ((name, "members that use transactions (transactional)") for name in TRANSACTION_PROMISES)
+        return
+    crashing = [(each, each.transaction) for each in workload.groups if each.transaction and each.transaction.crash]
+    if not crashing:
+        yield "old-epochs-refused", "producers that stop in transactions (transaction.crash > 0)"
+        yield "overdue-aborted", "producers that stop in transactions (transaction.crash > 0)"
+        return
+    limits_s = [(each, made, made.timeout_ms / 1000 + _OVERDUE_TRANSACTION_S) for each, made in crashing]
+    long = [(each, limit_s) for each, made, limit_s in limits_s if ends(made.return_after_s)[1] > limit_s]
+    if not long:
+        needed_s = min(limit_s for _, _, limit_s in limits_s)
+        yield (
+            "overdue-aborted",
+            f"transaction.return_after_s > {needed_s:g}, the timeout plus {_OVERDUE_TRANSACTION_S:g} s",
+        )
+        return
+    needed_s = min(each.arrival.at_s + limit_s for each, limit_s in long)
+    if workload.duration_s <= needed_s:
+        yield "overdue-aborted", f"duration_s > {needed_s:g}, when the first transaction must be aborted"
 
 
 def _has_several_members(population: Groups) -> bool:

@@ -1,4 +1,4 @@
-"""The promises of a group coordinator, each with two queries: one that counts its cases, and one for its violations.
+"""The promises of coordinators, each with two queries: one that counts its cases, and one for its violations.
 
 A case is a situation in which a violation of the promise would have been seen; each violation is in a case. The query
 of the cases returns rows of a group and a number of cases. It runs first; without a case, the other query does not run.
@@ -28,6 +28,17 @@ from fakebroker.replay.verify.promise_views import (
     REQUEST_TIMEOUT_US,
     RETENTION_US,
     SESSION,
+)
+from fakebroker.replay.verify.transaction_queries import (
+    ATOMIC,
+    ATOMIC_CASES,
+    OLD_EPOCHS,
+    OLD_EPOCHS_CASES,
+    OVERDUE,
+    OVERDUE_CASES,
+    OVERDUE_TRANSACTION_US,
+    STABLE,
+    STABLE_CASES,
 )
 
 
@@ -615,5 +626,38 @@ PROMISES: dict[str, Promise] = {
         "changes of the broker that serves a group",
         _ONE_COORDINATOR_CASES,
     ),
+    "atomic": Promise(
+        "The records and offsets of a transaction become visible together if it is committed, and never if it is not.",
+        ATOMIC,
+        "transactions that the reader has passed, and offsets fetched after one",
+        ATOMIC_CASES,
+    ),
+    "old-epochs-refused": Promise(
+        "Requests with an old producer epoch are rejected once a newer one was returned for the transactional id.",
+        OLD_EPOCHS,
+        "requests with an old producer epoch",
+        OLD_EPOCHS_CASES,
+    ),
+    "overdue-aborted": Promise(
+        "A transaction that its producer does not end is aborted within its timeout plus "
+        f"{OVERDUE_TRANSACTION_US // 1_000_000} s.",
+        OVERDUE,
+        f"transactions that their producers left open for the timeout plus {OVERDUE_TRANSACTION_US // 1_000_000} s",
+        OVERDUE_CASES,
+    ),
+    "stable-offset-rises": Promise(
+        "The last stable offset of a partition never goes back.",
+        STABLE,
+        "last stable offsets read after another one",
+        STABLE_CASES,
+    ),
 }
 """All promises by their names in `[promises] check`, in the order of reports."""
+
+TRANSACTION_PROMISES = ("atomic", "old-epochs-refused", "overdue-aborted", "stable-offset-rises")
+"""The promises of transaction coordinators: without transactions, there is no case of them."""
+
+
+def applicable_promises(*, is_transactional: bool) -> list[str]:
+    """Return the names of the promises that a workload checks by default."""
+    return [name for name in PROMISES if is_transactional or name not in TRANSACTION_PROMISES]

@@ -4,7 +4,9 @@ Requests are partitioned by group once; every view and window is by group, so th
 Times are by the members' clocks. A request takes effect between `sent_us` and `done_us`; a request without a response
 takes effect at any time after `sent_us`, or never.
 
-Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
+Error codes in the views: 3 UNKNOWN_TOPIC_OR_PARTITION, 7 REQUEST_TIMED_OUT, 14 COORDINATOR_LOAD_IN_PROGRESS,
+15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS,
+51 CONCURRENT_TRANSACTIONS.
 """
 
 from collections.abc import Iterator, Mapping
@@ -257,6 +259,44 @@ SILENT_MEMBERS = f"""
         ) where least(seen_us, next_us) > limit_us and seen_us is not null
     ) s {NO_LOOKUP}"""
 
+# The producers' requests. `is_old`: the epoch is older than the one that the last successful InitProducerId of the same
+# transactional id had returned before.
+PRODUCER_CALLS = """
+    select *, fence.done_us <= sent_us and (
+            producer_id = fence.producer_id and epoch < fence.epoch
+            or producer_id <> fence.producer_id and array_contains(former, producer_id)) is_old
+    from (
+        select *, last(if(api = 'InitProducerId' and error = 0, struct(done_us, producer_id, epoch), null), true)
+                over past fence,
+            collect_set(if(api = 'InitProducerId' and error = 0, producer_id, null)) over past former
+        from (
+            select /*+ repartition(`group`) */ `group`, member, api, error, latency_us is null is_unanswered, sent_us,
+                scheduled_us + latency_us done_us, offsets, transaction.producer_id, transaction.epoch,
+                transaction.number, transaction.committed
+            from events where kind = 'request' and transaction is not null)
+        window past as (
+            partition by `group`, member order by sent_us rows between unbounded preceding and 1 preceding))"""
+
+# One row per transaction, without requests of old epochs. `commit_us`: when EndTxn was first sent, if it may have
+# committed the transaction, which an error after which it is repeated does not exclude; `committed_us`, `aborted_us`:
+# when it was acknowledged.
+TRANSACTIONS = """
+    select `group`, member, number, min(sent_us) begun_us, max(coalesce(done_us, sent_us)) last_us,
+        min(sent_us) filter (where api = 'EndTxn') ended_us,
+        min(sent_us) filter (where api = 'EndTxn' and committed and coalesce(error, 0) in (0, -1, 3, 7, 14, 15, 16, 51))
+            commit_us,
+        min(done_us) filter (where api = 'EndTxn' and committed and error = 0) committed_us,
+        min(done_us) filter (where api = 'EndTxn' and not committed and error = 0) aborted_us,
+        max_by(offsets, done_us) filter (where api = 'TxnOffsetCommit' and error = 0) offsets
+    from producer_calls where number is not null and not coalesce(is_old, false) group by `group`, member, number"""
+
+# What the reader of committed records has seen: batches that it has returned (`committed`) or skipped, and open
+# transactions, since `scheduled_us`.
+SEEN = """
+    select /*+ repartition(`group`) */ `group`, member, api, broker, scheduled_us, sent_us,
+        scheduled_us + latency_us done_us, offsets[0].partition partition, transaction.number, transaction.committed
+    from events where kind = 'seen'"""
+
 _VIEWS = {
     "steps": STEPS,
     "lives": LIVES,
@@ -270,6 +310,9 @@ _VIEWS = {
 }
 
 
+_TRANSACTION_VIEWS = {"producer_calls": PRODUCER_CALLS, "transactions": TRANSACTIONS, "seen": SEEN}
+
+
 @dataclass(frozen=True, slots=True)
 class PromiseViews:
     """The session with the views of a run.
@@ -279,12 +322,14 @@ class PromiseViews:
         few: Whether there are few events, as for `computed_once`.
         end_us: When the last request was sent.
         delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+        has_transactions: Whether members have used transactions. Otherwise the views about them do not exist.
     """
 
     spark: SparkSession
     few: bool
     end_us: int
     delay_us: int
+    has_transactions: bool
 
     def sql(self, query: str) -> DataFrame:
         """Return the result of a query on the views, with the parameters `:end_us` and `:delay_us`."""
@@ -315,17 +360,17 @@ def promise_views(
     members.createOrReplaceTempView("members")
     topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
     local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
-    (found,) = spark.sql("select count(*) rows, max(sent_us) end_us from events").collect()
+    (found,) = spark.sql("select count(*) rows, max(sent_us) end_us, count(transaction) used from events").collect()
     few, kept = are_few(found["rows"]), []
     with temporary_settings(spark, {**settings_for_count(spark, found["rows"]), **_IN_PLACE}):
         try:
             for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            for name, query in _VIEWS.items():
+            for name, query in (_VIEWS | (_TRANSACTION_VIEWS if found["used"] else {})).items():
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            yield PromiseViews(spark, few, found["end_us"] or 0, delay_us)
+            yield PromiseViews(spark, few, found["end_us"] or 0, delay_us, bool(found["used"]))
         finally:
             for view in kept:
                 view.unpersist()

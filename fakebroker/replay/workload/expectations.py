@@ -157,7 +157,7 @@ class Promises(Table, frozen=True):
     """The promises to check.
 
     Attributes:
-        check: Names of promises; all if not given.
+        check: Names of promises. If not given, all; those about transactions only if a population is transactional.
         require: Names of promises that the run must exercise: without a case of the promise, the verdict is "failed".
     """
 

@@ -93,24 +93,29 @@ def raw_server(response: bytes) -> Iterator[str]:
 
 
 class FakeTopSource:
-    """The three methods of the control client that `top` calls, without HTTP.
+    """The methods of the control client that `top` calls, without HTTP.
 
     Attributes:
         cluster: The overview.
         rows: The rows of the groups, returned in this order for any `sort`.
         blocked: The groups that wait for members.
+        transactions: The rows of transactional ids; set `transactions_by_state` of the overview, too.
     """
 
     def __init__(self, rows: list[dict[str, Any]] | None = None, **changes: Any) -> None:
         self.cluster = overview(**changes)
         self.rows = [group_row(number) for number in range(1, 4)] if rows is None else rows
         self.blocked: list[dict[str, Any]] = []
+        self.transactions: list[dict[str, Any]] = []
 
     def overview(self) -> dict[str, Any]:
         return self.cluster
 
     def group_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
         return self.rows[:limit]
+
+    def transaction_rows(self, *, sort: str, limit: int) -> list[dict[str, Any]]:
+        return self.transactions[:limit]
 
     def blocked_groups(self, *, limit: int) -> dict[str, Any]:
         return {"total": len(self.blocked), "groups": self.blocked[:limit]}
@@ -130,6 +135,8 @@ def overview(**changes: Any) -> dict[str, Any]:
         "brokers": [broker_row(node_id) for node_id in (1, 2, 3)],
         "groups_by_state": {"Empty": 7, "PreparingRebalance": 1, "CompletingRebalance": 0, "Stable": 1234, "Dead": 0},
         "members": 3456,
+        "transactions_by_state": {},
+        "waiting_markers": 0,
         "connections": 24,
         "rates": {"requests_per_s": 2302.5, "latency": latency((0.0, 0.0, 0.05, 0.13)), "by_api": rates},
         "faults": 0,
@@ -175,6 +182,20 @@ def group_row(number: int, **changes: Any) -> dict[str, Any]:
         "until_ms": None,
         "rebalances": number + 1,
         "why": f"SyncGroup of the leader consumer-{number}",
+        **changes,
+    }
+
+
+def transaction_row(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "transactional_id": f"payments-{number}",
+        "state": "PrepareCommit",
+        "pending_state": "CompleteCommit",
+        "producer_id": 4000 + number,
+        "producer_epoch": 7,
+        "start_ms": NOW_MS - 12_340,
+        "last_update_ms": NOW_MS - 1_000 * number,
+        "why": f"waiting for markers of orders-{number}, whose leader broker 2 is down",
         **changes,
     }
 

@@ -3,7 +3,7 @@
 Does not depend on any client; one module per client implements it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,12 +68,14 @@ class Client:
         read_committed: Returns the committed values of each partition of the output: bootstrap servers, number of
             partitions.
         errors: The exceptions that the methods of an application raise.
+        api_versions: The versions of APIs that brokers must be limited to, because of faults of the client.
     """
 
     name: str
     start: Callable[[str, str], Application] = field(repr=False)
     read_committed: Callable[[str, int], list[list[bytes]]] = field(repr=False)
     errors: tuple[type[Exception], ...] = field(repr=False)
+    api_versions: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False, hash=False)
 
 
 def checked_offset(offset: int | None) -> int:

@@ -7,12 +7,12 @@ actions: equal seeds give equal plans, although a client may send its requests i
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from random import Random
 
 from fakebroker import FakeCluster
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.cluster.topics import NO_LEADER, Partition
 from tests.support.exactly_once.application import GROUP_ID, INPUT, OUTPUT, TRANSACTIONAL_ID, Application, Client
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S
@@ -52,30 +52,31 @@ class Failures:
     def __init__(self, cluster: FakeCluster, random: Random) -> None:
         self._cluster = cluster
         self._random = random
+        self._held_markers = ExitStack()
         self.plan: list[str] = []
         self.seen: Counter[str] = Counter()
 
     def add(self) -> None:
         """Add a failure."""
-        random = self._random
-        failures = [
-            self._drop_connection,
-            self._move_transaction_coordinator,
-            self._move_group_coordinator,
-            self._move_while_prepared,
-            self._stop_broker,
-        ]
-        random.choices(failures, [3, 3, 2, 2, 2])[0]()
+        kinds: dict[Callable[[], None], int] = {
+            self._drop_connection: 3,
+            self._move_transaction_coordinator: 3,
+            self._move_group_coordinator: 2,
+            self._move_while_a_marker_waits: 2,
+            self._stop_broker: 2,
+            self._abort_or_fence: 1,
+            self._fail_append: 1,
+        }
+        self._random.choices(list(kinds), list(kinds.values()))[0]()
 
-    def _at(self, api: str, action: Callable[[], None]) -> None:
+    def _at(self, api: str, name: str, action: Callable[[], None]) -> None:
         """Run an action at the next request of an API: before it is handled, or before its answer is sent."""
         boundary = self._random.choice(["before", "then"])
-        self.plan.append(f"{boundary} {api}")
+        self.plan.append(f"{boundary} {api}: {name}")
 
         def run(call: Call) -> None:
             action()
 
-        run.__name__ = action.__name__
         if boundary == "before":
             self._cluster.fail(api, before=run, nth=1)
         else:
@@ -83,52 +84,63 @@ class Failures:
 
     def _drop_connection(self) -> None:
         api, handles = self._random.choice(_APIS), self._random.random() < 0.5
-        self.plan.append(f"connection closed at {api}, handles={handles}")
+        self.plan.append(f"{api}: connection closed, handles={handles}")
         self._cluster.fail(api, drop=True, handles=handles, times=1)
 
     def _move_transaction_coordinator(self) -> None:
         api, is_slow = self._random.choice(_COORDINATOR_APIS), self._random.random() < 0.3
-
-        def move_transaction_coordinator() -> None:
-            self._move(self._transactions_partition(), is_slow, "transactions")
-
-        self.plan.append(f"transaction coordinator moves, slow={is_slow}")
-        self._at(api, move_transaction_coordinator)
+        self._at(api, f"transaction coordinator moves, slow={is_slow}", lambda: self._move_transactions(is_slow))
 
     def _move_group_coordinator(self) -> None:
-        api = self._random.choice(_APIS)
-        is_slow = self._random.random() < 0.3
+        api, is_slow = self._random.choice(_APIS), self._random.random() < 0.3
+        self._at(api, f"group coordinator moves, slow={is_slow}", lambda: self._move_groups(is_slow))
 
-        def move_group_coordinator() -> None:
-            self._move(self._cluster.cluster.offsets_partition_of(GROUP_ID), is_slow, "groups")
+    def _move_while_a_marker_waits(self) -> None:
+        """Move a coordinator after EndTxn, while a marker is held or cannot be written as a leader is down."""
+        moves_groups, stops_leader = self._random.random() < 0.3, self._random.random() < 0.5
+        what = "group" if moves_groups else "transaction"
+        self.plan.append(f"EndTxn: {what} coordinator moves while a marker waits, leader stops={stops_leader}")
 
-        self.plan.append(f"group coordinator moves, slow={is_slow}")
-        self._at(api, move_group_coordinator)
+        def before(call: Call) -> None:
+            if stops_leader:
+                node_ids = [each.leader_id for each in self.output() if each.leader_id not in (NO_LEADER, call.node_id)]
+                if node_ids:
+                    self._stop(node_ids[0], elect=False)
+            else:
+                self._held_markers.enter_context(self._cluster.hold_markers(TRANSACTIONAL_ID))
+                self._after_some_requests(self._held_markers.close)
 
-    def _move_while_prepared(self) -> None:
-        """Stop the leader of an output, so that its marker waits, and move the coordinator after EndTxn."""
-        self.plan.append("transaction coordinator moves while a marker waits")
+        def then(call: Call) -> None:
+            if moves_groups:
+                self._move_groups(is_slow=False)
+            else:
+                self._move_transactions(is_slow=False)
 
-        def stop_leader(call: Call) -> None:
-            partition = self._transactions_partition()
-            leaders = [each.leader_id for each in self.output() if each.leader_id not in (NO_LEADER, call.node_id)]
-            if leaders and partition.leader_id == call.node_id:
-                self._stop(leaders[0], elect=False)
-
-        def move_transaction_coordinator(call: Call) -> None:
-            self._move(self._transactions_partition(), False, "transactions")
-
-        self._cluster.fail("EndTxn", before=stop_leader, then=move_transaction_coordinator, nth=1)
+        self._cluster.fail("EndTxn", before=before, then=then, nth=1)
 
     def _stop_broker(self) -> None:
-        api, elects = self._random.choice(_APIS), self._random.random() < 0.5
-        node_id = self._random.choice([1, 2, 3])
-        self.plan.append(f"broker {node_id} stops, elects={elects}")
+        api, elects, node_id = self._random.choice(_APIS), self._random.random() < 0.5, self._random.choice([1, 2, 3])
+        self._at(api, f"broker {node_id} stops, elects={elects}", lambda: self._stop(node_id, elect=elects))
 
-        def stop_broker() -> None:
-            self._stop(node_id, elect=elects)
+    def _abort_or_fence(self) -> None:
+        """Abort the open transaction, as a timeout does, or fence the producer, as an administrator can."""
+        api, aborts = self._random.choice(_APIS), self._random.random() < 0.5
 
-        self._at(api, stop_broker)
+        def abort_or_fence() -> None:
+            found = self._transaction()
+            if found is not None and found.pending_state is None and found.state == "Ongoing":
+                self.seen["aborted by the cluster"] += 1
+                (self._cluster.abort_transaction if aborts else self._cluster.fence_producer)(TRANSACTIONAL_ID)
+
+        self._at(api, "transaction aborted" if aborts else "producer fenced", abort_or_fence)
+
+    def _fail_append(self) -> None:
+        of_groups, times = self._random.random() < 0.5, self._random.randint(1, 3)
+        self.plan.append(f"{times} appends of {'groups' if of_groups else 'transactions'} fail")
+        if of_groups:
+            self._cluster.fail_append(GROUP_ID, times=times)
+        else:
+            self._cluster.fail_transaction_append(TRANSACTIONAL_ID, times=times)
 
     def _stop(self, node_id: int, *, elect: bool) -> None:
         """Stop a broker, unless another one is down; it starts again after some requests."""
@@ -136,19 +148,34 @@ class Failures:
             return
         self.seen["stopped brokers"] += 1
         self._cluster.stop_broker(node_id, elect=elect)
-        self._after_some_requests(lambda: self._start_brokers())
+        self._after_some_requests(self._start_brokers)
 
-    def _move(self, partition: Partition, is_slow: bool, what: str) -> None:
-        core = self._cluster.cluster
-        transaction = self._state()
-        others = [node_id for node_id, each in core.brokers.items() if each.up and node_id != partition.leader_id]
+    def _move_transactions(self, is_slow: bool) -> None:
+        self._move("transactions", self._cluster.cluster.transactions_partition_of(TRANSACTIONAL_ID), is_slow)
+
+    def _move_groups(self, is_slow: bool) -> None:
+        self._move("groups", self._cluster.cluster.offsets_partition_of(GROUP_ID), is_slow)
+
+    def _move(self, what: str, partition: Partition, is_slow: bool) -> None:
+        """Move a coordinator to another broker that is up; if it is slow, it loads until some requests were sent."""
+        others = [
+            broker.node_id for broker in self._cluster.brokers if broker.up and broker.node_id != partition.leader_id
+        ]
         if not others:
             return
-        self.seen[f"{what} moved in {transaction}"] += 1
-        failover = Failover(load_ms=None if is_slow else 0)
-        core.controller.set_leader(partition, self._random.choice(others), core.now_ms, failover)
+        found = self._transaction()
+        self.seen[f"{what} moved in {found.state if found else 'Dead'}"] += 1
+        to, load_ms = self._random.choice(others), None if is_slow else 0.0
+        if what == "groups":
+            self._cluster.move_coordinator(GROUP_ID, to, load_ms=load_ms)
+        else:
+            self._cluster.move_transaction_coordinator(TRANSACTIONAL_ID, to, load_ms=load_ms)
         if is_slow:
             self._after_some_requests(self._cluster.finish_loading)
+
+    def _transaction(self) -> TransactionView | None:
+        """Return the transactional id; None without a coordinator."""
+        return next(iter(self._cluster.transactions()), None)
 
     def _after_some_requests(self, action: Callable[[], None]) -> None:
         self._cluster.fail(None, before=lambda call: action(), nth=self._random.randint(3, 8))
@@ -163,26 +190,13 @@ class Failures:
         self._cluster.clear_faults()
         self._start_brokers()
         self._cluster.finish_loading()
-
-    def _transactions_partition(self) -> Partition:
-        core = self._cluster.cluster
-        core.transaction_coordinator_of(TRANSACTIONAL_ID)
-        topic = core.topics.get("__transaction_state")
-        assert topic is not None
-        index = next(iter(core.brokers.values())).transaction_coordinator.partition_for(TRANSACTIONAL_ID)
-        return topic.partitions[index]
+        self._held_markers.close()
 
     def output(self) -> list[Partition]:
         """Return the partitions of the output."""
         topic = self._cluster.cluster.topics.get(OUTPUT)
         assert topic is not None
         return list(topic.partitions)
-
-    def _state(self) -> str:
-        """Return the name of the transaction's state; "none" without a coordinator."""
-        leader = self._cluster.cluster.leader_of(self._transactions_partition())
-        found = leader and leader.transaction_coordinator.transaction(TRANSACTIONAL_ID)
-        return found.state.name if found else "none"
 
 
 class Loop:

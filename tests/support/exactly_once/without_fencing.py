@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.handlers.transaction_verification import Verification
 from fakebroker.cluster.logs import producer_state
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
 from fakebroker.errors import ErrorCode
@@ -17,6 +18,7 @@ def disable_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable fencing in all clusters of this process, until the end of the test."""
     for name in ("add_partitions", "end"):
         monkeypatch.setattr(TransactionCoordinator, name, _in_current_epoch(name))
+    monkeypatch.setattr(Verification, "error_of_epoch", lambda *arguments: ErrorCode.NONE)
     monkeypatch.setattr(producer_state, "_check_next", lambda batch, producer: None)
     append_error = Cluster._append_error
 

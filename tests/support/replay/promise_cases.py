@@ -6,8 +6,8 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.spark.query_settings import computed_once
+from fakebroker.replay.verify.promise_queries import PROMISES, TRANSACTION_PROMISES
 from fakebroker.replay.verify.promise_views import promise_views
-from fakebroker.replay.verify.promises import PROMISES
 
 
 def cases_by_group(
@@ -27,6 +27,7 @@ def cases_by_group(
                 views.few,
             )
             for name, promise in PROMISES.items()
+            if views.has_transactions or name not in TRANSACTION_PROMISES
         ]
         for row in reduce(DataFrame.union, frames).where("cases > 0").collect():
             counts.setdefault(row["group"], {})[row["promise"]] = row["cases"]

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.events import DDL as EVENTS_DDL, SCHEMA, Event
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST
-from fakebroker.replay.script.script import DDL, Act, Script
+from fakebroker.replay.script.script import DDL, Act, Script, Transactions
 
 PARTITIONS = {"orders": 2}
 SECOND = 1_000_000
@@ -85,6 +85,51 @@ def beats(first_s: float, last_s: float, generation: int = 2, **more: Any) -> Ev
     return beat(first_s, generation, count=round(last_s - first_s) + 1, until_s=last_s, **more)
 
 
+def initialized(at_s: float, epoch: int, producer_id: int = 7) -> Event:
+    """Return an answered InitProducerId."""
+    return event("InitProducerId", at_s, member_id=None, transaction=(producer_id, epoch, None, None))
+
+
+def produced(at_s: float, number: int = 1, **more: Any) -> Event:
+    """Return an answered Produce of a transaction."""
+    fields: dict[str, Any] = {"offsets": [("payments-0", 5)], "member_id": None, "transaction": (7, 0, number, None)}
+    return event("Produce", at_s, **(fields | more))
+
+
+def stored(at_s: float, offset: int, number: int = 1, **more: Any) -> Event:
+    """Return an answered TxnOffsetCommit of partition 0."""
+    fields: dict[str, Any] = {"offsets": [("orders-0", offset)], "transaction": (7, 0, number, None)}
+    return event("TxnOffsetCommit", at_s, **(fields | more))
+
+
+def ended(at_s: float, number: int = 1, *, committed: bool = True, epoch: int = 0, **more: Any) -> Event:
+    """Return an answered EndTxn."""
+    return event("EndTxn", at_s, **({"member_id": None, "transaction": (7, epoch, number, committed)} | more))
+
+
+def read(at_s: float, number: int = 1, *, committed: bool = True, partition: str = "payments-0") -> Event:
+    """Return a batch that the reader of committed records has returned or skipped."""
+    made = (7, 0, number, committed)
+    return event("Fetch", at_s, kind="seen", member_id="reader", offsets=[(partition, 5)], transaction=made)
+
+
+def still_open(at_s: float, since_s: float, number: int = 1) -> Event:
+    """Return a transaction that the reader has seen open since some time."""
+    seen = event("ListTransactions", at_s, kind="seen", member_id="reader", transaction=(7, None, number, None))
+    return seen._replace(scheduled_us=START_US + round(since_s * SECOND), latency_us=None)
+
+
+def list_transactions(at_s: float) -> Event:
+    """Return an answered ListTransactions of the reader."""
+    return event("ListTransactions", at_s, member=None, member_id="reader")
+
+
+def stable(at_s: float, offset: int, **more: Any) -> Event:
+    """Return a Fetch of the reader, with a last stable offset."""
+    fields: dict[str, Any] = {"member": None, "member_id": "reader", "offsets": [("payments-0", offset)]}
+    return event("Fetch", at_s, **(fields | more))
+
+
 OF_1: dict[str, Any] = {"member": "g-1"}
 
 HEALTHY = [
@@ -119,6 +164,11 @@ def member(name: str, **more: Any) -> Script:
 
 
 MEMBERS = [member("g-0"), member("g-1"), member("g-2")]
+
+TRANSACTIONAL = [
+    each._replace(transactions=Transactions("payments", 10, 2_000, 5_000, 0.0, 0.0, (0.0, 0.0), 0)) for each in MEMBERS
+]
+"""Scripts with a transaction timeout of 5 s."""
 
 
 def event_of(group: str, each: Event, broker_offset: int = 0) -> Event:

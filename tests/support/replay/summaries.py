@@ -105,6 +105,17 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 {"from_ms": edge, "count": n} for edge, n in ((100, 90), (200, 250), (500, 40), (2000, 20))
             ],
         },
+        "transactions": {
+            "begun": 600,
+            "committed": 540,
+            "aborted": 40,
+            "not_ended": 20,
+            "p50_ms": 12.5,
+            "p99_ms": 40.0,
+            "max_ms": 210.0,
+            "visible_p50_ms": 112.5,
+            "visible_max_ms": 405.0,
+        },
         "populations": [
             {
                 "population": name,
@@ -161,6 +172,14 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 {"population": name, **_states([n / 2 for n in rebalancing], groups=100, members=450)}
                 for name in ("dynamic", "static")
             ],
+            "transactions": {
+                "committed": [9] * _SLICES,
+                "aborted": [index % 2 for index in range(_SLICES)],
+                "not_ended": [int(index == 20) for index in range(_SLICES)],
+                "p50_ms": with_noise(12.5),
+                "max_ms": with_noise(80.0),
+                "visible_max_ms": with_noise(250.0),
+            },
         },
         "broker_skew_by_chance": [1.0, 1.1],
         "metrics": {
