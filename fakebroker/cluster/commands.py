@@ -1135,15 +1135,15 @@ class ClusterCommands:
     def snapshot(self) -> Snapshot:
         """Take a snapshot, for `restore`.
 
-        It contains topics with their records, brokers, leaders, configs, and groups with their offsets. Groups are
-        saved as their last record describes them; a rebalance in progress is not saved.
+        It contains topics with their records, brokers, leaders, configs, groups with their offsets, and transactional
+        ids. Groups and ids are saved as their last record describes them; a rebalance in progress is not saved.
         """
         return self._run(lambda: snapshots.take(self._cluster))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this cluster.
 
-        Groups are loaded from their log, and all sessions start again. Parked joins and syncs get NOT_COORDINATOR.
+        Groups and transactional ids are loaded from their logs, and all sessions start again. Parked joins and syncs get NOT_COORDINATOR.
         Holds, delays and faults are removed. Connections to brokers that are not in the snapshot, or stopped in it, are
         closed; others remain open. The clock and the sequences of ids are not set back.
 
