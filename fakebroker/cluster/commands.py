@@ -1143,9 +1143,9 @@ class ClusterCommands:
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this cluster.
 
-        Groups and transactional ids are loaded from their logs, and all sessions start again. Parked joins and syncs get NOT_COORDINATOR.
-        Holds, delays and faults are removed. Connections to brokers that are not in the snapshot, or stopped in it, are
-        closed; others remain open. The clock and the sequences of ids are not set back.
+        Groups and transactional ids are loaded from their logs, and all sessions start again. Parked joins and syncs
+        get NOT_COORDINATOR. Holds, delays and faults are removed. Connections to brokers that are not in the snapshot,
+        or stopped in it, are closed; others remain open. The clock and the sequences of ids are not set back.
 
         Raises:
             ConfigError: The snapshot was taken of another cluster.

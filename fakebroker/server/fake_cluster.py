@@ -1671,8 +1671,8 @@ class FakeCluster(JournalExport):
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
             filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
-                `connection`, `error`, `instance_id`, `transactional_id`, `producer_id`, `topic`, `partition`, `version`,
-                `fault`, `since` (which excludes older requests).
+                `connection`, `error`, `instance_id`, `transactional_id`, `producer_id`, `topic`, `partition`,
+                `version`, `fault`, `since` (which excludes older requests).
 
         Returns:
             All matching requests, oldest first, also those that the journal has dropped since the call; the response to
