@@ -278,9 +278,8 @@ class ClusterCommands:
         """Change the leader of a partition of an internal topic, which `find` returns."""
 
         def move() -> None:
-            partition = find()
             leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
-            self._cluster.controller.set_leader(partition, leader_id, self._now_ms(), how)
+            self._cluster.controller.set_leader(find(), leader_id, self._now_ms(), how)
 
         self._run(move)
 
@@ -785,7 +784,8 @@ class ClusterCommands:
                 holds.pop(state, None)
             else:
                 group_controls.held_states.pop(state, None)
-        self._cluster.now_ms = self._now_ms()  # the time of held records
+        if group_id in self._cluster.transactions.holds:
+            self._cluster.now_ms = self._now_ms()  # the time of held records
         # Not only the coordinator has the group or the id: zombies may have it, too.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
