@@ -121,7 +121,7 @@ async def test_invalid_arguments(subtests: pytest.Subtests) -> None:
             (lambda: wrong.describe_producers([PARTITION], broker_id=-1), "^broker_id=-1: expected"),
             (lambda: wrong.abort_transaction(PARTITION, **(abort | {"producer_id": -1})), "^producer_id=-1"),
             (lambda: wrong.abort_transaction(PARTITION, **(abort | {"producer_epoch": 2**15})), "^producer_epoch"),
-            (lambda: wrong.abort_transaction(PARTITION, coordinator_epoch=-1, **abort), "^coordinator_epoch=-1"),
+            (lambda: wrong.abort_transaction(PARTITION, coordinator_epoch=-2, **abort), "^coordinator_epoch=-2"),
             (lambda: wrong.list_offsets({PARTITION: "newest"}), r"^partition orders-0: partitions='newest': exp"),
             (lambda: wrong.list_offsets({PARTITION: 0}, isolation_level="none"), "^isolation_level='none': exp"),
         ]
