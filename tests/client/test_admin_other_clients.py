@@ -6,7 +6,7 @@ from typing import Any
 import kafka
 import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from kafka.admin import KafkaAdminClient
 
 from fakebroker import FakeCluster
