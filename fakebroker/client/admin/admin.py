@@ -375,8 +375,8 @@ class Admin:
     ) -> None:
         """Abort a hanging transaction in one partition: write its marker (KIP-664, brokers since 0.11).
 
-        The transaction coordinator is not told, so that its state stays as it is. `describe_producers` returns the
-        arguments.
+        The transaction coordinator is not informed: for it, the transaction stays open. `describe_producers` returns
+        the values of the arguments.
 
         Args:
             partition: The partition.
