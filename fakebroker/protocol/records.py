@@ -165,7 +165,7 @@ class RecordBatch:
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL_BIT)
+        return bool(self.data[_LOW_ATTRIBUTES_AT] & _CONTROL_BIT)
 
     @property
     def label(self) -> str:
@@ -606,8 +606,10 @@ def encode_pairs(
         body = b"".join((b"\0\0", _varint(count), _varint(len(key)), key, *ending))
         out += (_varint(len(body)), body)
         count += 1
-    attributes, of_producer = (0, (-1, -1, -1)) if producer is None else (_TRANSACTIONAL_BIT, (*producer, 0))
-    header = _CHECKED_PART.pack(attributes, count - 1, timestamp_ms, timestamp_ms, *of_producer, count)
+    if producer is None:
+        header = _CHECKED_PART.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
+    else:
+        header = _CHECKED_PART.pack(_TRANSACTIONAL_BIT, count - 1, timestamp_ms, timestamp_ms, *producer, 0, count)
     checked = header + b"".join(out)
     length = _HEADER.size - _LENGTH_END - _CHECKED_PART.size + len(checked)
     return _UNCHECKED_PART.pack(0, length, -1, _MAGIC, crc32c(checked)) + checked

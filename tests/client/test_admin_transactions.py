@@ -4,17 +4,31 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.admin.admin import Admin
-from fakebroker.client.admin.descriptions import Node, ProducerDescription, ProducerIdAndEpoch, TransactionListing
-from fakebroker.client.errors import BrokerError, PartitionError, TransactionError, UnsupportedVersion
+from fakebroker.client.admin.descriptions import (
+    Node,
+    OffsetAndMetadata,
+    ProducerDescription,
+    ProducerIdAndEpoch,
+    TransactionListing,
+)
+from fakebroker.client.errors import (
+    BrokerError,
+    NoBatchedFindCoordinators,
+    PartitionError,
+    TransactionError,
+    UnsupportedVersion,
+)
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.support.client.admin_harness import CLIENT_ID, PARTITION, cluster_and_admin
 from tests.support.client.wire_producer import WireProducer, leader_of
 from tests.support.trio_runner import in_trio_with_sockets
 
 OTHER = ("orders", 1)
+DEADLINE_S = 10.0
 QUICK = {"default_api_timeout_ms": 50}
 
 
@@ -130,6 +144,24 @@ async def test_coordinators_of_transactions_are_looked_up_at_once_or_one_by_one(
         async with cluster_and_admin(as_version="2.8") as (cluster, admin):
             assert len((await admin.fence_producers(["a", "b"])).all()) == 2
             assert (count(cluster, "FindCoordinator"), count(cluster, "InitProducerId")) == (2, 2)
+    async with cluster_and_admin(as_version="2.8", admin={"fall_back": False}) as (_, admin):
+        with subtests.test("without falling back"), pytest.raises(NoBatchedFindCoordinators):
+            await admin.fence_producers(["a", "b"])
+
+
+@in_trio_with_sockets
+async def test_brokers_without_transactions(subtests: pytest.Subtests) -> None:
+    for release, call, api in (
+        ("0.10.2", "fence_producers", "FindCoordinator"),
+        ("2.8", "describe_transactions", "DescribeTransactions"),
+    ):
+        async with cluster_and_admin(2, as_version=release) as (_, admin):
+            with subtests.test(release=release):
+                (failed,) = (await getattr(admin, call)(["one"])).errors.values()
+                assert str(failed).startswith(f"transactional id 'one': {api} failed with UNSUPPORTED_VERSION")
+    async with cluster_and_admin(2, as_version="2.7") as (_, admin):
+        with subtests.test("producers of partitions"):
+            assert errors_of(await admin.describe_producers([PARTITION])) == {PARTITION: "UNSUPPORTED_VERSION"}
 
 
 @in_trio_with_sockets
@@ -286,6 +318,8 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
         cluster.fail("WriteTxnMarkers", error=error, times=1)
         await admin.abort_transaction(PARTITION, **found)
         assert count(cluster, "Metadata") - before == lookups
+    (marker,) = cluster.requests("WriteTxnMarkers")[-1].request.markers
+    assert (marker.transaction_result, marker.producer_id, marker.coordinator_epoch) == (False, one.producer_id, 0)
     both = {PARTITION: "latest"}
     for isolation_level in ("read_uncommitted", "read_committed"):
         listed = (await admin.list_offsets(both, isolation_level=isolation_level)).all()  # type: ignore[arg-type]
@@ -357,3 +391,65 @@ async def test_the_node_of_a_coordinator_of_transactions() -> None:
         broker = next(each for each in cluster.brokers if each.node_id == node_id)
         found = (await admin.find_coordinators(["one"], "transaction")).all()
         assert found == {"one": Node(broker.node_id, broker.host, broker.port)}
+
+
+async def until_requested(cluster: FakeCluster, api: str, times: int) -> None:
+    """Wait until the admin client has sent this many requests of an API."""
+    while count(cluster, api) < times:
+        await trio.lowlevel.checkpoint()
+
+
+@in_trio_with_sockets
+async def test_stable_offsets_are_awaited(subtests: pytest.Subtests) -> None:
+    for release in ("2.5", "2.8", "3.9", "4.2", None):
+        for commit, expected in ((True, 5), (False, 3)):
+            with subtests.test(release=release, commit=commit):
+                async with cluster_and_admin(as_version=release) as (cluster, admin):
+                    await check_stable_offsets(cluster, admin, commit, expected)
+
+
+async def check_stable_offsets(cluster: FakeCluster, admin: Admin, commit: bool, expected: int) -> None:
+    one = WireProducer(cluster, "one")
+    one.init()
+    (await admin.alter_group_offsets({"g": {PARTITION: 3, OTHER: 1}, "h": {PARTITION: 2}})).all()
+    assert one.add_offsets("g") is ErrorCode.NONE
+    assert one.commit_offset("g", PARTITION, 5) is ErrorCode.NONE
+    wanted = {"g": [PARTITION, OTHER], "h": [PARTITION]}
+    assert (await admin.list_group_offsets(wanted)).all()["g"][PARTITION] == OffsetAndMetadata(3)
+    before = count(cluster, "OffsetFetch")
+    async with trio.open_nursery() as nursery:
+
+        async def look_up() -> None:
+            found = (await admin.list_group_offsets(wanted, require_stable=True)).all()
+            assert found["g"] == {PARTITION: OffsetAndMetadata(expected), OTHER: OffsetAndMetadata(1)}
+            assert found["h"] == {PARTITION: OffsetAndMetadata(2)}
+
+        nursery.start_soon(look_up)
+        with trio.fail_after(DEADLINE_S):
+            await until_requested(cluster, "OffsetFetch", before + 4)
+        assert one.end(commit=commit) is ErrorCode.NONE
+
+
+@in_trio_with_sockets
+async def test_offsets_that_stay_unstable_are_an_error_and_only_of_their_group() -> None:
+    async with cluster_and_admin(1, admin=QUICK) as (cluster, admin):
+        one = WireProducer(cluster, "one")
+        one.init()
+        one.add_offsets("g")
+        one.commit_offset("g", PARTITION, 5)
+        found = await admin.list_group_offsets({"g": [PARTITION], "h": [PARTITION]}, require_stable=True)
+        assert found["h"] == {PARTITION: None}
+        assert str(found["g"]).endswith("last error: OffsetFetch failed with UNSTABLE_OFFSET_COMMIT")
+        everything = await admin.list_group_offsets({"g": None}, require_stable=True)
+        assert everything["g"] == {}, "lists of all offsets contain only stored ones"
+
+
+@in_trio_with_sockets
+async def test_brokers_before_2_5_do_not_wait_for_stable_offsets() -> None:
+    async with cluster_and_admin(2, as_version="2.4") as (cluster, admin):
+        one = WireProducer(cluster, "one")
+        one.init()
+        one.add_offsets("g")
+        one.commit_offset("g", PARTITION, 5)
+        found = (await admin.list_group_offsets({"g": [PARTITION]}, require_stable=True)).all()
+        assert found["g"] == {PARTITION: None}

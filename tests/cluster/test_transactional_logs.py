@@ -156,6 +156,48 @@ def test_lost_records_open_their_transactions_again() -> None:
     assert log.last_stable_offset == log.high_watermark == 2
 
 
+def test_lost_records_restore_their_producers(subtests: pytest.Subtests) -> None:
+    """As by a new leader that did not replicate them: epochs, sequence numbers and coordinator epochs, too."""
+    written = TransactionalLog()
+    log = written.log
+    written.write(1, b"a", b"b")
+    written.end(1, is_commit=True, coordinator_epoch=4)
+    written.write(2, b"c")
+    written.write(1, b"d")
+    written.end(1, is_commit=False, epoch=1, coordinator_epoch=5)
+    written.write(3, b"e")
+    log.truncate_before(4)  # the first records of 1, and those of 2, are deleted
+    for end, expected in (
+        (7, [(1, 1, -1, 5), (2, 0, 0, -1), (3, 0, 0, -1)]),
+        (6, [(1, 1, -1, 5), (2, 0, 0, -1)]),
+        (5, [(1, 0, 2, -1), (2, 0, 0, -1)]),
+        (4, [(2, 0, 0, -1)]),
+    ):
+        with subtests.test(end=end):
+            twin = log.clone()
+            twin.truncate_to(end)
+            found = [
+                (each.producer_id, each.epoch, each.last_sequence, each.coordinator_epoch)
+                for each in twin.producers.all()
+            ]
+            assert found == expected
+            assert twin.last_stable_offset == 4  # the transaction of 2 is open since before the start of the log
+            assert twin.producers.has_aborted is (end >= 6)
+
+
+def test_open_transactions_are_restored_in_their_order() -> None:
+    written = TransactionalLog()
+    for producer_id in (3, 1, 2):
+        written.write(producer_id, b"a")
+    written.end(3, is_commit=True)
+    written.write(3, b"b")
+    written.log.truncate_to(3)
+    assert written.log.last_stable_offset == 0
+    for producer_id, stable in ((3, 1), (1, 2), (2, 6)):
+        written.end(producer_id, is_commit=True)
+        assert written.log.last_stable_offset == stable
+
+
 def test_a_copy_of_a_log_has_its_own_transactions() -> None:
     written = TransactionalLog()
     written.write(1, b"a")

@@ -330,6 +330,14 @@ def test_a_request_that_waits_finds_another_leader() -> None:
     assert results(call) == [("NOT_LEADER_OR_FOLLOWER", -1)]
 
 
+def test_a_request_that_waits_loses_its_topic() -> None:
+    client = ending()
+    call = send(client, [(1, records(client))])
+    client.harness.cluster.delete_named_topic("news")
+    client.harness.advance(20)
+    assert results(call) == [("UNKNOWN_TOPIC_OR_PARTITION", -1)]
+
+
 # Sequence numbers
 
 
@@ -389,12 +397,13 @@ def test_a_marker_ends_the_verifications_that_have_begun(
     subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The append to __transaction_state is slow, and meanwhile an admin aborts the transaction in the partition."""
-    for epoch, as_version, error in (
-        (0, "4.2", "INVALID_TXN_STATE"),
-        (1, "4.2", "INVALID_PRODUCER_EPOCH"),
-        (1, "4.1", "INVALID_TXN_STATE"),
+    for epoch, as_version, is_repeated, error in (
+        (0, "4.2", False, "INVALID_TXN_STATE"),
+        (0, "4.2", True, "INVALID_TXN_STATE"),  # another verification has begun since
+        (1, "4.2", False, "INVALID_PRODUCER_EPOCH"),
+        (1, "4.1", False, "INVALID_TXN_STATE"),
     ):
-        with subtests.test(epoch=epoch, as_version=as_version):
+        with subtests.test(epoch=epoch, as_version=as_version, is_repeated=is_repeated):
             client = started(as_version=as_version)
             log = client.harness.partition().log
             coordinator = client.harness.cluster.brokers[1].transaction_coordinator
@@ -403,6 +412,8 @@ def test_a_marker_ends_the_verifications_that_have_begun(
             call = send(client, [(0, records(client))])
             assert results(call) == []
             log.append(encode_marker(client.producer_id, epoch, is_commit=False, coordinator_epoch=0, now_ms=NOW_MS), 0)
+            if is_repeated:
+                send(client, [(0, records(client))])
             ((_, _, done),) = held
             done(ErrorCode.NONE)
             assert results(call) == [(error, -1)]

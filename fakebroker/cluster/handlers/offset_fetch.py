@@ -1,7 +1,7 @@
 """OffsetFetch: the committed offsets of one group (versions 0-7), or of many with a result for each (KIP-709)."""
 
 import struct
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
@@ -32,6 +32,9 @@ _NO_THROTTLE_TIME, _NO_ERROR, _NO_TAGS, _NO_TOPICS = bytes(4), bytes(2), bytes(1
 _ROW_START, _ROW, _INT16 = struct.Struct(">iqi"), struct.Struct(">iqiBhB"), struct.Struct(">h")
 # A request with one group, whose id is empty, before and after its topics.
 _ONE_GROUP, _AFTER_TOPICS = unsigned_varint(2) + unsigned_varint(1), _NO_TAGS + bytes(1) + _NO_TAGS
+
+_UNSTABLE = CommittedOffset(offset=-1, commit_timestamp_ms=-1)
+"""The offset for a partition with pending offsets, if a request requires stable ones (KIP-447)."""
 
 _MAX_LISTS = 1_000
 """Maximum number of lists of topics in the cache."""
@@ -179,7 +182,6 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
     """Return the result for one group. A group that does not exist has no offsets; this is not an error."""
     if group.topics is None:
         return _fetch_all(cluster, call, group.group_id, now_ms)
-    unstable = _unstable(call, group.group_id)
     names = [_name(cluster, call, topic) for topic in group.topics]
     partitions = [
         (name, index)
@@ -187,7 +189,7 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
         if name is not None
         for index in topic.partition_indexes
     ]
-    error, offsets = call.broker.coordinator.fetch_offsets(group.group_id, partitions, now_ms)
+    error, offsets = _offsets(call, group.group_id, partitions, now_ms)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     committed = {(topic, partition): offset for topic, partition, offset in offsets}
@@ -198,7 +200,7 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
             partitions=[
                 _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
                 if name is None
-                else _known_partition(name, index, committed[name, index], unstable)
+                else _partition(index, committed[name, index])
                 for index in topic.partition_indexes
             ],
         )
@@ -207,18 +209,15 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _unstable(call: Call, group_id: str) -> Collection[TopicPartition]:
-    """Return the partitions that get UNSTABLE_OFFSET_COMMIT: those with pending offsets, if the request wants it."""
-    request: OffsetFetchRequest = call.request
-    return call.broker.coordinator.unstable_partitions(group_id) if request.require_stable else ()
-
-
-def _known_partition(
-    name: str, index: int, committed: CommittedOffset | None, unstable: Collection[TopicPartition]
-) -> OffsetFetchResponsePartitions:
-    if (name, index) in unstable:
-        return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    return _partition(index, committed)
+def _offsets(
+    call: Call, group_id: str, partitions: Sequence[TopicPartition] | None, now_ms: float
+) -> tuple[ErrorCode, list[tuple[str, int, CommittedOffset | None]]]:
+    """Return the offsets of a group, see `Coordinator.fetch_offsets`, with `_UNSTABLE` for those that may change."""
+    coordinator = call.broker.coordinator
+    error, offsets = coordinator.fetch_offsets(group_id, partitions, now_ms)
+    if call.request.require_stable and (unstable := coordinator.unstable_partitions(group_id)):
+        offsets = [(name, index, _UNSTABLE if (name, index) in unstable else each) for name, index, each in offsets]
+    return error, offsets
 
 
 def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -> str | None:
@@ -230,18 +229,17 @@ def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -
 
 
 def _fetch_all(cluster: "Cluster", call: Call, group_id: str, now_ms: float) -> OffsetFetchResponseGroup:
-    error, offsets = call.broker.coordinator.fetch_offsets(group_id, None, now_ms)
+    error, offsets = _offsets(call, group_id, None, now_ms)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error)
     topics: dict[str, OffsetFetchResponseTopics] = {}
-    unstable = _unstable(call, group_id)
     for name, index, offset in offsets:
         topic = cluster.topics.get(name)
         if topic is None and call.api_version >= 10:
             continue
         topic_id = topic.topic_id if topic else bytes(16)
         entry = topics.setdefault(name, OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=[]))
-        entry.partitions.append(_known_partition(name, index, offset, unstable))
+        entry.partitions.append(_partition(index, offset))
     return OffsetFetchResponseGroup(group_id=group_id, topics=list(topics.values()))
 
 
@@ -252,6 +250,8 @@ def _partition(
         return OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=error
         )
+    if committed is _UNSTABLE:
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=committed.offset,

@@ -120,6 +120,7 @@ class _Request:
         self._cluster, self._call, self._batches, self._done = cluster, call, batches, done
         self._stops = call.broker.stops
         self._verification = Verification(
+            call.api.name,
             call.request.transactional_id,
             batches[0].batch.producer_id,
             batches[0].batch.producer_epoch,
@@ -155,6 +156,8 @@ class _Request:
         """Return the result for a partition by its log alone; else the verification that begins."""
         partition, batch = each
         broker, verification = self._call.broker, self._verification
+        if self._cluster.topics.get(partition.topic.name) is not partition.topic:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while the request waited
         if error := leadership_error(partition, broker) or verification.error_of_epoch(partition, broker.release):
             return error
         return partition.log.producers.begin_verification(batch, self._cluster.now_ms, adds=verification.adds)

@@ -5,6 +5,7 @@ Works on a list of record batches, a few with each append. Does not depend on lo
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator
 from copy import copy
 from operator import attrgetter
 
@@ -50,6 +51,7 @@ class Compactor:
         "_clean_end_offset",
         "_dropping",
         "_due_records",
+        "_has_transactions",
         "_last_offsets",
         "_open",
         "_superseded",
@@ -81,6 +83,7 @@ class Compactor:
         self._aborted: set[int] = set()
         # The producers of which the current pass has kept batches of a transaction, until it comes to the marker.
         self._transactions_kept: set[int] = set()
+        self._has_transactions = False
 
     def clone(self) -> "Compactor":
         """Return an independent copy."""
@@ -106,6 +109,7 @@ class Compactor:
             The number of bytes freed.
         """
         newest = batches[-1]
+        self._has_transactions = self._has_transactions or newest.is_transactional
         self._due_records += newest.last_offset + 1 - newest.base_offset
         if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
             return 0
@@ -145,12 +149,27 @@ class Compactor:
             self._leave_window(batch)
 
     def _leave_window(self, batch: RecordBatch) -> None:
-        """Move the oldest batch out of the window."""
+        """Move the oldest batch out of the window, and mark the records that are superseded then."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
-        if not (self._waiting or batch.is_transactional):
-            self._supersede(batch)
-            return
+        for each in self._decided_after(batch) if self._has_transactions else (batch,):
+            for offset, key, has_value in record_keys(each):
+                if key is not None:
+                    before = self._last_offsets.get(key)
+                    if before is not None:
+                        self._superseded.add(before)
+                    if has_value:
+                        self._last_offsets[key] = offset
+                        continue
+                    self._last_offsets.pop(key, None)
+                self._superseded.add(offset)
+
+    def _decided_after(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """Yield the batches that supersede others when the next batch has left the window, oldest first.
+
+        None if that batch is after the start of an open transaction; many if it is the marker that others wait for.
+        Records of aborted transactions are superseded.
+        """
         self._waiting.append(batch)
         if (marker := marker_in(batch)) is not None:
             offsets = self._open.pop(batch.producer_id, ())
@@ -160,26 +179,12 @@ class Compactor:
             self._open.setdefault(batch.producer_id, []).append(batch.base_offset)
         first_open = next(iter(self._open.values()))[0] if self._open else self._clean_end_offset
         while self._waiting and self._waiting[0].base_offset < first_open:
-            self._supersede(self._waiting.popleft())
-
-    def _supersede(self, batch: RecordBatch) -> None:
-        """Mark the records that a batch supersedes."""
-        if batch.is_control:
-            return
-        if batch.base_offset in self._aborted:
-            self._aborted.remove(batch.base_offset)
-            self._superseded.update(offset for offset, _, _ in record_keys(batch))
-            return
-        for offset, key, has_value in record_keys(batch):
-            if key is not None:
-                before = self._last_offsets.get(key)
-                if before is not None:
-                    self._superseded.add(before)
-                if has_value:
-                    self._last_offsets[key] = offset
-                    continue
-                self._last_offsets.pop(key, None)
-            self._superseded.add(offset)
+            decided = self._waiting.popleft()
+            if decided.base_offset in self._aborted:
+                self._aborted.remove(decided.base_offset)
+                self._superseded.update(offset for offset, _, _ in record_keys(decided))
+            elif not decided.is_control:
+                yield decided
 
     def _sweep(self, batches: list[RecordBatch], records: int, producers: Producers) -> int:
         """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
@@ -197,10 +202,9 @@ class Compactor:
             end += 1
             records -= batch.record_count
             freed_bytes += batch.size_bytes
-            compacted = self._compacted(batch)
-            if compacted is None and batch.is_control:
-                producers.forget_aborted_at(batch.base_offset)
-            elif compacted is not None:
+            is_transactional = self._has_transactions and batch.is_transactional
+            compacted = self._of_transaction(batch, producers) if is_transactional else self._without_dropped(batch)
+            if compacted is not None:
                 freed_bytes -= compacted.size_bytes
                 kept.append(compacted)
             self._sweep_offset = batch.last_offset + 1
@@ -208,23 +212,21 @@ class Compactor:
         self._clean_bytes -= freed_bytes
         return freed_bytes
 
-    def _compacted(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return the batch without the records to drop; None if no record is left, or none that a marker is about."""
-        if batch.is_transactional:
-            return self._compacted_transaction(batch)
-        return self._without_dropped(batch)
-
-    def _compacted_transaction(self, batch: RecordBatch) -> RecordBatch | None:
+    def _of_transaction(self, batch: RecordBatch, producers: Producers) -> RecordBatch | None:
+        """Return a transactional batch without the records to drop, or a marker; None if the marker is not needed."""
         if not batch.is_control:
             compacted = self._without_dropped(batch)
             if compacted is not None:
                 self._transactions_kept.add(batch.producer_id)
             return compacted
-        is_needed = batch.producer_id in self._transactions_kept
-        self._transactions_kept.discard(batch.producer_id)
-        return batch if is_needed else None
+        if batch.producer_id in self._transactions_kept:
+            self._transactions_kept.remove(batch.producer_id)
+            return batch
+        producers.forget_aborted_at(batch.base_offset)
+        return None
 
     def _without_dropped(self, batch: RecordBatch) -> RecordBatch | None:
+        """Return the batch without the records to drop; None if no record is left."""
         dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
         if not dropped:
             return batch

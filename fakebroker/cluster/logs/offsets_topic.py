@@ -69,21 +69,24 @@ def append_records(
     Raises:
         ProtocolError: A value does not fit its field, such as a string of more than 32767 bytes.
     """
-    first = written[0]
-    if isinstance(first, TransactionEnd):
-        return log.append(
-            encode_marker(
-                first.producer_id,
-                first.epoch,
-                is_commit=first.is_commit,
-                coordinator_epoch=first.coordinator_epoch,
-                now_ms=now_ms,
-            ),
-            leader_epoch,
-        )
-    pairs = ((record_key(record), record_value(record, release)) for record in cast(Sequence[KeyedRecord], written))
-    producer = (first.producer_id, first.epoch) if isinstance(first, PendingOffsetRecord) else None
+    first, producer = written[0], None
+    if not isinstance(first, OffsetRecord):  # Most are commits.
+        if isinstance(first, TransactionEnd):
+            return log.append(_marker(first, now_ms), leader_epoch)
+        if isinstance(first, PendingOffsetRecord):
+            producer = first.producer_id, first.epoch
+    pairs = ((record_key(record), record_value(record, release)) for record in cast("Sequence[KeyedRecord]", written))
     return append_pairs(log, pairs, leader_epoch, now_ms, producer)
+
+
+def _marker(end: TransactionEnd, now_ms: float) -> bytes:
+    return encode_marker(
+        end.producer_id,
+        end.epoch,
+        is_commit=end.is_commit,
+        coordinator_epoch=end.coordinator_epoch,
+        now_ms=now_ms,
+    )
 
 
 def read_records(log: PartitionLog, partition: int) -> list[Record]:

@@ -193,13 +193,18 @@ def _offset_requests(own: int, topic: str) -> Iterator[_Row]:
         yield f"epoch {epoch}", commit(producer_epoch=epoch), 5, "INVALID_PRODUCER_EPOCH"
 
 
+_NOT_RE2 = (r"(t)\1", "(?=t)t", "t(?!x)", "(?<=t)x", "(?<!t)x", "(?>t)", "(?P<a>t)(?P=a)", "(t)(?(1)x|y)")
+"""Patterns that Python's regular expressions allow, and Google RE2 does not."""
+
+
 def _admin_requests(topic: str) -> Iterator[_Row]:
     ids = ["", "new", "new", "\0", "x" * 32_767]
     missing = "TRANSACTIONAL_ID_NOT_FOUND"
     describe = DescribeTransactionsRequest(transactional_ids=ids)
     yield "missing ids", describe, 0, f"INVALID_REQUEST {missing} {missing} {missing} {missing}"
-    pattern = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
-    yield "pattern", pattern, 2, "INVALID_REGULAR_EXPRESSION"
+    for pattern in ("(", "[", "*", "\\", "a{99999999999}", "(" * 5_000 + ")" * 5_000, *_NOT_RE2):
+        listing = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
+        yield f"pattern {pattern[:20]}", listing, 2, "INVALID_REGULAR_EXPRESSION"
     producers = [TopicRequest(name=name, partition_indexes=[0, 1]) for name in ("missing", "a/b", "")]
     unknown, invalid = "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"
     describe_producers = DescribeProducersRequest(topics=producers)
