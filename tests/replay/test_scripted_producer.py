@@ -100,6 +100,12 @@ def test_a_suspended_member_sends_nothing() -> None:
     assert ended(rows)[True] > 10
 
 
+def test_equal_seeds_give_equal_transactions() -> None:
+    plays = [play_in_memory([transactional(number)], settings(30.0))[1] for number in (0, 0, 1)]
+    assert plays[0] == plays[1]
+    assert ended(plays[0]) != ended(plays[2])
+
+
 def test_aborted_records_are_skipped_and_consumed_again() -> None:
     _, rows = play_in_memory([transactional(0, crash=0.0, abort=0.5)], settings())
     outcomes, seen = ended(rows), batches(rows)
