@@ -29,7 +29,6 @@ from tests.support.trio_runner import in_trio_with_sockets
 
 OTHER = ("orders", 1)
 DEADLINE_S = 10.0
-QUICK = {"default_api_timeout_ms": 50}
 
 
 def errors_of(results: Any) -> dict[Any, str]:
@@ -121,7 +120,7 @@ async def test_invalid_arguments(subtests: pytest.Subtests) -> None:
             (lambda: wrong.describe_producers([PARTITION], broker_id=-1), "^broker_id=-1: expected"),
             (lambda: wrong.abort_transaction(PARTITION, **(abort | {"producer_id": -1})), "^producer_id=-1"),
             (lambda: wrong.abort_transaction(PARTITION, **(abort | {"producer_epoch": 2**15})), "^producer_epoch"),
-            (lambda: wrong.abort_transaction(PARTITION, coordinator_epoch=-1, **abort), "^coordinator_epoch=-1"),
+            (lambda: wrong.abort_transaction(PARTITION, coordinator_epoch=-2, **abort), "^coordinator_epoch=-2"),
             (lambda: wrong.list_offsets({PARTITION: "newest"}), r"^partition orders-0: partitions='newest': exp"),
             (lambda: wrong.list_offsets({PARTITION: 0}, isolation_level="none"), "^isolation_level='none': exp"),
         ]
@@ -265,7 +264,7 @@ async def check_producers(cluster: FakeCluster, admin: Admin) -> None:
 
 @in_trio_with_sockets
 async def test_leaders_are_looked_up_again(subtests: pytest.Subtests) -> None:
-    async with cluster_and_admin(2, admin=QUICK) as (cluster, admin):
+    async with cluster_and_admin(2) as (cluster, admin):
         WireProducer(cluster, "one").begin(PARTITION, b"a")
         for api, error, lookups in (
             ("DescribeProducers", "NOT_LEADER_OR_FOLLOWER", 2),
@@ -286,25 +285,13 @@ async def test_leaders_are_looked_up_again(subtests: pytest.Subtests) -> None:
         for error in ("NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED"):
             with subtests.test("a chosen broker", error=error), cluster.fail("DescribeProducers", error=error):
                 assert errors_of(await admin.describe_producers([PARTITION], broker_id=1)) == {PARTITION: error}
-        with subtests.test("a missing topic is looked up until the timeout"):
-            failed = (await admin.describe_producers([("missing", 0)])).errors[("missing", 0)]
-            assert isinstance(failed, PartitionError)
-            assert failed.partition == ("missing", 0)
-            assert str(failed) == (
-                "partition 'missing-0': DescribeProducers failed with REQUEST_TIMED_OUT: timed out after 50 ms; "
-                "last error: Metadata failed with UNKNOWN_TOPIC_OR_PARTITION"
-            )
-            assert "missing" not in await admin.list_topics(), "the look-up has created it"
-        with subtests.test("a missing broker"):
-            failed = (await admin.describe_producers([PARTITION], broker_id=9)).errors[PARTITION]
-            assert str(failed).endswith("last error: Metadata failed with BROKER_NOT_AVAILABLE: no broker 9")
 
 
 @in_trio_with_sockets
 async def test_a_hanging_transaction_is_aborted_in_its_partition(subtests: pytest.Subtests) -> None:
     for release in ("2.8", "3.9", "4.2", None):
         with subtests.test(release=release):
-            async with cluster_and_admin(as_version=release, admin=QUICK) as (cluster, admin):
+            async with cluster_and_admin(as_version=release) as (cluster, admin):
                 await check_abort(cluster, admin)
 
 
@@ -328,8 +315,6 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
     one.begin(PARTITION, b"b")
     with pytest.raises(PartitionError, match=r"^partition 'orders-0': WriteTxnMarkers .* INVALID_PRODUCER_EPOCH$"):
         await admin.abort_transaction(PARTITION, **found)
-    with pytest.raises(PartitionError, match=r"REQUEST_TIMED_OUT: .* UNKNOWN_TOPIC_OR_PARTITION$"):
-        await admin.abort_transaction(("missing", 0), **found)
 
 
 @in_trio_with_sockets
@@ -431,17 +416,42 @@ async def check_stable_offsets(cluster: FakeCluster, admin: Admin, commit: bool,
 
 
 @in_trio_with_sockets
-async def test_offsets_that_stay_unstable_are_an_error_and_only_of_their_group() -> None:
-    async with cluster_and_admin(1, admin=QUICK) as (cluster, admin):
+async def test_calls_that_time_out_name_the_last_error() -> None:
+    """All calls run at the same time, because each takes the whole timeout."""
+    async with cluster_and_admin(1, admin={"default_api_timeout_ms": 500}) as (cluster, admin):
         one = WireProducer(cluster, "one")
         one.init()
         one.add_offsets("g")
         one.commit_offset("g", PARTITION, 5)
-        found = await admin.list_group_offsets({"g": [PARTITION], "h": [PARTITION]}, require_stable=True)
-        assert found["h"] == {PARTITION: None}
-        assert str(found["g"]).endswith("last error: OffsetFetch failed with UNSTABLE_OFFSET_COMMIT")
-        everything = await admin.list_group_offsets({"g": None}, require_stable=True)
-        assert everything["g"] == {}, "lists of all offsets contain only stored ones"
+        missing = ("missing", 0)
+
+        async def describe_missing_topic() -> None:
+            failed = (await admin.describe_producers([missing])).errors[missing]
+            assert isinstance(failed, PartitionError)
+            assert failed.partition == missing
+            assert str(failed) == (
+                "partition 'missing-0': DescribeProducers failed with REQUEST_TIMED_OUT: timed out after 500 ms; "
+                "last error: Metadata failed with UNKNOWN_TOPIC_OR_PARTITION"
+            )
+
+        async def ask_missing_broker() -> None:
+            failed = (await admin.describe_producers([PARTITION], broker_id=9)).errors[PARTITION]
+            assert str(failed).endswith("last error: Metadata failed with BROKER_NOT_AVAILABLE: no broker 9")
+
+        async def abort_in_missing_topic() -> None:
+            with pytest.raises(PartitionError, match=r"REQUEST_TIMED_OUT: .* UNKNOWN_TOPIC_OR_PARTITION$"):
+                await admin.abort_transaction(missing, producer_id=1, producer_epoch=0)
+
+        async def wait_for_stable_offsets() -> None:
+            wanted = {"g": [PARTITION], "h": [PARTITION], "all": None}
+            found = await admin.list_group_offsets(wanted, require_stable=True)
+            assert (found["h"], found["all"]) == ({PARTITION: None}, {})
+            assert str(found["g"]).endswith("last error: OffsetFetch failed with UNSTABLE_OFFSET_COMMIT")
+
+        async with trio.open_nursery() as nursery:
+            for call in (describe_missing_topic, ask_missing_broker, abort_in_missing_topic, wait_for_stable_offsets):
+                nursery.start_soon(call)
+        assert "missing" not in await admin.list_topics(), "a look-up of leaders has created it"
 
 
 @in_trio_with_sockets

@@ -20,6 +20,7 @@ from fakebroker.protocol.messages.end_txn import EndTxnRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -30,6 +31,7 @@ from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.protocol.schema import Message
 
 ID = "t"
@@ -75,6 +77,7 @@ def invalid_requests(producer_id: int, topic: str) -> Iterator[InvalidRequest]:
         *_add_requests(producer_id, topic),
         *_end_requests(producer_id),
         *_offset_requests(producer_id, topic),
+        *_produce_requests(producer_id, topic),
         *_admin_requests(topic),
     ):
         yield InvalidRequest(f"{type(request).__name__} v{version}: {name}", request, version, errors.split())
@@ -191,6 +194,27 @@ def _offset_requests(own: int, topic: str) -> Iterator[_Row]:
     yield "other producer", commit(producer_id=12345), 5, "INVALID_PRODUCER_ID_MAPPING"
     for epoch in (-1, 1, 32767):
         yield f"epoch {epoch}", commit(producer_epoch=epoch), 5, "INVALID_PRODUCER_EPOCH"
+
+
+def _produce_requests(own: int, topic: str) -> Iterator[_Row]:
+    def request(producer_id: int = own, epoch: int = 0, name: str | None = ID) -> ProduceRequest:
+        data = encode_batch(
+            [Record(0, 1_000, None, b"a")],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=data)])]
+        return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=1_000, topic_data=topics)
+
+    for case, name, producer_id, epoch, error in _producers(own):
+        # As in Kafka, batches without producer id are not verified, even if they have the transactional bit.
+        for version in (9, 11, 12) if producer_id >= 0 else ():
+            yield case, request(producer_id, epoch, name), version, _old(error)
+    yield "no id", request(name=None), 9, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    yield "not in the transaction", request(), 9, "INVALID_TXN_STATE"
+    yield "not in the transaction", request(), 11, "TRANSACTION_ABORTABLE"
 
 
 _NOT_RE2 = (r"(t)\1", "(?=t)t", "t(?!x)", "(?<=t)x", "(?<!t)x", "(?>t)", "(?P<a>t)(?P=a)", "(t)(?(1)x|y)")
