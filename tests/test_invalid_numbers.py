@@ -216,6 +216,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "wait_for_generation": {"group_id": "stable", "above": 100, "timeout_s": 0},
     "wait_for_request": {"timeout_s": 0},
     "wait_for_state": {"group_id": "stable", "state": "Dead", "timeout_s": 0},
+    "wait_for_transaction": {"transactional_id": "payments", "state": "Dead", "timeout_s": 0},
 }
 """Required values of bodies, by operation."""
 
@@ -346,16 +347,19 @@ def test_settings_of_clients(subtests: pytest.Subtests) -> None:
 
 
 CLIENT_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "abort_transaction": (("orders", 0),),
     "add_members_to_group": ("new", ["instance"]),
     "alter_group_offsets": ({},),
     "assign": ({},),
     "committed": ([("orders", 0)],),
     "delete_group_offsets": ({},),
+    "describe_producers": ([("orders", 0)],),
     "list_group_offsets": ({},),
     "poll": (0,),
     "position": (("orders", 0),),
     "seek": (("orders", 0), 0),
 }
+CLIENT_KEYWORDS: dict[str, dict[str, Any]] = {"abort_transaction": {"producer_id": 0, "producer_epoch": 0}}
 """Required arguments of methods of `Admin` and `Consumer`."""
 
 
@@ -370,7 +374,8 @@ async def test_arguments_of_clients(subtests: pytest.Subtests) -> None:
         for client in (admin, consumer):
             for method, function in methods_of(type(client)).items():
                 for name, arguments in cases(parameters_of(function)):
-                    error = await error_of(bound(function, client, CLIENT_ARGUMENTS.get(method, ()), arguments))
+                    given = {**CLIENT_KEYWORDS.get(method, {}), **arguments}
+                    error = await error_of(bound(function, client, CLIENT_ARGUMENTS.get(method, ()), given))
                     with subtests.test(method=method, **arguments):
                         assert_named(name, error)
 

@@ -4,18 +4,31 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.admin.admin import Admin
-from fakebroker.client.admin.descriptions import Node, ProducerDescription, ProducerIdAndEpoch, TransactionListing
-from fakebroker.client.errors import BrokerError, PartitionError, TransactionError, UnsupportedVersion
+from fakebroker.client.admin.descriptions import (
+    Node,
+    OffsetAndMetadata,
+    ProducerDescription,
+    ProducerIdAndEpoch,
+    TransactionListing,
+)
+from fakebroker.client.errors import (
+    BrokerError,
+    NoBatchedFindCoordinators,
+    PartitionError,
+    TransactionError,
+    UnsupportedVersion,
+)
 from fakebroker.errors import ConfigError, ErrorCode
 from tests.support.client.admin_harness import CLIENT_ID, PARTITION, cluster_and_admin
 from tests.support.client.wire_producer import WireProducer, leader_of
 from tests.support.trio_runner import in_trio_with_sockets
 
 OTHER = ("orders", 1)
-QUICK = {"default_api_timeout_ms": 50}
+DEADLINE_S = 10.0
 
 
 def errors_of(results: Any) -> dict[Any, str]:
@@ -107,7 +120,7 @@ async def test_invalid_arguments(subtests: pytest.Subtests) -> None:
             (lambda: wrong.describe_producers([PARTITION], broker_id=-1), "^broker_id=-1: expected"),
             (lambda: wrong.abort_transaction(PARTITION, **(abort | {"producer_id": -1})), "^producer_id=-1"),
             (lambda: wrong.abort_transaction(PARTITION, **(abort | {"producer_epoch": 2**15})), "^producer_epoch"),
-            (lambda: wrong.abort_transaction(PARTITION, coordinator_epoch=-1, **abort), "^coordinator_epoch=-1"),
+            (lambda: wrong.abort_transaction(PARTITION, coordinator_epoch=-2, **abort), "^coordinator_epoch=-2"),
             (lambda: wrong.list_offsets({PARTITION: "newest"}), r"^partition orders-0: partitions='newest': exp"),
             (lambda: wrong.list_offsets({PARTITION: 0}, isolation_level="none"), "^isolation_level='none': exp"),
         ]
@@ -130,6 +143,24 @@ async def test_coordinators_of_transactions_are_looked_up_at_once_or_one_by_one(
         async with cluster_and_admin(as_version="2.8") as (cluster, admin):
             assert len((await admin.fence_producers(["a", "b"])).all()) == 2
             assert (count(cluster, "FindCoordinator"), count(cluster, "InitProducerId")) == (2, 2)
+    async with cluster_and_admin(as_version="2.8", admin={"fall_back": False}) as (_, admin):
+        with subtests.test("without falling back"), pytest.raises(NoBatchedFindCoordinators):
+            await admin.fence_producers(["a", "b"])
+
+
+@in_trio_with_sockets
+async def test_brokers_without_transactions(subtests: pytest.Subtests) -> None:
+    for release, call, api in (
+        ("0.10.2", "fence_producers", "FindCoordinator"),
+        ("2.8", "describe_transactions", "DescribeTransactions"),
+    ):
+        async with cluster_and_admin(2, as_version=release) as (_, admin):
+            with subtests.test(release=release):
+                (failed,) = (await getattr(admin, call)(["one"])).errors.values()
+                assert str(failed).startswith(f"transactional id 'one': {api} failed with UNSUPPORTED_VERSION")
+    async with cluster_and_admin(2, as_version="2.7") as (_, admin):
+        with subtests.test("producers of partitions"):
+            assert errors_of(await admin.describe_producers([PARTITION])) == {PARTITION: "UNSUPPORTED_VERSION"}
 
 
 @in_trio_with_sockets
@@ -233,7 +264,7 @@ async def check_producers(cluster: FakeCluster, admin: Admin) -> None:
 
 @in_trio_with_sockets
 async def test_leaders_are_looked_up_again(subtests: pytest.Subtests) -> None:
-    async with cluster_and_admin(2, admin=QUICK) as (cluster, admin):
+    async with cluster_and_admin(2) as (cluster, admin):
         WireProducer(cluster, "one").begin(PARTITION, b"a")
         for api, error, lookups in (
             ("DescribeProducers", "NOT_LEADER_OR_FOLLOWER", 2),
@@ -254,25 +285,13 @@ async def test_leaders_are_looked_up_again(subtests: pytest.Subtests) -> None:
         for error in ("NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED"):
             with subtests.test("a chosen broker", error=error), cluster.fail("DescribeProducers", error=error):
                 assert errors_of(await admin.describe_producers([PARTITION], broker_id=1)) == {PARTITION: error}
-        with subtests.test("a missing topic is looked up until the timeout"):
-            failed = (await admin.describe_producers([("missing", 0)])).errors[("missing", 0)]
-            assert isinstance(failed, PartitionError)
-            assert failed.partition == ("missing", 0)
-            assert str(failed) == (
-                "partition 'missing-0': DescribeProducers failed with REQUEST_TIMED_OUT: timed out after 50 ms; "
-                "last error: Metadata failed with UNKNOWN_TOPIC_OR_PARTITION"
-            )
-            assert "missing" not in await admin.list_topics(), "the look-up has created it"
-        with subtests.test("a missing broker"):
-            failed = (await admin.describe_producers([PARTITION], broker_id=9)).errors[PARTITION]
-            assert str(failed).endswith("last error: Metadata failed with BROKER_NOT_AVAILABLE: no broker 9")
 
 
 @in_trio_with_sockets
 async def test_a_hanging_transaction_is_aborted_in_its_partition(subtests: pytest.Subtests) -> None:
     for release in ("2.8", "3.9", "4.2", None):
         with subtests.test(release=release):
-            async with cluster_and_admin(as_version=release, admin=QUICK) as (cluster, admin):
+            async with cluster_and_admin(as_version=release) as (cluster, admin):
                 await check_abort(cluster, admin)
 
 
@@ -286,6 +305,8 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
         cluster.fail("WriteTxnMarkers", error=error, times=1)
         await admin.abort_transaction(PARTITION, **found)
         assert count(cluster, "Metadata") - before == lookups
+    (marker,) = cluster.requests("WriteTxnMarkers")[-1].request.markers
+    assert (marker.transaction_result, marker.producer_id, marker.coordinator_epoch) == (False, one.producer_id, 0)
     both = {PARTITION: "latest"}
     for isolation_level in ("read_uncommitted", "read_committed"):
         listed = (await admin.list_offsets(both, isolation_level=isolation_level)).all()  # type: ignore[arg-type]
@@ -294,8 +315,6 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
     one.begin(PARTITION, b"b")
     with pytest.raises(PartitionError, match=r"^partition 'orders-0': WriteTxnMarkers .* INVALID_PRODUCER_EPOCH$"):
         await admin.abort_transaction(PARTITION, **found)
-    with pytest.raises(PartitionError, match=r"REQUEST_TIMED_OUT: .* UNKNOWN_TOPIC_OR_PARTITION$"):
-        await admin.abort_transaction(("missing", 0), **found)
 
 
 @in_trio_with_sockets
@@ -357,3 +376,90 @@ async def test_the_node_of_a_coordinator_of_transactions() -> None:
         broker = next(each for each in cluster.brokers if each.node_id == node_id)
         found = (await admin.find_coordinators(["one"], "transaction")).all()
         assert found == {"one": Node(broker.node_id, broker.host, broker.port)}
+
+
+async def until_requested(cluster: FakeCluster, api: str, times: int) -> None:
+    """Wait until the admin client has sent this many requests of an API."""
+    while count(cluster, api) < times:
+        await trio.lowlevel.checkpoint()
+
+
+@in_trio_with_sockets
+async def test_stable_offsets_are_awaited(subtests: pytest.Subtests) -> None:
+    for release in ("2.5", "2.8", "3.9", "4.2", None):
+        for commit, expected in ((True, 5), (False, 3)):
+            with subtests.test(release=release, commit=commit):
+                async with cluster_and_admin(as_version=release) as (cluster, admin):
+                    await check_stable_offsets(cluster, admin, commit, expected)
+
+
+async def check_stable_offsets(cluster: FakeCluster, admin: Admin, commit: bool, expected: int) -> None:
+    one = WireProducer(cluster, "one")
+    one.init()
+    (await admin.alter_group_offsets({"g": {PARTITION: 3, OTHER: 1}, "h": {PARTITION: 2}})).all()
+    assert one.add_offsets("g") is ErrorCode.NONE
+    assert one.commit_offset("g", PARTITION, 5) is ErrorCode.NONE
+    wanted = {"g": [PARTITION, OTHER], "h": [PARTITION]}
+    assert (await admin.list_group_offsets(wanted)).all()["g"][PARTITION] == OffsetAndMetadata(3)
+    before = count(cluster, "OffsetFetch")
+    async with trio.open_nursery() as nursery:
+
+        async def look_up() -> None:
+            found = (await admin.list_group_offsets(wanted, require_stable=True)).all()
+            assert found["g"] == {PARTITION: OffsetAndMetadata(expected), OTHER: OffsetAndMetadata(1)}
+            assert found["h"] == {PARTITION: OffsetAndMetadata(2)}
+
+        nursery.start_soon(look_up)
+        with trio.fail_after(DEADLINE_S):
+            await until_requested(cluster, "OffsetFetch", before + 4)
+        assert one.end(commit=commit) is ErrorCode.NONE
+
+
+@in_trio_with_sockets
+async def test_calls_that_time_out_name_the_last_error() -> None:
+    """All calls run at the same time, because each takes the whole timeout."""
+    async with cluster_and_admin(1, admin={"default_api_timeout_ms": 500}) as (cluster, admin):
+        one = WireProducer(cluster, "one")
+        one.init()
+        one.add_offsets("g")
+        one.commit_offset("g", PARTITION, 5)
+        missing = ("missing", 0)
+
+        async def describe_missing_topic() -> None:
+            failed = (await admin.describe_producers([missing])).errors[missing]
+            assert isinstance(failed, PartitionError)
+            assert failed.partition == missing
+            assert str(failed) == (
+                "partition 'missing-0': DescribeProducers failed with REQUEST_TIMED_OUT: timed out after 500 ms; "
+                "last error: Metadata failed with UNKNOWN_TOPIC_OR_PARTITION"
+            )
+
+        async def ask_missing_broker() -> None:
+            failed = (await admin.describe_producers([PARTITION], broker_id=9)).errors[PARTITION]
+            assert str(failed).endswith("last error: Metadata failed with BROKER_NOT_AVAILABLE: no broker 9")
+
+        async def abort_in_missing_topic() -> None:
+            with pytest.raises(PartitionError, match=r"REQUEST_TIMED_OUT: .* UNKNOWN_TOPIC_OR_PARTITION$"):
+                await admin.abort_transaction(missing, producer_id=1, producer_epoch=0)
+
+        async def wait_for_stable_offsets() -> None:
+            wanted = {"g": [PARTITION], "h": [PARTITION], "all": None}
+            found = await admin.list_group_offsets(wanted, require_stable=True)
+            assert (found["h"], found["all"]) == ({PARTITION: None}, {})
+            assert str(found["g"]).endswith("last error: OffsetFetch failed with UNSTABLE_OFFSET_COMMIT")
+
+        async with trio.open_nursery() as nursery:
+            for call in (describe_missing_topic, ask_missing_broker, abort_in_missing_topic, wait_for_stable_offsets):
+                nursery.start_soon(call)
+        assert "missing" not in await admin.list_topics(), "a look-up of leaders has created it"
+
+
+@in_trio_with_sockets
+async def test_brokers_before_2_5_do_not_wait_for_stable_offsets() -> None:
+    async with cluster_and_admin(2, as_version="2.4") as (cluster, admin):
+        one = WireProducer(cluster, "one")
+        one.init()
+        one.add_offsets("g")
+        one.commit_offset("g", PARTITION, 5)
+        found = (await admin.list_group_offsets({"g": [PARTITION]}, require_stable=True)).all()
+        assert found["g"] == {PARTITION: None}

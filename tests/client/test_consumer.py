@@ -116,6 +116,40 @@ async def test_readers_of_committed_records_start_at_the_last_stable_offset() ->
 
 
 @in_trio_with_sockets
+async def test_readers_wait_until_committed_offsets_are_stable(subtests: pytest.Subtests) -> None:
+    """Kafka's consumers do this with either isolation level, if brokers support it (since 2.5)."""
+    for release in ("2.4", "2.5", "3.9", None):
+        for is_member in (False, True):
+            with (
+                subtests.test(release=release, is_member=is_member),
+                FakeCluster(2, {"orders": 1}, as_version=release) as cluster,
+            ):
+                one = WireProducer(cluster, "one")
+                one.init()
+                one.add_offsets("g")
+                one.commit_offset("g", P0, 5)
+                async with consumer(cluster) as reader:
+                    if is_member:
+                        reader.subscribe(["orders"])
+                        await reader.assignment()
+                    else:
+                        reader.assign([P0])
+                    if release == "2.4":
+                        assert await reader.position(P0) == 0
+                    else:
+                        await until_requested(cluster, 3)
+                        assert reader._core._fetcher.positions() == {}
+                        one.end(commit=True)
+                        assert await reader.position(P0) == 5
+
+
+async def until_requested(cluster: FakeCluster, times: int) -> None:
+    with trio.fail_after(DEADLINE_S):
+        while cluster.count("OffsetFetch") < times:
+            await trio.lowlevel.checkpoint()
+
+
+@in_trio_with_sockets
 async def test_a_poll_returns_at_most_max_poll_records_and_advances_the_position() -> None:
     async with FakeCluster(1, {"orders": 1}) as cluster, consumer(cluster, max_poll_records=2) as reader:
         produce(cluster, P0, b"a", b"b", b"c")

@@ -144,6 +144,7 @@ def test_the_record_of_each_state_can_be_held(client: Cockpit, subtests: pytest.
             assert (view.state, view.pending_state, view.is_held) == (before, state, True)
             assert (call.response is None) == (not state.startswith("Complete")), "the outcome is known before its end"
             assert f"The next state, {state}, is not stored until it is released" in client.explain()
+            assert ("and is not answered yet" in client.explain()) == (call.response is None)
             client.commands.release(ID, state)
             assert (client.view().pending_state, client.view().is_held) == (None, False)
             assert response(call).error_code == 0
@@ -224,7 +225,8 @@ def test_an_explanation_names_the_broker_that_is_down(client: Cockpit) -> None:
     assert client.explain() == (
         "payments has been in PrepareAbort for 0.0 s. Cause: EndTxn. The transaction of producer 0 in epoch 0 with "
         f"news-0, news-1, news-2 is aborted. It waits for markers of news-1, whose leader broker {leader} is down. "
-        "Until all markers are written, its producer gets CONCURRENT_TRANSACTIONS."
+        "Until all markers are written, its producer gets CONCURRENT_TRANSACTIONS. "
+        "The last request with this id, EndTxn, was received from client client 0.0 s ago."
     )
     client.commands.start_broker(leader)
     client.harness.advance(1)
@@ -281,7 +283,7 @@ def test_a_fenced_producer(client: Cockpit) -> None:
 def test_appends_to_the_transaction_log_can_fail(client: Cockpit) -> None:
     failure = client.commands.fail_transaction_append(ID, times=2)
     assert client.add(0) == {0: "COORDINATOR_NOT_AVAILABLE"}
-    assert client.causes()[-1] == ("Empty", "partitions added: Ongoing could not be stored, NOT_ENOUGH_REPLICAS")
+    assert client.causes()[-1] == ("Empty", "AddPartitionsToTxn: Ongoing could not be stored, NOT_ENOUGH_REPLICAS")
     with pytest.raises(ConfigError, match="an id whose record can be stored; it failed with COORDINATOR_NOT_AVAILABLE"):
         client.commands.fence_producer(ID)
     assert failure.hits == 2
@@ -447,10 +449,10 @@ def test_the_timeline_of_an_id(client: Cockpit) -> None:
             "",
             "     time  state         epoch    parts  in and out            cause",
             f"    0.000    E               0        0                        InitProducerId, at broker {broker}",
-            "    0.000    E▸O             0        2  +news-0 +news-1       partitions added",
+            "    0.000    E▸O             0        2  +news-0 +news-1       AddPartitionsToTxn",
             "    1.500      O▸P           0        2                        EndTxn",
             "    1.500        P▸C         0        0  -news-0 -news-1       all markers written",
-            "    1.500      O◂──C         0        1  +news-2               partitions added",
+            "    1.500      O◂──C         0        1  +news-2               AddPartitionsToTxn",
             "   71.500      O────▸P       1        1                        the transaction has timed out",
             "   71.500            P▸C     1        0  -news-2               all markers written",
             "   71.500              C                                       now",

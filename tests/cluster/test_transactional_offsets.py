@@ -102,7 +102,9 @@ class ConsumingClient(TransactionalClient):
             request = OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=require_stable)
             found = self.harness.ask(request, version, broker=broker).topics
         else:
-            wanted = [OffsetFetchRequestTopics(name="news", partition_indexes=list(indexes))] if indexes else None
+            by_id = {"topic_id": self.harness.topic().topic_id} if version >= 10 else {}
+            topic = OffsetFetchRequestTopics(name="news", partition_indexes=list(indexes), **by_id)
+            wanted = [topic] if indexes else None
             group = OffsetFetchRequestGroup(group_id=GROUP, topics=wanted)
             request = OffsetFetchRequest(groups=[group], require_stable=require_stable)
             found = self.harness.ask(request, version, broker=broker).groups[0].topics
@@ -155,7 +157,7 @@ def test_pending_offsets_are_dropped_by_an_abort() -> None:
 def test_unstable_partitions_in_each_version(subtests: pytest.Subtests) -> None:
     client = with_pending()
     client.commit(3, index=1)
-    for version in range(7, 10):
+    for version in range(7, 11):
         with subtests.test(version=version):
             stored = client.stored(0, 1, 2, require_stable=True, version=version)
             assert stored == {0: UNSTABLE, 1: 3, 2: -1}
@@ -466,6 +468,50 @@ def test_markers_wait_for_the_group_coordinator(is_commit: bool, subtests: pytes
             harness.advance(0)
             assert client.state() == ("CompleteCommit" if is_commit else "CompleteAbort")
             assert client.fetched() == (expected, expected)
+
+
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_failovers_in_each_state_of_the_group(is_commit: bool, subtests: pytest.Subtests) -> None:
+    """Pending offsets are loaded whatever happens to the members."""
+    for state in ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable"):
+        with subtests.test(state):
+            client = new_client(brokers=3, config=NO_INITIAL_DELAY)
+            harness, broker = client.harness, client.group_coordinator()
+            client.commit(3)
+            client.add_offsets()
+            if state != "Empty":
+                member_id = joined(client)
+            client.commit_in_transaction({0: 5})
+            if state in ("PreparingRebalance", "CompletingRebalance"):
+                other_id = harness.ask(join_request(), 9, broker=broker).member_id
+                harness.send(join_request(member_id=other_id), 9, broker=broker)
+            if state == "CompletingRebalance":
+                harness.send(join_request(member_id=member_id), 9, broker=broker)
+            group = harness.cluster.brokers[broker].coordinator.group(GROUP)
+            assert group is not None
+            assert group.state.value == state
+            fail_over(client)
+            assert client.fetched() == (3, UNSTABLE)
+            client.end(commit=is_commit)
+            assert client.fetched() == ((5, 5) if is_commit else (3, 3))
+
+
+def test_commits_while_a_transaction_ends_are_refused_at_once(subtests: pytest.Subtests) -> None:
+    """The leader of another partition of the transaction is down, so its marker waits."""
+    for version in (3, 4, 5):
+        with subtests.test(version=version):
+            client = new_client(brokers=3)
+            cluster, harness = client.harness.cluster, client.harness
+            partition = next(each for each in harness.topic().partitions if each.leader_id != client.coordinator())
+            leader = cluster.brokers[partition.leader_id]
+            to = next(each for each in cluster.brokers if each != leader.node_id)
+            offsets = cluster.offsets_partition_of(GROUP)
+            if offsets.leader_id == leader.node_id:
+                cluster.controller.set_leader(offsets, to, harness.now_ms, Failover())
+            client.add(partition.index)
+            cluster.controller.stop_broker(leader, harness.now_ms, Failover(), elect=False)
+            client.end(commit=True)
+            assert client.commit_in_transaction({0: 5}, version) == {0: "CONCURRENT_TRANSACTIONS"}
 
 
 def test_transactions_time_out_with_their_offsets() -> None:

@@ -294,6 +294,7 @@ def test_transactions_are_listed(client: TransactionalClient, subtests: pytest.S
         ({"transactional_id_pattern": "pay.*"}, ("NONE", [], [ID])),
         ({"transactional_id_pattern": "pay"}, ("NONE", [], [])),
         ({"transactional_id_pattern": ""}, ("NONE", [], [ID])),
+        ({"transactional_id_pattern": r"(?:\(?=x)?[p(?=1]ay\w+"}, ("NONE", [], [ID])),
         ({"transactional_id_pattern": "("}, ("INVALID_REGULAR_EXPRESSION", [], [])),
     ):
         with subtests.test(**filters):

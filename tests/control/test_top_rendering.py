@@ -88,7 +88,7 @@ def test_the_first_lines_name_the_member_that_blocks_a_group_why_and_until_when(
 def test_open_transactions_are_shown_with_what_they_wait_for(subtests: pytest.Subtests) -> None:
     source = FakeTopSource(transactions_by_state={"PrepareCommit": 2, "Empty": 1})
     ended = transaction_row(3, state="Empty", pending_state=None, start_ms=None, why="InitProducerId")
-    source.transactions = [transaction_row(1), transaction_row(2, state="Ongoing", why="partitions added"), ended]
+    source.transactions = [transaction_row(1), transaction_row(2, state="Ongoing", why="AddPartitionsToTxn"), ended]
     state = Observer(source).fetch()
     lines = lines_of(state, Frame(120, 40))
     (at,) = [number for number, line in enumerate(lines) if line.startswith("OPEN TRANSACTION")]

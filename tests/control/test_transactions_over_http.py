@@ -106,3 +106,16 @@ def test_lists_of_ids(control: ControlHarness, client: Client) -> None:
     assert (names("search=DO"), names("state=Ongoing&limit=1&offset=1")) == (["done"], ["b"])
     assert names("longer_than_s=5") == ["b"]
     assert control.get("/transactions?limit=1")["total"] == 3
+
+
+def test_coordinators_of_transactional_ids(control: ControlHarness, client: Client) -> None:
+    assert control.get("/coordinators")["transaction_partitions"] == []
+    client.seed_transaction("t")
+    leader = client.transaction("t").coordinator or 0
+    moved = control.post("/coordinators/move", {"transactional_id": "t", "to": leader % 3 + 1, "zombie": True})
+    (row,) = [each for each in moved["transaction_partitions"] if each["transactions"]]
+    assert (row["leader"], row["zombies"], row["is_loading"]) == (leader % 3 + 1, [leader], False)
+    response = control.request(
+        "POST", "/v1/clusters/default/coordinators/move", {"transactional_id": "t", "group_id": "g", "to": 1}
+    )
+    assert (response.status, response.json["expected"]) == (422, "one of group_id, transactional_id, partition")

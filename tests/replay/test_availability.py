@@ -315,6 +315,13 @@ def test_outages_that_a_workload_plans(subtests: pytest.Subtests) -> None:
             [Outage(1, 1, 3, is_fault=True), Outage(1, 3, is_fault=True)],
         ),
         (
+            [
+                done("move_transaction_coordinator", 1, transactional_id="t", to="none"),
+                done("move_transaction_coordinator", 3, transactional_id="t", to=1),
+            ],
+            [Outage(None, 1, 3)],
+        ),
+        (
             [done("move_coordinator", 1, group_id="g", to="none"), done("move_coordinator", 3, group_id="g", to=1)],
             [Outage(None, 1, 3)],
         ),

@@ -329,7 +329,10 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
 
 
 def test_members_without_a_response_for_their_session_timeout_are_unknown(spark: SparkSession) -> None:
-    """The members of the first group get their last response at second 10, or 50; the second group has responses."""
+    """The members of the first group get their last response at second 10, or 50; the second group has responses.
+
+    A member of the second group commits between its heartbeats, which are one row.
+    """
     second = 1_000_000
     events = [
         each._replace(group=group, member=f"{group}-{number}")
@@ -344,8 +347,9 @@ def test_members_without_a_response_for_their_session_timeout_are_unknown(spark:
             Event(100 * second, 100 * second, None, "leave", -1, -1, kind="act"),
         )
     ]
+    committed = Event(20 * second, 20 * second, 0, "OffsetCommit", 9, 2, "h", "h-0", generation=1, error=0)
     members = [member(f"{group}-{n}", group=group, session_timeout_ms=10_000) for group in "gh" for n in range(2)]
-    over_time = numbers(spark, events, members)["over_time"]
+    over_time = numbers(spark, [*events, committed], members)["over_time"]
     per_slice = 1 / over_time["slice_s"]
     at_s = {second: round(second * per_slice) for second in (15, 40, 80)}
     assert {second: over_time["members"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 1, 80: 2}

@@ -113,3 +113,20 @@ def test_rows_are_computed_once(spark: SparkSession, few: bool) -> None:
     drawn = computed_once(spark.sql("select id, rand() number from range(10)"), few)
     assert drawn.collect() == drawn.collect()
     drawn.unpersist()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("most", [0, 10], ids=["many", "few"])
+def test_queries_with_names_use_rows_that_are_computed_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Both the query of the rows and the one that reads them have a `with`."""
+    monkeypatch.setattr(query_settings, "_FEW_ROWS", most)
+    with suited_to(spark.range(10)) as few:
+        drawn = computed_once(
+            spark.sql("with drawn as (select id, rand() number from range(10)) select * from drawn"), few
+        )
+        drawn.createOrReplaceTempView("once")
+        found = [spark.sql("with again as (select * from once) select sum(number) total from again") for _ in range(2)]
+        assert found[0].collect() == found[1].collect() == spark.sql("select sum(number) total from once").collect()
+    drawn.unpersist()

@@ -375,8 +375,8 @@ class Admin:
     ) -> None:
         """Abort a hanging transaction in one partition: write its marker (KIP-664, brokers since 0.11).
 
-        The transaction coordinator is not told, so that its state stays as it is. `describe_producers` returns the
-        arguments.
+        The transaction coordinator is not informed: for it, the transaction stays open. `describe_producers` returns
+        the values of the arguments.
 
         Args:
             partition: The partition.
@@ -391,7 +391,7 @@ class Admin:
         """
         check_integer("producer_id", producer_id, least=0, most=MAX_INT64)
         check_integer("producer_epoch", producer_epoch, least=0, most=MAX_INT16)
-        check_integer("coordinator_epoch", coordinator_epoch, least=0, most=MAX_INT32)
+        check_integer("coordinator_epoch", coordinator_epoch, least=-1, most=MAX_INT32)
         lookup = partition_handlers.find_leaders(waits_for_topics=True)
         handler = partition_handlers.abort_transaction(producer_id, producer_epoch, coordinator_epoch)
         (await self._run_with(lookup, handler, _partitions([partition]))).all()

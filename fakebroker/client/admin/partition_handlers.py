@@ -23,7 +23,6 @@ from fakebroker.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
-    MetadataResponseTopic,
 )
 from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -54,10 +53,16 @@ def find_leaders(*, waits_for_topics: bool) -> AdminApiHandler[TopicPartition, N
         response: MetadataResponse, partitions: Sequence[TopicPartition], _: Node | None
     ) -> Iterator[tuple[TopicPartition, Node | AdminError]]:
         nodes = _nodes(response)
-        topics = {topic.name: topic for topic in response.topics}
+        errors = {topic.name: error_code(topic.error_code) for topic in response.topics if topic.error_code}
+        leaders = {
+            (topic.name, each.partition_index): error_code(each.error_code)
+            if each.error_code
+            else nodes.get(each.leader_id, ErrorCode.LEADER_NOT_AVAILABLE)
+            for topic in response.topics
+            for each in topic.partitions
+        }
         for partition in partitions:
-            topic = topics.get(partition[0])
-            found = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else _leader(topic, partition[1], nodes)
+            found = errors.get(partition[0]) or leaders.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             yield partition, found if isinstance(found, Node) else PartitionError(partition, "Metadata", found)
 
     def request(partitions: Sequence[TopicPartition]) -> MetadataRequest:
@@ -91,17 +96,6 @@ def find_broker(node_id: int) -> AdminApiHandler[TopicPartition, Node]:
 
 def _nodes(response: MetadataResponse) -> dict[int, Node]:
     return {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-
-
-def _leader(topic: MetadataResponseTopic, index: int, nodes: Mapping[int, Node]) -> Node | ErrorCode:
-    if topic.error_code:
-        return error_code(topic.error_code)
-    found = next((each for each in topic.partitions if each.partition_index == index), None)
-    if found is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if found.error_code:
-        return error_code(found.error_code)
-    return nodes.get(found.leader_id, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def describe_producers(*, waits_for_leader: bool) -> AdminApiHandler[TopicPartition, tuple[ProducerDescription, ...]]:

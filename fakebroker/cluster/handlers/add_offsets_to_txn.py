@@ -29,5 +29,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         [(OFFSETS_TOPIC, cluster.offsets_partition_of(request.group_id).index)],
         now_ms,
         late,
+        cause=call.api.name,
     )
     return late.take(cluster, call)

@@ -16,6 +16,14 @@ from fakebroker.protocol.messages.list_transactions import (
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+_TOKENS = re.compile(
+    r"\[\^?\]?(?:\\.|[^\]\\])*\]"  # a set of characters
+    r"|\\(?P<backreference>[1-9])|\\."
+    r"|(?P<group>\(\?(?:[=!>(#]|<[=!]|P=))",  # lookarounds, atomic groups, conditions, comments
+    re.DOTALL,
+)
+"""The parts of a pattern that are not RE2, by name, and the parts in which these are literal."""
+
 _STATES = frozenset(state.value for state in State)
 
 
@@ -25,18 +33,17 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsRes
     unknown = [each for each in request.state_filters if each not in _STATES]
     if coordinator.is_loading:
         return _failed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    try:
-        pattern = re.compile(request.transactional_id_pattern or ".*", re.DOTALL)
-    except re.error:
+    pattern = _compiled(request.transactional_id_pattern or ".*")
+    if pattern is None:
         return _failed(ErrorCode.INVALID_REGULAR_EXPRESSION)
     producer_ids, states = set(request.producer_id_filters), set(request.state_filters)
 
     def matches(transaction: Transaction) -> bool:
         value = transaction.value
         # An id that never had a transaction started at -1, and so counts as old.
-        is_old = request.duration_filter < 0 or int(now_ms) - value.start_ms > request.duration_filter
+        is_long = request.duration_filter < 0 or int(now_ms) - value.start_ms > request.duration_filter
         return (
-            is_old
+            is_long
             and transaction.pending is not DEAD
             and (not producer_ids or value.producer_id in producer_ids)
             and (not states or value.state.value in states)
@@ -55,6 +62,19 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsRes
             if matches(each)
         ],
     )
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    """Return a compiled pattern; None if it is malformed, or has groups or backreferences that RE2 lacks.
+
+    Unlike RE2, matching takes exponential time for some patterns with nested repetitions, such as "(a+)+".
+    """
+    if any(token.lastgroup for token in _TOKENS.finditer(pattern)):
+        return None
+    try:
+        return re.compile(pattern, re.DOTALL)
+    except (re.error, OverflowError, RecursionError):
+        return None
 
 
 def _failed(error: ErrorCode) -> ListTransactionsResponse:

@@ -29,6 +29,7 @@ class Verification:
     """What a request of a transactional producer says about its transaction.
 
     Attributes:
+        api: The API of the request, for the history of the id.
         transactional_id: The transactional id.
         producer_id: The producer id.
         epoch: The producer epoch.
@@ -36,6 +37,7 @@ class Verification:
         has_abortable: Whether the version of the request has TRANSACTION_ABORTABLE; else INVALID_TXN_STATE replaces it.
     """
 
+    api: str
     transactional_id: str
     producer_id: int
     epoch: int
@@ -65,7 +67,11 @@ class Verification:
         coordinator, producer = broker.transaction_coordinator, (self.transactional_id, self.producer_id, self.epoch)
         if self.adds:
             coordinator.add_partitions(
-                *producer, places, cluster.now_ms, lambda error: done(self._errors(dict.fromkeys(places, error)))
+                *producer,
+                places,
+                cluster.now_ms,
+                lambda error: done(self._errors(dict.fromkeys(places, error))),
+                cause=self.api,
             )
         else:
             error, errors = coordinator.verify_partitions(*producer, places)

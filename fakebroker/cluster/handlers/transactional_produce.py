@@ -120,6 +120,7 @@ class _Request:
         self._cluster, self._call, self._batches, self._done = cluster, call, batches, done
         self._stops = call.broker.stops
         self._verification = Verification(
+            call.api.name,
             call.request.transactional_id,
             batches[0].batch.producer_id,
             batches[0].batch.producer_epoch,

@@ -92,7 +92,7 @@ def _verify(cluster: "Cluster", call: Call, done: Callable[[ErrorCode], None]) -
         partition = cluster.offsets_partition_of(request.group_id)
         producer = request.transactional_id, request.producer_id, request.producer_epoch
         has_abortable = call.api_version >= _FIRST_VERSION_OF_ABORTABLE
-        verification = Verification(*producer, adds=adds, has_abortable=has_abortable)
+        verification = Verification(call.api.name, *producer, adds=adds, has_abortable=has_abortable)
         error = verification.error_of_epoch(partition, call.broker.release)
         if error or partition.log.producers.has_open(request.producer_id, request.producer_epoch):
             done(error)

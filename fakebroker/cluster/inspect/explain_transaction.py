@@ -22,6 +22,8 @@ from fakebroker.coordinator.transaction.states import (
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.topic_partition import format_partitions
 
+_SEARCHED_CALLS = 1_000
+"""How many of the newest requests are searched for one of a transactional id."""
 _MAX_NAMES = 8
 """The maximum number of partitions that are named; the others are counted."""
 
@@ -73,6 +75,7 @@ def _sentences(cluster: Cluster, broker: BrokerNode, transaction: Transaction, n
     )
     yield f"{state}. Cause: {last.cause}." if last else f"{state}."
     yield from _BY_STATE[transaction.state](cluster, transaction, now_ms)
+    yield from _last_request(cluster, transaction.transactional_id, now_ms)
     yield from _pending(transaction)
     yield from _hanging(cluster, transaction)
 
@@ -82,6 +85,17 @@ def _last_moment(cluster: Cluster, broker: BrokerNode, transaction: Transaction)
     moments = cluster.transactions.history.of(transaction.transactional_id)
     here = [each for each in moments if each.coordinator_id == broker.node_id and each.is_transition]
     return here[-1] if here and here[-1].state_to == transaction.state.value else None
+
+
+def _last_request(cluster: Cluster, transactional_id: str, now_ms: float) -> Iterator[str]:
+    """Yield a sentence on the last of the newest requests that names the id, if the journal has it."""
+    newest = reversed(cluster.journal.newest(_SEARCHED_CALLS))
+    call = next((each for each in newest if transactional_id in each.transactional_ids), None)
+    if call is not None:
+        sender = f"client {call.client_id}" if call.client_id else "a client without an id"
+        result = "" if call.has_response else ", and is not answered yet"
+        since = seconds_text(now_ms - call.received_ms)
+        yield f"The last request with this id, {call.api.name}, was received from {sender} {since} ago{result}."
 
 
 def _empty(cluster: Cluster, transaction: Transaction, now_ms: float) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Brokers, topics and coordinators over HTTP."""
 
+from collections import Counter
+from collections.abc import Callable
 from typing import TypedDict
 
 import msgspec
@@ -7,7 +9,7 @@ import msgspec
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker
-from fakebroker.cluster.topics import Topic
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Topic
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
@@ -220,23 +222,42 @@ class CoordinatorRow(TypedDict):
     members: int
 
 
+class TransactionCoordinatorRow(TypedDict):
+    """One partition of __transaction_state, and so the coordinator of its transactional ids; see `CoordinatorRow`."""
+
+    partition: int
+    leader: int
+    epoch: int
+    is_loading: bool
+    zombies: list[int]
+    transactions: int
+
+
 class CoordinatorList(TypedDict):
-    """All partitions of __consumer_offsets."""
+    """All partitions of __consumer_offsets, and of __transaction_state if it exists."""
 
     offsets_partitions: list[CoordinatorRow]
+    transaction_partitions: list[TransactionCoordinatorRow]
 
 
 class Move(arguments_of(ClusterCommands.move_offsets_partition, "partition")):  # type: ignore[misc]  # generated from a method
-    """The target of a move: of a group and all others of its partition, or of a partition by number."""
+    """The target of a move: of a group or a transactional id, with all others of its partition.
 
+    `partition` is the number of a partition of __consumer_offsets.
+    """
+
+    transactional_id: str | msgspec.UnsetType = msgspec.UNSET
     group_id: str | msgspec.UnsetType = msgspec.UNSET
     partition: int | msgspec.UnsetType = msgspec.UNSET
 
 
 @operation("GET", f"{CLUSTER}/coordinators")
 def list_coordinators(served: ServedCluster) -> CoordinatorList:
-    """List the coordinators of all partitions of __consumer_offsets."""
+    """List the coordinators of all partitions of __consumer_offsets and __transaction_state."""
     core = served.cluster.cluster
+    transactions = Counter(each.partition for _, each in core.transactions.all())
+    log = core.topics.get(TRANSACTIONS_TOPIC)
+    moves = core.transactions.moves
     groups: dict[int, list[int]] = {}
     for broker in core.brokers.values():
         for group in broker.coordinator.groups():
@@ -254,21 +275,35 @@ def list_coordinators(served: ServedCluster) -> CoordinatorList:
                 "members": sum(groups.get(each.index, ())),
             }
             for each in core.topics.offsets_topic.partitions
-        ]
+        ],
+        "transaction_partitions": [
+            {
+                "partition": each.index,
+                "leader": each.leader_id,
+                "epoch": each.leader_epoch,
+                "is_loading": each.index in moves.loading,
+                "zombies": moves.zombies(each.index),
+                "transactions": transactions[each.index],
+            }
+            for each in (() if log is None else log.partitions)
+        ],
     }
 
 
 @operation("POST", f"{CLUSTER}/coordinators/move", body=Move)
 def move_coordinator(served: ServedCluster, body: Move) -> CoordinatorList:
-    """Move a group, or all groups of a partition of __consumer_offsets, to another coordinator."""
+    """Move a group, a transactional id, or all groups of a partition of __consumer_offsets, to another coordinator."""
     given = body.given()
-    group_id, partition = given.pop("group_id", None), given.pop("partition", None)
-    if (group_id is None) == (partition is None):
-        expected = "either group_id or partition"
-        raise Problem(422, f"group_id, partition: expected {expected}", field="group_id", expected=expected)
-    if group_id is not None:
-        partition = served.cluster.cluster.offsets_partition_of(group_id).index
-    served.cluster.move_offsets_partition(partition, **given)
+    moves: dict[str, Callable[..., None]] = {
+        "group_id": served.cluster.move_coordinator,
+        "transactional_id": served.cluster.move_transaction_coordinator,
+        "partition": served.cluster.move_offsets_partition,
+    }
+    named = [name for name in moves if name in given]
+    if len(named) != 1:
+        expected = f"one of {', '.join(moves)}"
+        raise Problem(422, f"{', '.join(named or moves)}: expected {expected}", field="group_id", expected=expected)
+    moves[named[0]](given.pop(named[0]), **given)
     return list_coordinators(served)
 
 

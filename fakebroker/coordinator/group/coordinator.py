@@ -171,7 +171,6 @@ class Coordinator:
         self._runtime.resign(partition, partial(self._unload, partition, now_ms))
 
     def _unload(self, partition: int, now_ms: float) -> None:
-        self._pending.pop(partition, None)
         for group in self._groups_of(partition):
             self.drop_group(group, "its coordinator resigned", now_ms)
             reject_waiting(group, ErrorCode.NOT_COORDINATOR)

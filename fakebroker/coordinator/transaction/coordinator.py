@@ -307,6 +307,8 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         now_ms: float,
         done: Callable[[ErrorCode], None],
+        *,
+        cause: str = "AddPartitionsToTxn",
     ) -> None:
         """Add partitions to the transaction of an id, which begins with the first ones.
 
@@ -319,6 +321,7 @@ class TransactionCoordinator:
             partitions: The partitions.
             now_ms: The time.
             done: Called with NONE or the error for all partitions.
+            cause: The request, for the history.
         """
         transaction, error = self._found(transactional_id)
         if transaction is None or error:
@@ -337,7 +340,7 @@ class TransactionCoordinator:
             return
         transaction.begin(ONGOING)
         new = transaction.with_partitions(partitions, now_ms)
-        self._store(transaction, new, transaction.last_epoch, "partitions added", now_ms, done)
+        self._store(transaction, new, transaction.last_epoch, cause, now_ms, done)
 
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]

@@ -50,9 +50,12 @@ _GENERATIONS = """
 `over_us` is then the time at which the next rebalance begins, or the end of the replay; else it equals `ended_us`.
 """
 
-# From one response to a member until the next, or until the end.
+# From one response to a member until the next, or until the end. A row of folded heartbeats may end after others that
+# begin later.
 _SILENCES = """
-    select group, member, session_timeout_ms * 1000L timeout_us, heard_us,
+    select group, member, session_timeout_ms * 1000L timeout_us,
+        max(heard_us) over (partition by member order by from_us, heard_us
+            rows between unbounded preceding and current row) heard_us,
         coalesce(lead(from_us) over (partition by member order by from_us, heard_us), {end_us} + 1) next_us
     from (
         select group, member, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,

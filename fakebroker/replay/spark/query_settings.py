@@ -43,9 +43,12 @@ _SETTINGS_FOR_MANY_ROWS = MappingProxyType(
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.autoBroadcastJoinThreshold": "10MB",
+        # Replaces the names of a `with` by their queries. Else, if both the query of stored rows and the one that reads
+        # them have a `with`, Spark does not recognize the rows, and computes them again.
+        "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
     }
 )
-"""Spark's defaults, for sessions that were started for few rows and have many."""
+"""Settings of a session on many rows. The first ones are Spark's defaults, for sessions that were started for few."""
 
 _LEAST_PARTITIONS = 4
 """Minimum number of partitions of many rows, on one machine."""

@@ -61,7 +61,10 @@ def _outage(event: Mapping[str, Any]) -> Outage | None:
             return Outage(event["node_id"], at_s)
         case "set_broker":
             return Outage(event["node_id"], at_s, is_fault=True)
-        case "move_coordinator" | "move_offsets_partition" if event.get("to") in (None, "none"):
+        case "move_coordinator" | "move_offsets_partition" | "move_transaction_coordinator" if event.get("to") in (
+            None,
+            "none",
+        ):
             return Outage(None, at_s)
         case "hold":
             return Outage(None, at_s)

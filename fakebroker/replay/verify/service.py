@@ -43,7 +43,7 @@ _CHAINS = """
     with clipped as (
         select v.*, g.since_us, g.is_last, limit_us, greatest(v.sent_us, g.since_us) begun_us,
             least(v.done_us, g.until_us) to_us
-        from ({gaps}) g join ({limits}) l on l.key is null or l.key = g.key
+        from ({gaps}) g {limits}
             join ({vain}) v on v.key = g.key and v.sent_us < g.until_us and v.done_us >= g.since_us
         where g.until_us - g.since_us > if(g.is_last, :short_us, limit_us)
     ), planned as (
@@ -88,9 +88,10 @@ UNSERVED_GROUPS = _CHAINS.format(
                 union all
                 select `group`, member, action, null, null, sent_us, sent_us, lasts_us from acts))
         where api is not null and coalesce(suspended_us < sent_us, true)""",
-    limits=f"""
-        select `group` key, max(session_timeout_ms) * 1000L + {BOUND_US} + :patience_us
-            + if(:awaits_instances, max(rebalance_timeout_ms) * 1000L, 0) limit_us from members group by `group`""",
+    limits=f"""join (
+            select `group` key, max(session_timeout_ms) * 1000L + {BOUND_US} + :patience_us
+                + if(:awaits_instances, max(rebalance_timeout_ms) * 1000L, 0) limit_us from members group by `group`
+            ) l on l.key = g.key""",
     chain_us=CHAIN_US,
     # The coordinator may be waiting for the end of a session.
     excused="""left anti join (
@@ -106,7 +107,7 @@ SILENT_BROKERS = _CHAINS.format(
     vain=f"""
         select broker key, `group`, member, api, broker, {_DONE_US} done_us, sent_us from events
         where kind = 'request' and latency_us is null and broker >= 0 and not (missing = '{CUT_OFF}' and {PARKED})""",
-    limits="select cast(null as int) key, :pause_us limit_us",
+    limits="cross join (select :pause_us limit_us)",
     chain_us=CHAIN_US,
     excused="",
 )

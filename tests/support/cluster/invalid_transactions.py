@@ -20,6 +20,7 @@ from fakebroker.protocol.messages.end_txn import EndTxnRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -30,6 +31,7 @@ from fakebroker.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.protocol.schema import Message
 
 ID = "t"
@@ -75,6 +77,7 @@ def invalid_requests(producer_id: int, topic: str) -> Iterator[InvalidRequest]:
         *_add_requests(producer_id, topic),
         *_end_requests(producer_id),
         *_offset_requests(producer_id, topic),
+        *_produce_requests(producer_id, topic),
         *_admin_requests(topic),
     ):
         yield InvalidRequest(f"{type(request).__name__} v{version}: {name}", request, version, errors.split())
@@ -193,13 +196,39 @@ def _offset_requests(own: int, topic: str) -> Iterator[_Row]:
         yield f"epoch {epoch}", commit(producer_epoch=epoch), 5, "INVALID_PRODUCER_EPOCH"
 
 
+def _produce_requests(own: int, topic: str) -> Iterator[_Row]:
+    def request(producer_id: int = own, epoch: int = 0, name: str | None = ID) -> ProduceRequest:
+        data = encode_batch(
+            [Record(0, 1_000, None, b"a")],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        topics = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=data)])]
+        return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=1_000, topic_data=topics)
+
+    for case, name, producer_id, epoch, error in _producers(own):
+        # As in Kafka, batches without producer id are not verified, even if they have the transactional bit.
+        for version in (9, 11, 12) if producer_id >= 0 else ():
+            yield case, request(producer_id, epoch, name), version, _old(error)
+    yield "no id", request(name=None), 9, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    yield "not in the transaction", request(), 9, "INVALID_TXN_STATE"
+    yield "not in the transaction", request(), 11, "TRANSACTION_ABORTABLE"
+
+
+_NOT_RE2 = (r"(t)\1", "(?=t)t", "t(?!x)", "(?<=t)x", "(?<!t)x", "(?>t)", "(?P<a>t)(?P=a)", "(t)(?(1)x|y)")
+"""Patterns that Python's regular expressions allow, and Google RE2 does not."""
+
+
 def _admin_requests(topic: str) -> Iterator[_Row]:
     ids = ["", "new", "new", "\0", "x" * 32_767]
     missing = "TRANSACTIONAL_ID_NOT_FOUND"
     describe = DescribeTransactionsRequest(transactional_ids=ids)
     yield "missing ids", describe, 0, f"INVALID_REQUEST {missing} {missing} {missing} {missing}"
-    pattern = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
-    yield "pattern", pattern, 2, "INVALID_REGULAR_EXPRESSION"
+    for pattern in ("(", "[", "*", "\\", "a{99999999999}", "(" * 5_000 + ")" * 5_000, *_NOT_RE2):
+        listing = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern=pattern)
+        yield f"pattern {pattern[:20]}", listing, 2, "INVALID_REGULAR_EXPRESSION"
     producers = [TopicRequest(name=name, partition_indexes=[0, 1]) for name in ("missing", "a/b", "")]
     unknown, invalid = "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION"
     describe_producers = DescribeProducersRequest(topics=producers)

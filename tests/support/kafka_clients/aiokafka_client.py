@@ -86,6 +86,7 @@ class AioConsumer:
             fetch_max_wait_ms=FETCH_WAIT_MS,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             client_rack=settings.rack,
+            isolation_level=settings.isolation_level or "read_uncommitted",
         )
         await consumer.start()
         return consumer

@@ -50,6 +50,7 @@ class Settings:
         offset_reset: "earliest" or "latest".
         metadata_max_age_ms: Interval of metadata requests, which find new topics and partitions. Kafka's default.
         rack: The rack of the client; empty if it has none. Not supported by fakebroker's consumer.
+        isolation_level: "read_committed" or "read_uncommitted"; the default of the client if None.
     """
 
     group_id: str | None = None
@@ -59,6 +60,7 @@ class Settings:
     offset_reset: str = "earliest"
     metadata_max_age_ms: int = 300_000
     rack: str = ""
+    isolation_level: str | None = None
 
 
 class GroupConsumer(Protocol):

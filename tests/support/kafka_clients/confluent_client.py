@@ -55,6 +55,8 @@ class ConfluentConsumer:
         }
         if settings.instance_id is not None:
             config["group.instance.id"] = settings.instance_id
+        if settings.isolation_level is not None:
+            config["isolation.level"] = settings.isolation_level
         self.inner = confluent_kafka.Consumer({**config, **(more or {})})
 
     def subscribe(self, topic: str) -> None:

@@ -82,6 +82,7 @@ class PythonConsumer:
             fetch_max_wait_ms=FETCH_WAIT_MS,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             client_rack=settings.rack,
+            isolation_level=settings.isolation_level or "read_uncommitted",
         )
 
     def _call(self, function: Callable[..., T], *arguments: Any, **settings: Any) -> T:
