@@ -408,6 +408,7 @@ def test_a_failed_test_shows_its_cluster(pytester: pytest.Pytester) -> None:
         + """
 def test_it(fake_cluster):
     read(fake_cluster)
+    fake_cluster.seed_transaction("payments")
     assert False
         """,
     )
@@ -417,9 +418,12 @@ def test_it(fake_cluster):
             "*fake cluster 1*",
             "seed=*",
             "readers: Empty, generation 2*",
+            "payments: Ongoing, producer 0 in epoch 0",
             "*JoinGroup v* MEMBER_ID_REQUIRED *",
             "readers has been in Empty for *",
             "group readers, since *",
+            "payments has been in Ongoing for *",
+            "transactional id payments, since *",
         ]
     )
 

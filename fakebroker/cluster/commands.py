@@ -278,9 +278,8 @@ class ClusterCommands:
         """Change the leader of a partition of an internal topic, which `find` returns."""
 
         def move() -> None:
-            partition = find()
             leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
-            self._cluster.controller.set_leader(partition, leader_id, self._now_ms(), how)
+            self._cluster.controller.set_leader(find(), leader_id, self._now_ms(), how)
 
         self._run(move)
 
@@ -785,7 +784,8 @@ class ClusterCommands:
                 holds.pop(state, None)
             else:
                 group_controls.held_states.pop(state, None)
-        self._cluster.now_ms = self._now_ms()  # the time of held records
+        if group_id in self._cluster.transactions.holds:
+            self._cluster.now_ms = self._now_ms()  # the time of held records
         # Not only the coordinator has the group or the id: zombies may have it, too.
         for broker in self._cluster.brokers.values():
             group = broker.coordinator.group(group_id)
@@ -1135,17 +1135,17 @@ class ClusterCommands:
     def snapshot(self) -> Snapshot:
         """Take a snapshot, for `restore`.
 
-        It contains topics with their records, brokers, leaders, configs, and groups with their offsets. Groups are
-        saved as their last record describes them; a rebalance in progress is not saved.
+        It contains topics with their records, brokers, leaders, configs, groups with their offsets, and transactional
+        ids. Groups and ids are saved as their last record describes them; a rebalance in progress is not saved.
         """
         return self._run(lambda: snapshots.take(self._cluster))
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot of this cluster.
 
-        Groups are loaded from their log, and all sessions start again. Parked joins and syncs get NOT_COORDINATOR.
-        Holds, delays and faults are removed. Connections to brokers that are not in the snapshot, or stopped in it, are
-        closed; others remain open. The clock and the sequences of ids are not set back.
+        Groups and transactional ids are loaded from their logs, and all sessions start again. Parked joins and syncs
+        get NOT_COORDINATOR. Holds, delays and faults are removed. Connections to brokers that are not in the snapshot,
+        or stopped in it, are closed; others remain open. The clock and the sequences of ids are not set back.
 
         Raises:
             ConfigError: The snapshot was taken of another cluster.

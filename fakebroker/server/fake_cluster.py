@@ -1172,16 +1172,18 @@ class FakeCluster(JournalExport):
     def snapshot(self) -> Snapshot:
         """Return a snapshot of the cluster for `restore`.
 
-        It contains topics with their records, brokers, leaders, configs, groups and committed offsets. Groups are
-        saved as their last record describes them; a rebalance in progress is not saved.
+        It contains topics with their records, brokers, leaders, configs, groups, committed offsets and transactional
+        ids. Groups and ids are saved as their last record describes them: an open transaction is saved, a rebalance in
+        progress is not.
         """
         return self._commands.snapshot()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Restore a snapshot.
 
-        Groups are loaded from their log, with full session timeouts; parked joins and syncs get NOT_COORDINATOR. Holds,
-        delays and faults end. Connections remain, except those to brokers that are missing or stopped in the snapshot.
+        Groups are loaded from their log, with full session timeouts; parked joins and syncs get NOT_COORDINATOR.
+        Transactional ids are loaded, too: the timeouts of open transactions count from their start. Holds, delays and
+        faults end. Connections remain, except those to brokers that are missing or stopped in the snapshot.
         The clock and the sequences of ids continue.
 
         Args:
@@ -1669,8 +1671,8 @@ class FakeCluster(JournalExport):
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
             filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
-                `connection`, `error`, `instance_id`, `topic`, `partition`, `version`, `fault`, `since` (which excludes
-                older requests).
+                `connection`, `error`, `instance_id`, `transactional_id`, `producer_id`, `topic`, `partition`,
+                `version`, `fault`, `since` (which excludes older requests).
 
         Returns:
             All matching requests, oldest first, also those that the journal has dropped since the call; the response to

@@ -13,6 +13,7 @@ from fakebroker.client.admin.descriptions import (
     OffsetAndMetadata,
     ProducerDescription,
     ProducerIdAndEpoch,
+    TransactionDescription,
     TransactionListing,
 )
 from fakebroker.client.errors import (
@@ -318,11 +319,13 @@ async def check_abort(cluster: FakeCluster, admin: Admin) -> None:
 
 
 @in_trio_with_sockets
-async def test_a_marker_of_an_earlier_coordinator_is_refused() -> None:
-    async with cluster_and_admin(1) as (_, admin):
-        await admin.abort_transaction(PARTITION, producer_id=7, producer_epoch=0, coordinator_epoch=3)
-        with pytest.raises(PartitionError, match=r"TRANSACTION_COORDINATOR_FENCED$"):
-            await admin.abort_transaction(PARTITION, producer_id=7, producer_epoch=0, coordinator_epoch=2)
+async def test_a_marker_of_an_earlier_coordinator_is_refused(subtests: pytest.Subtests) -> None:
+    for release in ("0.11", "2.7", None):
+        async with cluster_and_admin(1, as_version=release) as (_, admin):
+            with subtests.test(release=release):
+                await admin.abort_transaction(PARTITION, producer_id=7, producer_epoch=0, coordinator_epoch=3)
+                with pytest.raises(PartitionError, match=r"TRANSACTION_COORDINATOR_FENCED$"):
+                    await admin.abort_transaction(PARTITION, producer_id=7, producer_epoch=0, coordinator_epoch=2)
 
 
 @in_trio_with_sockets
@@ -367,6 +370,32 @@ async def test_a_leader_is_asked_once_for_all_its_partitions() -> None:
         leaders = {leader_of(cluster, partition) for partition in partitions}
         (await admin.list_offsets(dict.fromkeys(partitions, "latest"))).all()
         assert (count(cluster, "Metadata"), count(cluster, "ListOffsets")) == (1, len(leaders))
+
+
+@in_trio_with_sockets
+async def test_calls_follow_coordinators_and_leaders_that_move(subtests: pytest.Subtests) -> None:
+    async with cluster_and_admin(3) as (cluster, admin):
+        one = WireProducer(cluster, "one")
+        one.begin(PARTITION, b"a")
+        for node_id in (1, 2, 3):
+            with subtests.test(stopped=node_id):
+                await call_each(admin)
+                cluster.stop_broker(node_id)
+                described = await call_each(admin)
+                cluster.start_broker(node_id)
+                assert described.coordinator.node_id == one.coordinator() != node_id
+        assert (await admin.fence_producers(["one"])).all()["one"].producer_id == one.producer_id
+
+
+async def call_each(admin: Admin) -> TransactionDescription:
+    """Send a request to the leader and to the coordinator; return the description of the transaction."""
+    (producer,) = (await admin.describe_producers([PARTITION])).all()[PARTITION]
+    assert producer.transaction_start_offset == 0
+    committed = (await admin.list_offsets({PARTITION: "latest"}, isolation_level="read_committed")).all()
+    assert committed[PARTITION].offset == 0
+    described = (await admin.describe_transactions(["one"])).all()["one"]
+    assert (described.state, described.producer_id) == ("Ongoing", producer.producer_id)
+    return described
 
 
 @in_trio_with_sockets

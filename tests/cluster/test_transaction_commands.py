@@ -21,6 +21,7 @@ from fakebroker.cluster.inspect.transaction_views import (
     view_transaction,
     view_transactions,
 )
+from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
@@ -175,6 +176,16 @@ def test_a_held_end_is_not_stored_twice(client: Cockpit) -> None:
     assert client.view().history.moments[-1].at_ms == client.harness.now_ms
 
 
+def test_a_released_outcome_has_the_time_of_its_release(client: Cockpit) -> None:
+    client.commands.hold(ID, "PrepareAbort")
+    call = client.send_end(commit=False, version=5)  # of an empty transaction, with KIP-890
+    client.harness.advance(3_000)
+    client.commands.release(ID)
+    assert (response(call).error_code, client.view().state) == (0, "CompleteAbort")
+    assert [each.at_ms for each in client.view().history.moments[-2:]] == [client.harness.now_ms] * 2
+    assert client.view().last_update_ms == client.harness.now_ms
+
+
 def test_what_is_not_held_cannot_be_released(client: Cockpit) -> None:
     client.commands.hold(ID, "PrepareAbort")
     with pytest.raises(ConfigError, match=f"is held, one of '{ID}' in PrepareAbort$"):
@@ -281,6 +292,10 @@ def test_a_fenced_producer(client: Cockpit) -> None:
 
 
 def test_appends_to_the_transaction_log_can_fail(client: Cockpit) -> None:
+    index = client.cluster.transactions_partition_of(ID).index
+    of_groups = client.cluster.append_failures.add(OFFSETS_TOPIC, index, ErrorCode.NOT_ENOUGH_REPLICAS, None)
+    assert client.init() is ErrorCode.NONE
+    assert of_groups.hits == 0
     failure = client.commands.fail_transaction_append(ID, times=2)
     assert client.add(0) == {0: "COORDINATOR_NOT_AVAILABLE"}
     assert client.causes()[-1] == ("Empty", "AddPartitionsToTxn: Ongoing could not be stored, NOT_ENOUGH_REPLICAS")

@@ -7,6 +7,7 @@ their deadlines use the clients' clock.
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
+from itertools import islice
 from math import ceil, inf
 from typing import TYPE_CHECKING, Literal
 
@@ -122,7 +123,8 @@ def pending_deadlines(
         until_ms: The time of the last deadline.
     """
     others = (deadline for source in SOURCES for deadline in source(cluster, now_ms))
-    deadlines = [each for each in (*_group_deadlines(cluster, first, until_ms), *others) if each.at_ms <= until_ms]
+    timers = (*_group_deadlines(cluster, first, until_ms), *_transaction_deadlines(cluster, first, until_ms))
+    deadlines = [each for each in (*timers, *others) if each.at_ms <= until_ms]
     return _sorted(deadlines, now_ms)[:first]
 
 
@@ -344,9 +346,12 @@ def _throttles(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
             yield Deadline(at_ms=until_ms, kind="throttle", node_id=node_id, text=text)
 
 
-def _transaction_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+def _transaction_deadlines(cluster: "Cluster", first: int | None, until_ms: float) -> Iterator[Deadline]:
+    """Yield the deadlines of transactional ids: of each coordinator all until a time, or the first ones."""
     for broker in cluster.brokers.values():
-        for transaction, at_ms in broker.transaction_coordinator.timers():
+        for transaction, at_ms in islice(broker.transaction_coordinator.timers(), first):
+            if at_ms > until_ms:
+                break
             name, value = transaction.transactional_id, transaction.value
             kind: DeadlineKind = "transactional_id_expiry"
             text = f"Transactional id {name} expires, unless it is used before."
@@ -356,6 +361,9 @@ def _transaction_timers(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]
             elif value.state in PREPARED:
                 kind, text = "transaction_end", f"The end of the transaction of {name} is stored again."
             yield Deadline(at_ms=at_ms, kind=kind, node_id=broker.node_id, transactional_id=name, text=text)
+
+
+def _transaction_attempts(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     if (attempt_ms := cluster.transactions.next_attempt()) is not None:
         text = "A marker, or the verification of a Produce request, is tried again."
         yield Deadline(at_ms=attempt_ms, kind="transaction_attempt", text=text)
@@ -370,9 +378,9 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _delayed_requests,
     _delayed_responses,
     _throttles,
-    _transaction_timers,
+    _transaction_attempts,
 )
-"""One function for each part of a cluster that has deadlines, except for groups."""
+"""One function for each part of a cluster that has deadlines, except for groups and transactional ids."""
 
 
 # Sentences on timers of groups

@@ -199,7 +199,20 @@ def view_transactions(
     producer_id: int | None = None,
     longer_than_ms: float | None = None,
 ) -> list[TransactionView]:
-    """Return the views of the transactional ids that match all filters, ordered by broker.
+    """Return the views of the transactional ids that match all filters; see `matching_transactions`."""
+    filters: TransactionFilters = {"state": state, "producer_id": producer_id, "longer_than_ms": longer_than_ms}
+    return [_view(cluster, *found, now_ms) for found in matching_transactions(cluster, now_ms, **filters)]
+
+
+def matching_transactions(
+    cluster: Cluster,
+    now_ms: float,
+    *,
+    state: str | None = None,
+    producer_id: int | None = None,
+    longer_than_ms: float | None = None,
+) -> list[tuple[BrokerNode, Transaction]]:
+    """Return the transactional ids that match all filters, with their coordinators, ordered by broker.
 
     Args:
         cluster: The cluster.
@@ -209,11 +222,11 @@ def view_transactions(
         longer_than_ms: Only ids with a transaction that has not ended since, in milliseconds.
     """
     return [
-        _view(cluster, broker, each, now_ms)
+        (broker, each)
         for broker, each in cluster.transactions.all()
         if state in (None, each.state.value)
         and producer_id in (None, each.value.producer_id)
-        and (longer_than_ms is None or (_is_open(each) and now_ms - each.value.start_ms > longer_than_ms))
+        and (longer_than_ms is None or (is_open(each) and now_ms - each.value.start_ms > longer_than_ms))
     ]
 
 
@@ -241,7 +254,8 @@ def checked_filters(state: str | None, producer_id: int | None, longer_than_s: f
     return {"state": state, "producer_id": producer_id, "longer_than_ms": longer_than_ms}
 
 
-def _is_open(transaction: Transaction) -> bool:
+def is_open(transaction: Transaction) -> bool:
+    """Return whether a transaction has begun and not ended."""
     return transaction.state is ONGOING or transaction.state in PREPARED
 
 

@@ -96,10 +96,11 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
         raise ConfigError.of("transactional_id", name, "an id whose coordinator is up and has loaded its log")
     if broker.transaction_coordinator.transaction(name) is not None:
         raise ConfigError.of("transactional_id", name, "an id that does not exist yet")
-    used = {each.value.producer_id: each.transactional_id for _, each in cluster.transactions.all()}
-    if seed.producer_id in used:
-        expected = f"an id that is not used by {used[seed.producer_id]!r}"
-        raise ConfigError.of("producer_id", seed.producer_id, expected, where=where)
+    if seed.producer_id is not None:
+        used = {each.value.producer_id: each.transactional_id for _, each in cluster.transactions.all()}
+        if seed.producer_id in used:
+            expected = f"an id that is not used by {used[seed.producer_id]!r}"
+            raise ConfigError.of("producer_id", seed.producer_id, expected, where=where)
     producer_id = _producer_id(cluster, seed.producer_id)
     begun_ms = now_ms - seed.age_s * 1000
     raises_epoch = state in PREPARED and broker.transaction_coordinator.config.version >= KIP_890

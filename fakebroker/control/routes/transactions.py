@@ -1,5 +1,6 @@
 """Operations on transactional ids."""
 
+from operator import attrgetter
 from typing import Literal, TypedDict
 
 import msgspec
@@ -7,7 +8,15 @@ import msgspec
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
-from fakebroker.cluster.inspect.transaction_views import HangingTransaction, TransactionView, find_transaction
+from fakebroker.cluster.inspect.transaction_views import (
+    HangingTransaction,
+    TransactionView,
+    checked_filters,
+    find_transaction,
+    is_open,
+    matching_transactions,
+    view_transaction,
+)
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found
 from fakebroker.control.routes.arguments import check_range
@@ -22,6 +31,7 @@ from fakebroker.control.routes.transaction_views import (
     transaction_row,
 )
 from fakebroker.coordinator.runtime.history import MAX_MOMENTS_OF_ONE
+from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ConfigError
 from fakebroker.server.fake_cluster import FakeCluster
 
@@ -62,24 +72,21 @@ def list_transactions(served: ServedCluster, query: TransactionQuery) -> Transac
     """List transactional ids with explanations of their states."""
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
-    views = served.cluster.transactions(
-        state=query.state, producer_id=query.producer_id, longer_than_s=query.longer_than_s
-    )
+    core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
+    filters = checked_filters(query.state, query.producer_id, query.longer_than_s)
     search = query.search.lower()
-    matching = [each for each in views if search in each.transactional_id.lower()]
-    matching.sort(key=_waiting_first if query.sort == "waiting" else _name)
+    found = (transaction for _, transaction in matching_transactions(core, now_ms, **filters))
+    matching = [each for each in found if search in each.transactional_id.lower()]
+    matching.sort(key=_waiting_first if query.sort == "waiting" else attrgetter("transactional_id"))
     chosen = matching[query.offset : query.offset + query.limit]
-    return {"total": len(matching), "transactions": list(map(transaction_row, chosen))}
+    rows = [transaction_row(view_transaction(core, each.transactional_id, now_ms)) for each in chosen]
+    return {"total": len(matching), "transactions": rows}
 
 
-def _name(view: TransactionView) -> str:
-    return view.transactional_id
-
-
-def _waiting_first(view: TransactionView) -> tuple[bool, float, str]:
-    is_open = view.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
-    is_waiting = is_open or view.pending_state is not None
-    return not is_waiting, (view.start_ms or 0) if is_open else view.last_update_ms, view.transactional_id
+def _waiting_first(transaction: Transaction) -> tuple[bool, int, str]:
+    is_waiting = is_open(transaction) or transaction.pending is not None
+    since_ms = transaction.value.start_ms if is_open(transaction) else transaction.value.last_update_ms
+    return not is_waiting, since_ms, transaction.transactional_id
 
 
 @operation("GET", f"{CLUSTER}/hanging_transactions")

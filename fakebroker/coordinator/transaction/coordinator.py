@@ -629,7 +629,7 @@ class TransactionCoordinator:
 
     def _expire(self, transaction: Transaction, now_ms: float) -> None:
         if transaction.state in PREPARED:
-            if transaction.awaits_markers is None and not transaction.is_appending:
+            if transaction.awaits_markers is None:
                 self._complete(transaction, now_ms)
         elif transaction.pending is not None:
             interval_ms = self.config.abort_check_interval_ms
