@@ -274,16 +274,19 @@ def test_an_open_transaction_supersedes_nothing_and_stops_compaction() -> None:
 
 
 def test_a_copied_log_has_transactions_of_its_own() -> None:
-    log = PartitionLog(compactor=Compactor(window_records=1))
-    log.append(a_batch((b"a", b"old")), leader_epoch=0)
-    log.append(a_batch((b"a", b"1"), producer_id=1), leader_epoch=0)
-    fill(log, b"other", STEP_RECORDS)
-    twin = log.clone()
-    log.append(a_batch((b"a", b"2"), producer_id=1), leader_epoch=0)
-    for each, is_commit in ((log, False), (twin, True)):
-        each.append(a_marker(1, is_commit=is_commit), leader_epoch=0)
-        fill(each, b"other", 8 * STEP_RECORDS)
-    assert [last_values(records_of(each))[b"a"] for each in (log, twin)] == [b"old", b"1"]
+    for is_commit in (True, False):
+        log = PartitionLog(compactor=Compactor(window_records=1))
+        log.append(a_batch((b"a", b"old")), leader_epoch=0)
+        log.append(a_batch((b"a", b"1"), producer_id=1), leader_epoch=0)
+        fill(log, b"other", STEP_RECORDS)
+        twin = log.clone()
+        log.append(a_batch((b"a", b"2"), producer_id=1), leader_epoch=0)
+        log.append(a_marker(1, is_commit=is_commit), leader_epoch=0)
+        fill(log, b"other", 8 * STEP_RECORDS)
+        twin.append(a_marker(1, is_commit=not is_commit), leader_epoch=0)
+        fill(twin, b"other", 8 * STEP_RECORDS)
+        expected = [b"2", b"old"] if is_commit else [b"old", b"1"]
+        assert [last_values(records_of(each))[b"a"] for each in (log, twin)] == expected
 
 
 def test_a_tombstone_is_removed_after_the_records_it_deletes() -> None:

@@ -586,12 +586,19 @@ def test_markers_of_clients(subtests: pytest.Subtests) -> None:
 
 
 def test_appends_that_fail(subtests: pytest.Subtests) -> None:
-    def failing(error: ErrorCode) -> ConsumingClient:
-        client = with_pending()
+    def failing(error: ErrorCode, **options: Any) -> ConsumingClient:
+        client = with_pending(**options)
         index = client.harness.cluster.offsets_partition_of(GROUP).index
         client.harness.cluster.append_failures.add(OFFSETS_TOPIC, index, error, 1)
         return client
 
+    with subtests.test("of a marker of a client"):
+        client = failing(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert write_marker(client, is_commit=True) == "NOT_ENOUGH_REPLICAS"
+        assert client.fetched() == (-1, UNSTABLE)
+    with subtests.test("before KIP-848"):
+        client = failing(ErrorCode.MESSAGE_TOO_LARGE, brokers=3, as_version="3.9")
+        assert client.commit_in_transaction({0: 6}) == {0: "INVALID_COMMIT_OFFSET_SIZE"}
     for error, reported in (
         (ErrorCode.NOT_ENOUGH_REPLICAS, "COORDINATOR_NOT_AVAILABLE"),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, "NOT_COORDINATOR"),
@@ -609,6 +616,7 @@ def test_appends_that_fail(subtests: pytest.Subtests) -> None:
             assert (client.state(), client.fetched()) == ("PrepareCommit", (-1, UNSTABLE))
             due_ms = client.harness.cluster.next_deadline()
             assert due_ms is not None
+            assert due_ms - client.harness.now_ms <= 100
             client.harness.advance(due_ms - client.harness.now_ms)
             assert (client.state(), client.fetched()) == ("CompleteCommit", (5, 5))
 

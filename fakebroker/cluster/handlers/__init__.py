@@ -2,8 +2,9 @@
 
 A handler is a function `handle(cluster, call, now_ms)`, with the brokers' time in milliseconds. It returns the
 response, or None if the response is pending or the request has none. Handlers depend on `Cluster`, which calls them
-through `BY_NAME`. Start with `heartbeat.py`. Shared checks are in `lookup.py` (partitions and their leaders) and
-`controller_requests.py` (topics and replicas). `README.md` describes how to add an API.
+through `BY_NAME`. Start with `heartbeat.py`. Shared checks are in `lookup.py` (partitions and their leaders),
+`controller_requests.py` (topics and replicas) and `transaction_verification.py` (partitions of transactions).
+`README.md` describes how to add an API.
 """
 
 from collections.abc import Callable

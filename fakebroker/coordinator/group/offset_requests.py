@@ -1,4 +1,4 @@
-"""Results and records of OffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expired offsets.
+"""Results and records of OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete, deleted topics and expiration.
 
 The functions do not change groups. The coordinator first checks whether the group accepts the request, and later
 appends the records and applies them.
