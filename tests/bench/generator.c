@@ -2,15 +2,17 @@
 
        generator PORT PID DEPTH SECONDS PLAN
 
-   A plan (tests/bench/plan.py writes it) has the steps of each connection, which repeat: the frame of a request, and
-   what is known of its response. Each connection has DEPTH requests in flight. Before a frame is sent, the numbers in it
-   (six digits) are drawn anew from 0 to 99. Part of a response may be copied into the next frame: the generation of a
-   JoinGroup response into SyncGroup. A response is an error if its size is unexpected or an error code is not 0.
+   A plan (tests/bench/plan.py writes it) has the steps of each connection, which repeat from one of them on: the frame of
+   a request, and what is known of its response. Each connection has DEPTH requests in flight. Before a frame is sent, the
+   numbers in it (six digits) are drawn anew from 0 to 99. Parts of a response may be copied into other frames: the
+   generation of a JoinGroup response into SyncGroup, the producer id into all requests of transactions. A frame may have
+   a record batch of an idempotent producer, with one record, whose sequence number increases. A response is an error if
+   its size is unexpected or an error code is not 0. The load ends when all connections have sent their last steps.
 
    Frames are sent by blocking writes. That is no deadlock as long as requests or responses fit into socket buffers.
 
-   Each connection is opened with one request and its response, which are not measured: some servers accept only a few
-   connections at the same time.
+   Each connection is opened with its first request and the response, which are not measured: some servers accept only a
+   few connections at the same time.
 
    Prints a JSON object: requests, errors, seconds, the CPU time of the server (the process PID) meanwhile, and with DEPTH 1
    percentiles of the latency. */
@@ -30,10 +32,20 @@
 
 enum { STALLED_MS = 10000, MOST_EVENTS = 1024 };
 
+/* Positions in a record batch. Its CRC covers everything from the attributes on. */
+enum { BATCH_CRC = 17, BATCH_ATTRIBUTES = 21, BATCH_SEQUENCE = 53 };
+
 typedef struct {
     int count;
     int32_t *at;
 } Positions;
+
+typedef struct {
+    int32_t from; /* position in the response */
+    int32_t step; /* number of the step whose frame is changed */
+    int32_t to;   /* position in that frame */
+    int32_t size;
+} Copy;
 
 typedef struct {
     unsigned char *frame;
@@ -41,14 +53,17 @@ typedef struct {
     int response_size;
     Positions errors;  /* of the error codes in the response */
     Positions numbers; /* of the numbers in the request */
-    int copy_from;     /* position in the response, or -1 */
-    int copy_to;       /* position in the frame of the next step */
-    int copy_size;
+    int copy_count;
+    Copy *copies;
+    int batch;         /* position of the record batch in the request, or -1 */
+    int batch_size;
+    uint32_t sequence; /* of its next record */
 } Step;
 
 typedef struct {
     int fd;
     int step_count;
+    int repeat_from; /* number of the step after the last one */
     Step *steps;
     int sending;   /* number of the next step to send */
     int receiving; /* number of the step whose response is next */
@@ -59,6 +74,7 @@ typedef struct {
 } Connection;
 
 static uint64_t random_state = 88172645463325252u;
+static uint32_t crc_table[256];
 
 static void fail(const char *what)
 {
@@ -125,9 +141,12 @@ static void read_step(FILE *plan, Step *step)
     step->response_size = read_int(plan);
     step->errors = read_positions(plan);
     step->numbers = read_positions(plan);
-    step->copy_from = read_int(plan);
-    step->copy_to = read_int(plan);
-    step->copy_size = read_int(plan);
+    step->copy_count = read_int(plan);
+    step->copies = allocate(step->copy_count * sizeof *step->copies);
+    read_plan_bytes(plan, step->copies, step->copy_count * sizeof *step->copies);
+    step->batch = read_int(plan);
+    step->batch_size = read_int(plan);
+    step->sequence = 0;
 }
 
 static int connected(int port)
@@ -145,6 +164,7 @@ static void read_connection(FILE *plan, Connection *connection, int port)
 {
     size_t largest = 0;
     connection->step_count = read_int(plan);
+    connection->repeat_from = read_int(plan);
     connection->steps = allocate(connection->step_count * sizeof(Step));
     for (int i = 0; i < connection->step_count; i++) {
         read_step(plan, &connection->steps[i]);
@@ -169,11 +189,52 @@ static void draw_numbers(Step *step)
     }
 }
 
+static void make_crc_table(void)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t crc = i;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? crc >> 1 ^ 0x82f63b78 : crc >> 1;
+        crc_table[i] = crc;
+    }
+}
+
+/* The CRC of record batches (CRC-32C). */
+static uint32_t crc_of(const unsigned char *data, int size)
+{
+    uint32_t crc = 0xffffffff;
+    for (int i = 0; i < size; i++)
+        crc = crc_table[(crc ^ data[i]) & 0xff] ^ crc >> 8;
+    return ~crc;
+}
+
+static void write_uint32(unsigned char *to, uint32_t value)
+{
+    value = htonl(value);
+    memcpy(to, &value, sizeof value);
+}
+
+static void number_batch(Step *step)
+{
+    unsigned char *batch = step->frame + step->batch;
+    if (step->batch < 0)
+        return;
+    write_uint32(batch + BATCH_SEQUENCE, step->sequence++);
+    write_uint32(batch + BATCH_CRC, crc_of(batch + BATCH_ATTRIBUTES, step->batch_size - BATCH_ATTRIBUTES));
+}
+
+/* Returns the number of the step after a step. */
+static int following(const Connection *connection, int step)
+{
+    return step + 1 < connection->step_count ? step + 1 : connection->repeat_from;
+}
+
 static void send_next(Connection *connection)
 {
     Step *step = &connection->steps[connection->sending];
-    connection->sending = (connection->sending + 1) % connection->step_count;
+    connection->sending = following(connection, connection->sending);
     draw_numbers(step);
+    number_batch(step);
     connection->sent_at = now_s();
     for (int done = 0; done < step->size;) {
         ssize_t written = write(connection->fd, step->frame + done, step->size - done);
@@ -187,11 +248,13 @@ static void send_next(Connection *connection)
 static int is_error(Connection *connection, const unsigned char *response, int size)
 {
     Step *step = &connection->steps[connection->receiving];
-    connection->receiving = (connection->receiving + 1) % connection->step_count;
+    connection->receiving = following(connection, connection->receiving);
     if (size != step->response_size)
         return 1;
-    if (step->copy_from >= 0)
-        memcpy(connection->steps[connection->receiving].frame + step->copy_to, response + step->copy_from, step->copy_size);
+    for (int i = 0; i < step->copy_count; i++) {
+        const Copy *copy = &step->copies[i];
+        memcpy(connection->steps[copy->step].frame + copy->to, response + copy->from, copy->size);
+    }
     for (int i = 0; i < step->errors.count; i++)
         if (response[step->errors.at[i]] | response[step->errors.at[i] + 1])
             return 1;
@@ -225,6 +288,12 @@ static int receive(Connection *connection, long *errors)
     return responses;
 }
 
+/* Whether the last steps of a connection are still to be sent. */
+static int is_inside(const Connection *connection)
+{
+    return connection->sending != connection->repeat_from;
+}
+
 static int compare(const void *one, const void *other)
 {
     float a = *(const float *)one, b = *(const float *)other;
@@ -245,6 +314,7 @@ int main(int count, char **arguments)
     FILE *plan = fopen(arguments[5], "rb");
     if (!plan)
         fail(arguments[5]);
+    make_crc_table();
     int connection_count = read_int(plan), epoll = epoll_create1(0);
     Connection *connections = allocate(connection_count * sizeof *connections);
     long requests = 0, errors = 0, in_flight = 0;
@@ -278,7 +348,7 @@ int main(int count, char **arguments)
                 latencies[latency_count++] = (now - connection->sent_at) * 1e6;
             requests += responses;
             in_flight -= responses;
-            for (; responses && now < start + seconds; responses--, in_flight++)
+            for (; responses && (now < start + seconds || is_inside(connection)); responses--, in_flight++)
                 send_next(connection);
         }
     }

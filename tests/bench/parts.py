@@ -38,19 +38,22 @@ class Player:
         self._requests = [[bytearray(step.request) for step in steps] for steps in plan]
         self._peers = [Peer(cluster.brokers[1], "/127.0.0.1", number) for number in range(len(plan))]
         self._buffers = [FrameBuffer() for _ in plan]
-        self._drawn = 0
+        self._drawn = self._sequence = 0
+        self._first = 0
         self.times_s = dict.fromkeys(PARTS, 0.0)
 
     def play(self) -> None:
-        """Send all steps of all connections once, and add the times of the parts."""
-        for number in range(len(self._plan[0])):
+        """Send all steps of all connections, and add the times of the parts. The first call also sends first steps."""
+        for number in range(self._first, len(self._plan[0])):
             frames = [self._frame(requests[number], steps[number]) for requests, steps in self._each()]
             split = self._timed("split", lambda pair: pair[0].feed(pair[1])[0], zip(self._buffers, frames, strict=True))
             calls = self._timed("decode", lambda pair: read_call(*pair), zip(self._peers, split, strict=True))
             answered = self._timed("handle", self._handled, calls)
             responses = self._timed("encode", self._encoded, answered)
             for requests, steps, response in zip(self._requests, self._plan, responses, strict=True):
-                self._copy(steps[number], b"".join(response), requests[(number + 1) % len(requests)])
+                self._copy(steps[number], b"".join(response), requests)
+        self._sequence += 1
+        self._first = 0 if self._plan[0][0].repeats else 1
 
     def _each(self) -> Iterable[tuple[list[bytearray], Sequence[Step]]]:
         return zip(self._requests, self._plan, strict=True)
@@ -63,10 +66,12 @@ class Player:
         return results
 
     def _frame(self, request: bytearray, step: Step) -> bytes:
-        """Return a request with other numbers than before."""
+        """Return a request with other numbers than before, and the next sequence number."""
         for position in step.numbers:
             self._drawn = (self._drawn * 31 + 7) % 10_007
             request[position : position + 6] = b"%06d" % (self._drawn % NUMBERS)
+        if step.batch is not None:
+            step.batch.number(request, self._sequence)
         return bytes(request)
 
     def _handled(self, call: Call) -> Call:
@@ -92,12 +97,12 @@ class Player:
         return frame
 
     @staticmethod
-    def _copy(step: Step, response: bytes, following: bytearray) -> None:
+    def _copy(step: Step, response: bytes, requests: Sequence[bytearray]) -> None:
         assert len(response) == len(step.response)
         assert not any(response[position] for position in step.errors)
-        if (copied := step.copied) is not None:
-            data = response[copied.from_position : copied.from_position + copied.size]
-            following[copied.to_position : copied.to_position + copied.size] = data
+        for each in step.copies:
+            data = response[each.from_position : each.from_position + each.size]
+            requests[each.step][each.to_position : each.to_position + each.size] = data
 
 
 def measure(workload: Workload) -> dict[str, float]:
@@ -107,7 +112,7 @@ def measure(workload: Workload) -> dict[str, float]:
             plan = workload.prepare(broker, workload.connections)
         # From here on, the thread of the cluster only waits.
         player = Player(cluster.cluster, plan)
-        units = len(plan) * len(plan[0]) * workload.units
+        units = len(plan) * sum(step.repeats for step in plan[0]) * workload.units
         for _ in range(NUMBERS if plan[0][0].numbers else 1):
             player.play()  # Caches of names know them all, as in a server that has run for a while.
         start = time.thread_time()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.frames import read_response, request_frame, response_frame
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Struct
@@ -22,11 +23,39 @@ NUMBER = re.compile(rb"(?<=~)\d{6}")
 
 @dataclass(frozen=True)
 class Copy:
-    """Bytes of a response that are copied into the next request."""
+    """Bytes of a response that are copied into the request of another step.
+
+    Attributes:
+        from_position: Their position in the response.
+        step: The number of the step.
+        to_position: Their position in its request.
+        size: Their number.
+    """
 
     from_position: int
+    step: int
     to_position: int
     size: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A record batch of an idempotent producer in a request. Its one record gets the next sequence number each time.
+
+    Attributes:
+        position: Its position in the request.
+        size: Its size in bytes.
+    """
+
+    position: int
+    size: int
+
+    def number(self, request: bytearray, sequence: int) -> None:
+        """Write a sequence number, and the CRC."""
+        end = self.position + self.size
+        struct.pack_into(">i", request, self.position + _BATCH_SEQUENCE, sequence)
+        crc = crc32c(bytes(request[self.position + _BATCH_ATTRIBUTES : end]))
+        struct.pack_into(">I", request, self.position + _BATCH_CRC, crc)
 
 
 @dataclass(frozen=True)
@@ -37,13 +66,17 @@ class Step:
         request: The frame of the request.
         response: The frame of a response without errors. Later ones have the same size.
         errors: Positions of the error codes in the response.
-        copied: What the next request needs from the response.
+        copies: What other requests need from the response.
+        batch: The record batch whose sequence number changes; None if there is none.
+        repeats: Whether it is repeated. If not, it is the first step.
     """
 
     request: bytes
     response: bytes
     errors: tuple[int, ...]
-    copied: Copy | None = None
+    copies: tuple[Copy, ...] = ()
+    batch: Batch | None = None
+    repeats: bool = True
 
     @property
     def api_key(self) -> int:
@@ -56,7 +89,10 @@ class Step:
 
 
 Plan = Sequence[Sequence[Step]]
-"""By connection, the steps that it repeats."""
+"""By connection, its steps. All repeat, but the first may not."""
+
+_BATCH_CRC, _BATCH_ATTRIBUTES, _BATCH_SEQUENCE = 17, 21, 53
+"""Positions in a record batch. Its CRC covers everything from the attributes on."""
 
 
 def step(wire: WireClient, request: Message, version: int) -> tuple[Step, Message]:
@@ -104,7 +140,7 @@ def _with_error(message: Message, version: int, code: int) -> Message:
     changed = copy.deepcopy(message)
     for part in _structs(changed):
         for field in part.FIELDS:
-            if field.name == "error_code" and version in field.versions:
+            if field.name.endswith("error_code") and version in field.versions:
                 setattr(part, field.name, code)
     return changed
 
@@ -124,12 +160,14 @@ def write_plan(plan: Plan, path: Path) -> None:
     """Write a plan for the generator."""
     parts = [_ints(len(plan))]
     for steps in plan:
-        parts.append(_ints(len(steps)))
+        parts.append(_ints(len(steps), 0 if steps[0].repeats else 1))
         for one in steps:
-            copied = one.copied or Copy(-1, 0, 0)
+            batch = one.batch or Batch(-1, 0)
             parts += [_ints(len(one.request)), one.request, _ints(len(one.response))]
             parts += [_ints(len(one.errors), *one.errors), _ints(len(one.numbers), *one.numbers)]
-            parts.append(_ints(copied.from_position, copied.to_position, copied.size))
+            parts.append(_ints(len(one.copies)))
+            parts += [_ints(each.from_position, each.step, each.to_position, each.size) for each in one.copies]
+            parts.append(_ints(batch.position, batch.size))
     path.write_bytes(b"".join(parts))
 
 

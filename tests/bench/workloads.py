@@ -6,11 +6,16 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fakebroker.cluster.inspect.views import BrokerView
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from fakebroker.protocol.messages.end_txn import EndTxnRequest
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.messages.offset_commit import (
@@ -26,8 +31,14 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from fakebroker.protocol.records import Record, encode_batch
-from tests.bench.plan import Copy, Plan, position_of_field, step, steps_like
+from fakebroker.protocol.schema import Message
+from tests.bench.plan import Batch, Copy, Plan, Step, position_of_field, step, steps_like
 from tests.bench.servers import FETCHED, PARTITIONS, PRODUCED
 from tests.support.wire_client import WireClient
 
@@ -35,6 +46,10 @@ SESSION_MS = 1_200_000
 """Longer than any run: members send requests only while their load runs."""
 JOIN, SYNC, HEARTBEAT, COMMIT, PRODUCE, FETCH, FIND, OFFSET_FETCH = 2, 1, 2, 2, 7, 11, 4, 8
 """Versions. The mock cluster decodes the first six correctly, and does not support the last two (KIP-699, KIP-709)."""
+FIND_ONE, INIT, ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END = 1, 0, 0, 0, 0, 0
+"""Versions of requests of transactions, which all releases since 0.11 support, and the mock cluster."""
+PRODUCER_IN_BATCH = 43
+"""Position of the producer id in a record batch."""
 KEYS, GROUPS = 1_000, 100
 NUMBERS = 100
 """Number of values of the numbers that the generator draws."""
@@ -72,8 +87,8 @@ class Workload:
     Attributes:
         name: Its name in results.
         what: Its description in tables.
-        unit: What a request consists of, such as "keys".
-        units: How many of them.
+        unit: What a request consists of, such as "keys"; or what requests are parts of.
+        units: How many of them; less than 1 for parts.
         connections: Number of connections.
         depth: Number of requests in flight per connection.
         prepare: Makes its plan, given the broker and the number of connections.
@@ -83,7 +98,7 @@ class Workload:
     name: str
     what: str
     unit: str
-    units: int
+    units: float
     connections: int
     depth: int
     prepare: Callable[[Broker, int], Plan]
@@ -158,7 +173,7 @@ def rebalances(broker: Broker, connections: int) -> Plan:
         sync, _ = step(broker.wire, request, SYNC)
         read_at = position_of_field(response, "generation_id", JOIN, join.response)
         written_at = position_of_field(request, "generation_id", SYNC, sync.request)
-        plan.append([replace(join, copied=Copy(read_at, written_at, 4)), sync])
+        plan.append([replace(join, copies=(Copy(read_at, 1, written_at, 4),)), sync])
     return plan
 
 
@@ -236,6 +251,71 @@ def fetched(broker: Broker, connections: int) -> Plan:
     return plan
 
 
+def transactions(broker: Broker, connections: int) -> Plan:
+    """InitProducerId once; then transactions of a record and an offset."""
+    salt = f"{os.getpid()}-{next(_salts)}"
+    for key_type in (0, 1):  # The first look-ups create the internal topics.
+        broker.wire.ask(FindCoordinatorRequest(key=salt, key_type=key_type), FindCoordinatorResponse, FIND_ONE)
+    return [_transaction(broker, f"load-{salt}-{number:04}", number % PARTITIONS) for number in range(connections)]
+
+
+def _transaction(broker: Broker, name: str, partition: int) -> list[Step]:
+    first = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+    init, found = step(broker.wire, first, INIT)
+    assert isinstance(found, InitProducerIdResponse)
+    producer: dict[str, Any] = {"producer_id": found.producer_id, "producer_epoch": found.producer_epoch}
+    record = Record(offset=0, timestamp_ms=int(time.time() * 1000), key=None, value=bytes(100))
+    batch = encode_batch([record], **producer, base_sequence=0, is_transactional=True)
+    data = PartitionProduceData(index=partition, records=batch)
+    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    requests: list[tuple[Message, int]] = [
+        (
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=name,
+                v3_and_below_producer_id=found.producer_id,
+                v3_and_below_producer_epoch=found.producer_epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=PRODUCED, partitions=[partition])],
+            ),
+            ADD_PARTITIONS,
+        ),
+        (
+            ProduceRequest(
+                transactional_id=name,
+                acks=-1,
+                timeout_ms=1000,
+                topic_data=[TopicProduceData(name=PRODUCED, partition_data=[data])],
+            ),
+            PRODUCE,
+        ),
+        (AddOffsetsToTxnRequest(transactional_id=name, **producer, group_id=name), ADD_OFFSETS),
+        (
+            TxnOffsetCommitRequest(
+                transactional_id=name,
+                group_id=name,
+                **producer,
+                topics=[TxnOffsetCommitRequestTopic(name=PRODUCED, partitions=[offset])],
+            ),
+            COMMIT_OFFSETS,
+        ),
+        (EndTxnRequest(transactional_id=name, **producer, committed=True), END),
+    ]
+    # The epoch follows the producer id in all messages, and in record batches.
+    from_position, size = position_of_field(found, "producer_id", INIT, init.response), 10
+    steps, copies = [], []
+    for number, (request, version) in enumerate(requests, start=1):
+        one, _ = step(broker.wire, request, version)
+        if isinstance(request, ProduceRequest):
+            one = replace(one, batch=Batch(one.request.index(batch), len(batch)))
+            position = one.request.index(batch) + PRODUCER_IN_BATCH
+        else:
+            is_add = isinstance(request, AddPartitionsToTxnRequest)
+            field = "v3_and_below_producer_id" if is_add else "producer_id"
+            position = position_of_field(request, field, version, one.request)
+        steps.append(one)
+        copies.append(Copy(from_position, number, position, size))
+    return [replace(init, copies=tuple(copies), repeats=False), *steps]
+
+
 HEARTBEATS = Workload("heartbeats", "Heartbeat, 100 connections", "requests", 1, 100, 1, heartbeats)
 ONE_CONNECTION = Workload("heartbeats_1", "Heartbeat, one connection", "requests", 1, 1, 1, heartbeats)
 WORKLOADS = (
@@ -248,6 +328,10 @@ WORKLOADS = (
         on_mock=False,
     ),
     Workload("commits", "OffsetCommit, 100 connections, 1 partition", "requests", 1, 100, 1, commits),
+    Workload(
+        "transactions", "Transactions of one record and one offset, 10 connections", "transactions", 1 / 5, 10, 1,
+        transactions,
+    ),
     Workload(
         "keys", f"FindCoordinator v4, {KEYS:,} keys", "keys", KEYS, 10, 1, found_coordinators, on_mock=False
     ),

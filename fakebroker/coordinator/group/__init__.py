@@ -2,5 +2,6 @@
 
 Depends on `coordinator.runtime`. `coordinator.py` handles the requests, `classic` is the classic group, and
 `batch_join` is an optional proposal (KAFKA-8397). `pending_offsets.py` has the offsets of open transactions. `api.py`,
-`config.py` and `records.py` define requests, settings and records as plain data. Start with `coordinator.py` and `classic/states.py`.
+`config.py` and `records.py` define requests, settings and records as plain data. Start with `coordinator.py` and
+`classic/states.py`.
 """

@@ -20,6 +20,13 @@ from tests.support.exactly_once.application import (
 )
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S, FETCH_WAIT_MS
 
+LOST_REQUEST_S = 3.0
+"""Maximum duration of calls that send a request to a coordinator.
+
+If kafka-python 3.0.12 cannot connect to a coordinator, it looks up the new one, but forgets the request, and the call
+waits forever. The application must then be restarted.
+"""
+
 _SETTINGS = {"retry_backoff_ms": RETRY_MS, "reconnect_backoff_ms": RETRY_MS, "reconnect_backoff_max_ms": RETRY_MS}
 _INPUT = TopicPartition(INPUT, 0)
 
@@ -41,11 +48,12 @@ class PythonApplication:
 
     def __init__(self, servers: str, client_id: str) -> None:
         self._sent: list[Any] = []
+        self._has_lost_request = False
         self._producer = KafkaProducer(
             bootstrap_servers=servers,
             client_id=client_id,
             transactional_id=TRANSACTIONAL_ID,
-            max_block_ms=CALL_TIMEOUT_S * 1000,
+            max_block_ms=LOST_REQUEST_S * 1000,
             **_SETTINGS,
         )
         self._consumer = _consumer(servers, client_id, GROUP_ID)
@@ -81,24 +89,33 @@ class PythonApplication:
             future.get(CALL_TIMEOUT_S)
 
     def send_offset(self, offset: int) -> None:
-        self._producer.send_offsets_to_transaction(
-            {_INPUT: OffsetAndMetadata(offset, "", -1)}, self._consumer.group_metadata()
-        )
+        offsets = {_INPUT: OffsetAndMetadata(offset, "", -1)}
+        self._wait(self._manager.send_offsets_to_transaction(offsets, self._consumer.group_metadata()))
 
     def commit(self, timeout_s: float) -> None:
-        # `commit_transaction` has no timeout.
-        result = self._producer._transaction_manager.begin_commit()
-        self._producer._sender.wakeup()
-        if not result.wait(timeout_ms=timeout_s * 1000):
-            raise KafkaError("timeout")
+        self._wait(self._manager.begin_commit(), timeout_s)
         self.flush()
 
     def can_abort(self) -> bool:
-        state = self._producer._transaction_manager._current_state
-        return state in (TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
+        state = self._manager._current_state
+        return not self._has_lost_request and state in (
+            TransactionState.IN_TRANSACTION,
+            TransactionState.ABORTABLE_ERROR,
+        )
 
     def abort(self) -> None:
-        self._producer.abort_transaction()
+        self._wait(self._manager.begin_abort())
+
+    @property
+    def _manager(self) -> Any:
+        """The object that sends requests. The methods of the producer wait for them without a timeout."""
+        return self._producer._transaction_manager
+
+    def _wait(self, result: Any, timeout_s: float = LOST_REQUEST_S) -> None:
+        self._producer._sender.wakeup()
+        if not result.wait(timeout_ms=min(timeout_s, LOST_REQUEST_S) * 1000):
+            self._has_lost_request = True
+            raise KafkaError("timeout")
 
     def crash(self) -> None:
         self._producer._sender.force_close()

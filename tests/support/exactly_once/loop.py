@@ -192,6 +192,11 @@ class Failures:
         self._cluster.finish_loading()
         self._held_markers.close()
 
+    def has_ended(self) -> bool:
+        """Return whether the last transaction has ended: after failed appends, markers are written later."""
+        found = self._transaction()
+        return found is not None and found.state in ("Empty", "CompleteCommit", "CompleteAbort")
+
     def output(self) -> list[Partition]:
         """Return the partitions of the output."""
         topic = self._cluster.cluster.topics.get(OUTPUT)
@@ -242,6 +247,7 @@ class Loop:
             self.failures.heal()
             if application is not None:
                 application.crash()
+        self._cluster.wait_until("the end of all transactions", lambda _: self.failures.has_ended())
 
     def _note(self, text: str) -> None:
         self.failures.plan.append(text)

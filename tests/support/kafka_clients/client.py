@@ -63,13 +63,17 @@ class Settings:
     isolation_level: str | None = None
 
 
-class GroupConsumer(Protocol):
-    """The part of a consumer that members of a group need."""
-
-    def subscribe(self, topic: str) -> None: ...
+class Poller(Protocol):
+    """The part of a consumer that a loop needs."""
 
     def poll(self) -> list[Record]:
         """Return new records, after a wait of `POLL_S` at most."""
+
+
+class GroupConsumer(Poller, Protocol):
+    """The part of a consumer that members of a group need."""
+
+    def subscribe(self, topic: str) -> None: ...
 
     def assignment(self) -> list[Place]:
         """Return the assigned partitions, sorted."""

@@ -8,7 +8,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from tests.support.kafka_clients.aiokafka_client import AIO
-from tests.support.kafka_clients.client import GroupConsumer, Record
+from tests.support.kafka_clients.client import GroupConsumer, Poller, Record
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
@@ -20,7 +20,7 @@ with_each_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client:
 
 
 def poll_until(
-    cluster: FakeCluster, what: str, condition: Callable[[list[Record]], bool], *consumers: GroupConsumer
+    cluster: FakeCluster, what: str, condition: Callable[[list[Record]], bool], *consumers: Poller
 ) -> list[Record]:
     """Poll the consumers in turn until a condition holds.
 
