@@ -67,7 +67,7 @@ class _Step:
         destination: The broker that it is for.
         build: Builds the request from the identity of that moment.
         done: Called when it succeeded, with the response and the time.
-        scheduled_ms: When it was due.
+        scheduled_ms: When it was due: at the earliest when the request before it was answered.
         begins: Whether the coordinator may have an open transaction from then on.
     """
 
@@ -232,6 +232,8 @@ class Producer:
             case Reaction.IGNORE:
                 self._backoff.reset()
                 self._steps.popleft().done(response, now_ms)
+                if self._steps:  # The next request is due only now.
+                    self._steps[0].scheduled_ms = now_ms
                 self._run(now_ms)
             case Reaction.REDISCOVER:
                 self._known.discard(self._steps[0].destination)
