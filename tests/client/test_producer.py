@@ -92,6 +92,14 @@ def test_from_kip_890_on_brokers_add_partitions_and_each_end_raises_the_epoch() 
     assert harness.producer.identity[1:] == (8, 0)
 
 
+def test_a_request_is_due_when_the_one_before_it_is_answered() -> None:
+    harness = ProducerHarness().begun()
+    first = harness.only(Send)
+    harness.now_ms += 700
+    harness.producer.answered(first.request, response_to(first.request), harness.now_ms)
+    assert (first.scheduled_ms, harness.only(Send).scheduled_ms) == (harness.now_ms - 700, harness.now_ms)
+
+
 def test_each_broker_is_looked_up_once() -> None:
     harness = ProducerHarness(level=2)
     harness.producer.initialize(harness.now_ms)
@@ -280,7 +288,7 @@ def test_a_failed_batch_costs_an_epoch_before_kip_890() -> None:
     assert isinstance(init, InitProducerIdRequest)
     assert (init.producer_id, init.producer_epoch) == (7, 0)
     assert harness.only(Ready).committed is False
-    harness = ProducerHarness(bumps_epoch=False).begun().error_at(ProduceRequest, C.INVALID_TXN_STATE)
+    harness = ProducerHarness(raises_epoch=False).begun().error_at(ProduceRequest, C.INVALID_TXN_STATE)
     harness.effects()
     harness.producer.abort(harness.now_ms)
     assert isinstance(harness.answer(), EndTxnRequest)
@@ -317,6 +325,7 @@ def test_a_lost_request_is_repeated_as_it_was() -> None:
     harness.producer.answered(lost.request, response_to(lost.request), harness.now_ms)  # too late: ignored
     assert harness.effects() == []
     harness.advance(100)
+    assert [type(each) for each in harness.producer.effects] == [Discover]
     again = harness.only(Send)
     assert again.request == lost.request
     assert again.request is not lost.request

@@ -5,5 +5,5 @@ from hypothesis import settings
 from tests.support.cluster.transaction_state_machine import Transactions
 from tests.support.soak import examples, soak
 
-Transactions.TestCase.settings = settings(max_examples=examples(20, soak=3_000), stateful_step_count=40)
+Transactions.TestCase.settings = settings(max_examples=examples(40, soak=3_000), stateful_step_count=40)
 TestTransactions = soak(Transactions.TestCase)

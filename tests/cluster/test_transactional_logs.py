@@ -187,13 +187,14 @@ def test_lost_records_restore_their_producers(subtests: pytest.Subtests) -> None
 
 def test_open_transactions_are_restored_in_their_order() -> None:
     written = TransactionalLog()
-    for producer_id in (3, 1, 2):
-        written.write(producer_id, b"a")
-    written.end(3, is_commit=True)
-    written.write(3, b"b")
-    written.log.truncate_to(3)
-    assert written.log.last_stable_offset == 0
-    for producer_id, stable in ((3, 1), (1, 2), (2, 6)):
+    written.write(1, b"a")
+    written.end(1, is_commit=True)
+    written.write(2, b"b")
+    written.write(1, b"c")
+    written.write(3, b"d")
+    written.log.truncate_to(4)
+    assert written.log.last_stable_offset == 2
+    for producer_id, stable in ((2, 3), (1, 6)):
         written.end(producer_id, is_commit=True)
         assert written.log.last_stable_offset == stable
 

@@ -6,9 +6,15 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.fetch import AbortedTransaction, PartitionData
+from fakebroker.protocol.records import Record, encode_batch, with_base_offset
+from fakebroker.protocol.transaction_markers import encode_marker
+from fakebroker.replay.members.committed_reader import transactional_batches
 from fakebroker.replay.members.member_loop import LoopSettings
 from fakebroker.replay.script.script import Act, Script, Transactions
-from fakebroker.replay.simulation.simulation import SimulationSettings
+from fakebroker.replay.simulation.scheduler import START_MS
+from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
+from fakebroker.replay.workload.workload import Cluster
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.replay.loop_player import LoopPlayer
 from tests.support.replay.simulated_replays import Row, play_in_memory, rows_of, script, two_broker_settings
@@ -67,10 +73,45 @@ def test_members_produce_and_commit_in_transactions() -> None:
     assert not rows_of(rows, "AddPartitionsToTxn")
 
 
+def test_markers_follow_the_offsets_of_their_transaction() -> None:
+    """A coordinator that loads the log must know the offsets when it reads the marker."""
+    simulation, _ = play_in_memory([transactional(0, crash=0.0, abort=0.0)], settings(20.0))
+    logs = [partition.log for partition in simulation.virtual_cluster.cluster.topics.offsets_topic.partitions]
+    kinds = [batch.is_control for log in logs for batch in log.batches_from(0) if batch.is_transactional]
+    assert kinds == [False, True] * (len(kinds) // 2)
+    assert len(kinds) > 8
+
+
+def test_heartbeats_are_folded_between_transactions() -> None:
+    _, rows = play_in_memory([transactional(0, crash=0.0, abort=0.0)], settings(folds=True))
+    beats = rows_of(rows, "Heartbeat")
+    assert len(beats) < 5 < sum(row["count"] for row in beats)
+
+
+def test_a_suspended_member_sends_nothing() -> None:
+    pause = Act(9_000.0, "pause", 15_000.0)
+    late = {"at_s": 7, "do": "fail", "api": "Produce", "delay_s": 4, "times": 1}
+    members = [transactional(0, Act(0.0, "start"), pause, LEAVE, crash=0.0, abort=0.0)]
+    _, rows = play_in_memory(members, settings(events=(late,)))
+    of_producer = [row for row in rows if row["transaction"] is not None and row["kind"] == "request"]
+    seconds = [(row["sent_us"] - START_MS * 1000) / 1e6 for row in of_producer]
+    assert [at_s for at_s in seconds if 9.001 < at_s < 24] == []
+    delayed = [row for row in rows_of(rows, "Produce") if row["latency_us"] > 4_000_000]
+    assert [round(row["latency_us"] / 1e6) for row in delayed] == [16]
+    assert ended(rows)[True] > 10
+
+
+def test_equal_seeds_give_equal_transactions() -> None:
+    plays = [play_in_memory([transactional(number)], settings(30.0))[1] for number in (0, 0, 1)]
+    assert plays[0] == plays[1]
+    assert ended(plays[0]) != ended(plays[2])
+
+
 def test_aborted_records_are_skipped_and_consumed_again() -> None:
     _, rows = play_in_memory([transactional(0, crash=0.0, abort=0.5)], settings())
     outcomes, seen = ended(rows), batches(rows)
     assert outcomes[False] > 5 < outcomes[True]
+    assert len(rows_of(rows, "OffsetFetch")) == 1 + outcomes[False]
     assert seen[False] > 5 < seen[True]
     last = [row for row in rows_of(rows, "TxnOffsetCommit") if row["error"] == 0][-1]
     assert sum(offsets(last).values()) in (10 * outcomes[True], 10 * outcomes[True] + 10)
@@ -116,6 +157,41 @@ def test_fast_forwarding_members_does_not_change_transactions(subtests: pytest.S
             assert batches(rows)[True] > 5
 
 
+def test_brokers_without_the_feature_get_older_versions() -> None:
+    simulation = Simulation([transactional(0)], 0, settings(20.0))
+    simulation.virtual_cluster.cluster.features.finalized["transaction.version"] = 1
+    simulation.virtual_cluster.cluster.transactions.configure()
+    rows = [row for found in simulation.run() for batch in found for row in batch.to_pylist()]
+    versions = {api: {row["version"] for row in rows_of(rows, api)} - {-1} for api in ("Produce", "EndTxn")}
+    assert versions == {"Produce": {11}, "EndTxn": {4}}
+    assert rows_of(rows, "AddPartitionsToTxn")
+
+
+def test_the_reader_skips_aborted_transactions() -> None:
+    """An ABORT marker ends the aborted transaction of its producer; the next one may be committed."""
+
+    def batch(offset: int, producer_id: int, **more: Any) -> bytes:
+        data = encode_batch([Record(0, 1, None, b"v")], producer_id=producer_id, is_transactional=True, **more)
+        return with_base_offset(data, offset, 0)
+
+    def marker(offset: int, producer_id: int, *, is_commit: bool) -> bytes:
+        data = encode_marker(producer_id, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=1)
+        return with_base_offset(data, offset, 0)
+
+    records = [batch(0, 7), batch(1, 8), marker(2, 7, is_commit=False), batch(3, 7), marker(4, 8, is_commit=True)]
+    data = PartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=5,
+        aborted_transactions=[AbortedTransaction(producer_id=7, first_offset=0)],
+        records=b"".join(records),
+    )
+    found = [
+        (each.base_offset, is_returned) for each, is_returned in transactional_batches(data) if not each.is_control
+    ]
+    assert found == [(0, False), (1, True), (3, True)]
+
+
 @pytest.mark.slow
 def test_brokers_before_kip_890(subtests: pytest.Subtests) -> None:
     for release, versions in (
@@ -124,8 +200,8 @@ def test_brokers_before_kip_890(subtests: pytest.Subtests) -> None:
         ("0.11", {"Produce": 3, "EndTxn": 0, "TxnOffsetCommit": 0, "AddPartitionsToTxn": 0, "AddOffsetsToTxn": 0}),
     ):
         with subtests.test(release=release):
-            plan = settings()
-            plan = settings(cluster=type(plan.cluster)(brokers=2, as_version=release))
+            failure = {"at_s": 9, "do": "fail", "api": "Produce", "error": "INVALID_TXN_STATE", "times": 1}
+            plan = settings(cluster=Cluster(brokers=2, as_version=release), events=(failure,))
             _, rows = play_in_memory([transactional(0)], plan)
             assert ended(rows)[True] > 5
             assert {

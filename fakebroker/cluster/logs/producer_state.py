@@ -198,8 +198,6 @@ class Producers:
             if (marker := marker_in(batch)) is not None:
                 self._end(batch, marker)
             return
-        if self._verifications and batch.is_transactional:
-            self._verifications.pop(batch.producer_id, None)
         producer = self._of_epoch(batch)
         producer.batches.append(
             AppendedBatch(

@@ -93,7 +93,8 @@ class Event(NamedTuple):
         member: Name of the member in its script; `None` for look-ups and loads.
         generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's.
         error: First error code in the response, 0 if there is none; `None` without a response.
-        lookups: Number of groups in a FindCoordinator, or in an OffsetFetch or DescribeGroups of a load.
+        lookups: Number of groups, or of transactional ids, in a FindCoordinator; number of groups in an OffsetFetch or
+            DescribeGroups of a load.
         assigned: Assignment in a SyncGroup response, as `topic-partition`.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
             the action was done. "seen" for something in a response to the reader of committed records: with the API

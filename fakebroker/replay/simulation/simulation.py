@@ -117,9 +117,7 @@ class Simulation:
         environment = VirtualEnvironment(self.clock, self._disconnect_clients)
         self.virtual_cluster = VirtualCluster(settings.cluster, settings.topics, seed, environment)
         loses_tail = any(event.get("lose_tail") for event in _with_actions(settings.events))
-        is_transactional = any(script.transactions for script in scripts)
-        if not is_transactional:  # Markers of transactions are appended to the same logs.
-            self.virtual_cluster.postpone_appends(is_truncated=loses_tail)
+        self.virtual_cluster.postpone_appends(is_truncated=loses_tail)
         self._cluster = self.virtual_cluster.cluster
         self.network = Network(
             self._cluster,

@@ -155,4 +155,4 @@ STABLE = f"""{_STABLE}
         concat('the last stable offset of ', partition, ' went back from ', before.offset, ' to ', min(offset)) what
     from compared where offset < before.offset group by `group`, reader, partition, before.offset, before.last_us"""
 
-STABLE_CASES = f"{_STABLE} select `group`, count(*) cases from compared group by `group`"
+STABLE_CASES = f"{_STABLE} select coalesce(`group`, reader) `group`, count(*) cases from compared group by 1"

@@ -39,8 +39,8 @@ PARTITIONS = 3
 TIMEOUT_MS = 30_000
 INDEXES = st.lists(st.integers(0, PARTITIONS - 1), min_size=1, max_size=3)
 DISTURBANCES = (
-    "move the coordinator",
     "move a leader",
+    "move the coordinator",
     "stop a broker",
     "hold a record",
     "hold markers",
@@ -363,9 +363,17 @@ class Transactions(RuleBasedStateMachine):
     def advance(self, ms: int) -> None:
         self.harness.advance(ms)
 
-    @rule(kind=st.sampled_from(DISTURBANCES), transactional_id=st.sampled_from(IDS), data=st.data())
-    def disturb(self, kind: str, transactional_id: str, data: st.DataObject) -> None:
+    @rule(
+        kinds=st.lists(st.sampled_from(DISTURBANCES), min_size=1, max_size=3),
+        transactional_id=st.sampled_from(IDS),
+        data=st.data(),
+    )
+    def disturb(self, kinds: list[str], transactional_id: str, data: st.DataObject) -> None:
         """Move, stop, hold or abort something."""
+        for kind in kinds:
+            self.disturb_by(kind, transactional_id, data)
+
+    def disturb_by(self, kind: str, transactional_id: str, data: st.DataObject) -> None:
         up = [node_id for node_id, broker in self.cluster.brokers.items() if broker.up]
         index = data.draw(st.integers(0, PARTITIONS - 1))
         match kind:
@@ -374,7 +382,7 @@ class Transactions(RuleBasedStateMachine):
                 to = data.draw(st.sampled_from([*up, None]))
                 self.commands.move_transaction_coordinator(transactional_id, to=to, load_ms=load_ms)
             case "move a leader":
-                self.set_leader(index, data.draw(st.sampled_from([*up, NO_LEADER])))
+                self.set_leader(index, data.draw(st.sampled_from([NO_LEADER, *up])))
             case "stop a broker" if len(up) > 2:
                 self.commands.stop_broker(data.draw(st.sampled_from(up)), elect=data.draw(st.booleans()))
             case "hold a record":
@@ -407,6 +415,7 @@ class Transactions(RuleBasedStateMachine):
         for transactional_id in IDS:
             if self.cluster.transaction_coordinator_of(transactional_id) is None:
                 self.commands.move_transaction_coordinator(transactional_id, to=1)
+        self.commands.finish_loading()
 
     # Invariants
 
