@@ -288,7 +288,7 @@ def test_a_failed_batch_costs_an_epoch_before_kip_890() -> None:
     assert isinstance(init, InitProducerIdRequest)
     assert (init.producer_id, init.producer_epoch) == (7, 0)
     assert harness.only(Ready).committed is False
-    harness = ProducerHarness(bumps_epoch=False).begun().error_at(ProduceRequest, C.INVALID_TXN_STATE)
+    harness = ProducerHarness(raises_epoch=False).begun().error_at(ProduceRequest, C.INVALID_TXN_STATE)
     harness.effects()
     harness.producer.abort(harness.now_ms)
     assert isinstance(harness.answer(), EndTxnRequest)

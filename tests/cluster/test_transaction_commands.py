@@ -214,7 +214,7 @@ def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     client.begin(0, 1)
     client.commands.hold_markers(ID, "news-1")
     client.end(commit=True)
-    reason = "which is held until release_markers() is called"
+    reason = "held until release_markers() is called"
     assert client.view().awaited_markers == (AwaitedMarker(("news", 1), reason),)
     assert (client.view().state, client.view().pending_state) == ("PrepareCommit", "CompleteCommit")
     assert f"It waits for markers of news-1, {reason}." in client.explain()
@@ -347,6 +347,16 @@ def test_a_coordinator_moves_with_the_options_of_failovers(client: Cockpit) -> N
     assert "payments has no coordinator: __transaction_state-" in client.explain()
     client.commands.move_transaction_coordinator(ID, new, lose_all=True)
     assert "payments is Dead: there is no such transactional id." in client.explain()
+    assert "Its records were lost with its former coordinator, where it got into Empty 0.0 s ago." in client.explain()
+
+
+def test_a_stopped_coordinator_may_lose_records_and_load_slowly(client: Cockpit) -> None:
+    client.begin(0)
+    client.commands.stop_broker(client.coordinator(), lose_tail=1, load_ms=500, stale_ms=0)
+    assert "is being loaded" in client.explain()
+    client.commands.finish_loading()
+    assert (client.view().state, client.view().partitions) == ("Empty", ()), "the record of Ongoing was lost"
+    assert hanging_transactions(client.cluster) != [], "its records are still in the log"
 
 
 # Seeds

@@ -83,9 +83,12 @@ def test_only_committed_records_are_read(fake_cluster: FakeCluster, client: Clie
         if number == TRANSACTIONS // 2:
             for broker in fake_cluster.brokers:
                 fake_cluster.restart_broker(broker.node_id)
-    application.crash()
+    application.begin()
+    application.produce(0, b"open")
+    application.flush()
     for reader in (client, READERS[client]):
         assert reader.read_committed(fake_cluster.bootstrap_servers, 1) == [expected]
+    application.crash()
 
 
 @with_each_client

@@ -14,6 +14,7 @@ from fakebroker.replay.members.member_loop import LoopSettings
 from fakebroker.replay.script.script import Act, Script, Transactions
 from fakebroker.replay.simulation.scheduler import START_MS
 from fakebroker.replay.simulation.simulation import Simulation, SimulationSettings
+from fakebroker.replay.workload.workload import Cluster
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.replay.loop_player import LoopPlayer
 from tests.support.replay.simulated_replays import Row, play_in_memory, rows_of, script, two_broker_settings
@@ -199,8 +200,8 @@ def test_brokers_before_kip_890(subtests: pytest.Subtests) -> None:
         ("0.11", {"Produce": 3, "EndTxn": 0, "TxnOffsetCommit": 0, "AddPartitionsToTxn": 0, "AddOffsetsToTxn": 0}),
     ):
         with subtests.test(release=release):
-            plan = settings()
-            plan = settings(cluster=type(plan.cluster)(brokers=2, as_version=release))
+            failure = {"at_s": 9, "do": "fail", "api": "Produce", "error": "INVALID_TXN_STATE", "times": 1}
+            plan = settings(cluster=Cluster(brokers=2, as_version=release), events=(failure,))
             _, rows = play_in_memory([transactional(0)], plan)
             assert ended(rows)[True] > 5
             assert {

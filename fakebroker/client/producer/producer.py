@@ -50,13 +50,11 @@ class ProducerSettings:
         transactional_id: `transactional.id`.
         transaction_timeout_ms: `transaction.timeout.ms`.
         retry_backoff_ms: The first back-off; later ones double up to one second.
-        bumps_epoch: Whether brokers support an InitProducerId that raises a known epoch (KIP-360; 2.5 and later).
     """
 
     transactional_id: str
     transaction_timeout_ms: int = 60_000
     retry_backoff_ms: float = 100.0
-    bumps_epoch: bool = True
 
 
 @dataclass(slots=True, eq=False)
@@ -98,6 +96,7 @@ class Producer:
         self.identity = ProducerIdentity(settings.transactional_id)
         self.transaction_version = 0
         self._offered_version = 0
+        self._can_raise_epoch = True
         self._coordinator = Coordinator("transaction", settings.transactional_id)
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
@@ -191,9 +190,14 @@ class Producer:
         self._end(now_ms, is_commit=False)
         self._run(now_ms)
 
-    def offer_version(self, level: int) -> None:
-        """Set the finalized level of `transaction.version` in the cluster. It is used from the next transaction on."""
-        self._offered_version = level
+    def offer_version(self, level: int, *, raises_epoch: bool = True) -> None:
+        """Set what the brokers support. It is used from the next transaction on.
+
+        Args:
+            level: The finalized level of `transaction.version` in the cluster.
+            raises_epoch: Whether InitProducerId can raise a known epoch (KIP-360; brokers of 2.5 and later).
+        """
+        self._offered_version, self._can_raise_epoch = level, raises_epoch
 
     # Look-ups, responses and time
 
@@ -355,7 +359,7 @@ class Producer:
         raises_epoch = self._offered_version >= KIP_890 > self.transaction_version
         if self.transaction_version < KIP_890 and self._has_failed_batch:
             raises_epoch = True
-        if not (raises_epoch and self.settings.bumps_epoch):
+        if not (raises_epoch and self._can_raise_epoch):
             self._ready(now_ms)
             return
         self._enter(ProducerState.INITIALIZING)

@@ -60,7 +60,11 @@ def _without_id(cluster: Cluster, transactional_id: str, now_ms: float) -> Itera
     history = cluster.transactions.history
     moments, dropped = history.of(transactional_id), history.dropped_of(transactional_id)
     if moments:
-        yield f"It was removed {seconds_text(now_ms - moments[-1].at_ms)} ago. Cause: {moments[-1].cause}."
+        last, since = moments[-1], seconds_text(now_ms - moments[-1].at_ms)
+        if last.state_to == DEAD.value:
+            yield f"It was removed {since} ago. Cause: {last.cause}."
+        else:
+            yield f"Its records were lost with its former coordinator, where it got into {last.state_to} {since} ago."
     elif dropped:
         yield f"{str(dropped).capitalize()}."
     else:

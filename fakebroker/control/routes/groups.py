@@ -130,7 +130,7 @@ def delete_group(served: ServedCluster, group_id: str) -> None:
 
 
 class Explanation(TypedDict):
-    """An explanation of a group's state."""
+    """An explanation of the state of a group or a transactional id."""
 
     text: str
 
@@ -138,7 +138,7 @@ class Explanation(TypedDict):
 class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The number of latest moments, and whether to draw them as text and SVG, which is slow for large groups.
 
-    `width` is that of the SVG in pixels, `max_rows` its number of members; by default they are not limited.
+    `width` is that of the SVG in pixels, `max_rows` its number of members or partitions; by default not limited.
     """
 
     limit: int = MAX_MOMENTS_OF_ONE
@@ -148,14 +148,19 @@ class TimelineQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     max_rows: int | None = None
 
 
-@operation("GET", f"{GROUP}/timeline")
-def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> TimelineView:
-    """Get the history of a group with causes: as data, and on request drawn as text and SVG."""
+def check_timeline(query: TimelineQuery) -> None:
+    """Raise Problem if a number in the query for a timeline is out of its range."""
     check_range("limit", query.limit, 1, MAX_MOMENTS_OF_ONE)
     if query.width is not None:
         check_range("width", query.width, *SVG_WIDTHS)
     if query.max_rows is not None:
         check_range("max_rows", query.max_rows, 1, MAX_LISTED)
+
+
+@operation("GET", f"{GROUP}/timeline")
+def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> TimelineView:
+    """Get the history of a group with causes: as data, and on request drawn as text and SVG."""
+    check_timeline(query)
     dropped = served.cluster.cluster.history.dropped_of(group_id)
     if not dropped:
         _check_known(served, group_id)

@@ -20,7 +20,7 @@ from fakebroker.cluster.inspect.transaction_views import (
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found
 from fakebroker.control.routes.arguments import check_range
-from fakebroker.control.routes.groups import MAX_LISTED, SVG_WIDTHS, Explanation, TimelineQuery
+from fakebroker.control.routes.groups import MAX_LISTED, Explanation, TimelineQuery, check_timeline
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.routes.transaction_views import (
     TransactionDetail,
@@ -30,7 +30,6 @@ from fakebroker.control.routes.transaction_views import (
     transaction_detail,
     transaction_row,
 )
-from fakebroker.coordinator.runtime.history import MAX_MOMENTS_OF_ONE
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ConfigError
 from fakebroker.server.fake_cluster import FakeCluster
@@ -113,11 +112,7 @@ def get_transaction_timeline(
     served: ServedCluster, transactional_id: str, query: TimelineQuery
 ) -> TransactionTimelineView:
     """Get the history of a transactional id with causes: as data, and on request drawn as text and SVG."""
-    check_range("limit", query.limit, 1, MAX_MOMENTS_OF_ONE)
-    if query.width is not None:
-        check_range("width", query.width, *SVG_WIDTHS)
-    if query.max_rows is not None:
-        check_range("max_rows", query.max_rows, 1, MAX_LISTED)
+    check_timeline(query)
     whole = served.cluster.transaction_timeline(transactional_id)
     if not whole.moments and not whole.dropped:
         _existing(served, transactional_id)

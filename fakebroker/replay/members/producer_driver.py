@@ -13,6 +13,7 @@ from fakebroker.client.transport import Address, Transport
 from fakebroker.cluster.features import TRANSACTION_VERSION
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.produce import ProduceRequest
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
@@ -23,6 +24,9 @@ from fakebroker.replay.members.scripted_producer import ScriptedProducer
 
 LAST_VERSIONS_BEFORE_KIP_890 = {ProduceRequest: 11, TxnOffsetCommitRequest: 4, EndTxnRequest: 4}
 """The latest versions in which brokers do not add partitions to transactions, and EndTxn does not raise the epoch."""
+
+FIRST_VERSION_THAT_RAISES_EPOCHS = 3
+"""The first version of InitProducerId with a producer id and an epoch (KIP-360)."""
 
 
 class ProducerContext(Protocol):
@@ -217,7 +221,11 @@ class ProducerDriver:
 
     def opened(self, connection: Any) -> None:
         now_ms = self._context.now_ms()
-        self.producer.offer_version(connection.versions.features.get(TRANSACTION_VERSION, 0))
+        versions = connection.versions
+        self.producer.offer_version(
+            versions.features.get(TRANSACTION_VERSION, 0),
+            raises_epoch=versions.version_for(InitProducerIdRequest) >= FIRST_VERSION_THAT_RAISES_EPOCHS,
+        )
         for send in self._held.pop(connection, ()):
             self._send_over(connection, send, now_ms)
         self._context.schedule_producer(self)

@@ -112,7 +112,7 @@ class ScriptedProducer:
         self._fate, self._cut = _Fate.COMMIT, 0
         self._next_offsets: dict[TopicPartition, int] = {}
         self._former: tuple[ProducerIdentity, int] | None = None  # Of a producer that crashed, with its transaction.
-        self._level = 0
+        self._level, self._raises_epoch = 0, True
         self._flights: dict[int, _Flight] = {}
         self._deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._restart_wanted = self._seek_wanted = False
@@ -178,7 +178,7 @@ class ScriptedProducer:
             transactional_id=self.transactional_id, transaction_timeout_ms=self._script.timeout_ms
         )
         self._producer = Producer(settings)
-        self._producer.offer_version(self._level)
+        self._producer.offer_version(self._level, raises_epoch=self._raises_epoch)
         self._producer.initialize(now_ms)
         self._execute_effects(now_ms)
 
@@ -312,11 +312,11 @@ class ScriptedProducer:
         wanted, self._seek_wanted = self._seek_wanted, False
         return wanted
 
-    def offer_version(self, level: int) -> None:
-        """Set the finalized level of `transaction.version`, which a broker has reported."""
-        self._level = level
+    def offer_version(self, level: int, *, raises_epoch: bool) -> None:
+        """Set what a broker supports; see `Producer.offer_version`."""
+        self._level, self._raises_epoch = level, raises_epoch
         if self._producer is not None:
-            self._producer.offer_version(level)
+            self._producer.offer_version(level, raises_epoch=raises_epoch)
 
     @property
     def transaction_version(self) -> int:

@@ -81,12 +81,13 @@ class ProducerHarness:
 
     Args:
         level: The level of `transaction.version`.
+        raises_epoch: Whether InitProducerId can raise an epoch.
         settings: Settings of the producer other than the defaults.
     """
 
-    def __init__(self, level: int = 0, **settings: Any) -> None:
+    def __init__(self, level: int = 0, *, raises_epoch: bool = True, **settings: Any) -> None:
         self.producer = Producer(ProducerSettings(**{"transactional_id": "t"} | settings))
-        self.producer.offer_version(level)
+        self.producer.offer_version(level, raises_epoch=raises_epoch)
         self.now_ms = START_MS
 
     def effects(self) -> list[Effect]:

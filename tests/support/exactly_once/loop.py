@@ -308,23 +308,29 @@ class Loop:
         return application, offset + count if commits else offset
 
     def _outlive(self, zombie: Application, steps: Iterator[None]) -> tuple[Application | None, int]:
-        """Start another instance, which processes some records before the zombie takes its remaining steps."""
+        """Start another instance. In the middle of one of its transactions the zombie takes its remaining steps."""
         other: Application | None = None
         offset = 0
         try:
             other = self.start()
             offset = other.committed()
-            for _ in range(self._random.randint(0, 2)):
+            for is_interrupted in (False, True):
                 count = min(2, RECORDS - offset)
-                if count:
-                    for _ in self.steps(other, offset, count, True):
+                if count == 0 or (not is_interrupted and self._random.random() < 0.5):
+                    continue
+                others = self.steps(other, offset, count, commits=True)
+                if is_interrupted:
+                    for _, _ in zip(range(self._random.randint(0, STEPS)), others, strict=False):
                         pass
-                    offset += count
+                    self._note("the zombie continues")
+                    self._expect_error(steps)
+                for _ in others:
+                    pass
+                offset += count
         except self._client.errors as error:
             self._note(f"error of the other instance: {error!r}")
             other = self._recovered(other)
-        self._note("the zombie continues")
-        self._expect_error(steps)
+        self._expect_error(steps)  # Unless it has already taken them.
         zombie.crash()
         return other, offset
 

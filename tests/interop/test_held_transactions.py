@@ -1,0 +1,53 @@
+"""Held and aborted transactions of confluent-kafka's producer, with what the cluster says about them."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from fakebroker import FakeCluster
+
+ID = "payments"
+
+
+@pytest.fixture
+def producer(fake_cluster: FakeCluster) -> Iterator[Producer]:
+    settings = {
+        "bootstrap.servers": fake_cluster.bootstrap_servers,
+        "transactional.id": ID,
+        "transaction.timeout.ms": 30_000,
+        "client.id": "app",
+    }
+    producer = Producer(settings)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    producer.produce("orders", b"a", partition=0)
+    producer.flush(10)
+    yield producer
+    producer.purge()
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1})
+def test_a_commit_waits_while_it_is_held(fake_cluster: FakeCluster, producer: Producer) -> None:
+    with fake_cluster.hold(ID, "PrepareCommit"):
+        commit = threading.Thread(target=producer.commit_transaction, args=[10])
+        commit.start()
+        view = fake_cluster.wait_for_transaction(ID, "Ongoing", pending_state="PrepareCommit")
+        assert (view.is_held, view.partitions) == (True, (("orders", 0),))
+        assert "EndTxn, was received from client app" in fake_cluster.explain_transaction(ID)
+    commit.join()
+    assert fake_cluster.wait_for_transaction(ID, "CompleteCommit").awaited_markers == ()
+    causes = [moment.cause for moment in fake_cluster.transaction_timeline(ID).moments]
+    assert causes == ["InitProducerId", "AddPartitionsToTxn", "EndTxn", "all markers written"]
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1})
+def test_a_producer_whose_transaction_was_aborted_is_fenced(fake_cluster: FakeCluster, producer: Producer) -> None:
+    fake_cluster.abort_transaction(ID)
+    with pytest.raises(KafkaException) as caught:
+        producer.commit_transaction(10)
+    assert caught.value.args[0].fatal()
+    assert fake_cluster.count("EndTxn", transactional_id=ID, error="INVALID_PRODUCER_EPOCH") == 1
+    producer_id = fake_cluster.transaction(ID).producer_id
+    assert fake_cluster.count("Produce", producer_id=producer_id) == 1
