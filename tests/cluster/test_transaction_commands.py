@@ -214,7 +214,7 @@ def test_markers_of_one_partition_can_be_held(client: Cockpit) -> None:
     client.begin(0, 1)
     client.commands.hold_markers(ID, "news-1")
     client.end(commit=True)
-    reason = "which is held until release_markers() is called"
+    reason = "held until release_markers() is called"
     assert client.view().awaited_markers == (AwaitedMarker(("news", 1), reason),)
     assert (client.view().state, client.view().pending_state) == ("PrepareCommit", "CompleteCommit")
     assert f"It waits for markers of news-1, {reason}." in client.explain()

@@ -74,7 +74,7 @@ def test_routes_of_one_id(control: ControlHarness, client: Client) -> None:
     control.post("/transactions/t/hold_markers", {"partition": "orders-0"})
     row = control.post("/transactions/t/abort")["transaction"]
     assert (row["state"], row["pending_state"], row["partitions"]) == ("PrepareAbort", "CompleteAbort", ["orders-0"])
-    reason = "which is held until release_markers() is called"
+    reason = "held until release_markers() is called"
     assert row["awaited_markers"] == [{"partition": "orders-0", "reason": reason}]
     assert row["why"] == f"waiting for markers of orders-0, {reason}"
     detail = control.get("/transactions/t")

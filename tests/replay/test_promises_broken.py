@@ -30,7 +30,7 @@ from tests.support.soak import cases, soak
 Run = tuple[list[Script], list[Event]]
 
 SEEDS = cases(12, soak=200)
-TRANSACTIONAL_SEEDS = cases(6, soak=100)
+TRANSACTIONAL_SEEDS = cases(3, soak=100)
 ACTIONS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TWO = (script("a"), script("b", (4, "start")))

@@ -51,7 +51,7 @@ def test_a_wait_that_times_out_explains_the_transaction(cluster: FakeCluster) ->
         cluster.wait_for_transaction(ID, "CompleteAbort", timeout_s=0)
     text = str(caught.value)
     assert "transactional id payments in CompleteAbort" in text
-    assert "It waits for markers of orders-0, which is held until release_markers() is called." in text
+    assert "It waits for markers of orders-0, held until release_markers() is called." in text
     assert "O────▸P" in text, "with the timeline"
     for state in (None, "Stable"):
         with pytest.raises(ConfigError, match="expected one of Empty, Ongoing, PrepareCommit"):

@@ -289,7 +289,7 @@ def _why_awaited(cluster: Cluster, transaction: Transaction, place: TopicPartiti
     if place in transaction.refused_markers:
         return "which has refused the marker; it is written again when the coordinator is loaded again"
     if cluster.transactions.is_marker_held(transaction.transactional_id, place):
-        return "which is held until release_markers() is called"
+        return "held until release_markers() is called"
     topic = cluster.topics.get(place[0])
     partition = None if topic is None else topic.partition(place[1])
     if partition is None:
