@@ -60,7 +60,11 @@ class FakebrokerApplication:
         self._timeout_s: float = CALL_TIMEOUT_S
         self._producer = Producer(ProducerSettings(transactional_id=TRANSACTIONAL_ID))
         self._values: dict[int, list[bytes]] = {}
-        self._do(self._producer.initialize)
+        try:
+            self._do(self._producer.initialize)
+        except ProducerError:
+            self.crash()
+            raise
 
     # Calls
 
@@ -218,7 +222,11 @@ class FakebrokerApplication:
     def _connection(self, address: _Address) -> tuple[WireClient, NegotiatedVersions]:
         if address not in self._connections:
             wire = WireClient(address, self._client_id)
-            response = _api_versions(wire)
+            try:
+                response = _api_versions(wire)
+            except OSError:
+                wire.socket.close()
+                raise
             theirs = {each.api_key: Versions(each.min_version, each.max_version) for each in response.api_keys}
             features = {each.name: each.max_version_level for each in response.finalized_features}
             self._producer.offer_version(features.get(TRANSACTION_VERSION, 0))
