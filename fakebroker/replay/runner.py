@@ -116,7 +116,8 @@ def play(options: ReplayOptions) -> int:
         run = _prepare(options, workload, seed, out, stack)
         thread.submit(import_module, "fakebroker.replay.report.html")  # with matplotlib, while Spark starts
         with status_line(console, "Starting Spark"):
-            spark = stack.enter_context(spark_session(options.master, out / "spark.log", workload.request_count))
+            events = workload.event_count(folds=run.record == "changes")
+            spark = stack.enter_context(spark_session(options.master, out / "spark.log", events))
         # Ctrl-C before the members start is remembered, and ends them at once.
         stack.enter_context(run.interruption.running(lambda: None))
         playing = thread.submit(play_on, spark, run, console)

@@ -14,13 +14,13 @@ from fakebroker.replay import runner
 from fakebroker.replay.options import ReplayOptions
 from fakebroker.replay.spark import query_settings, session
 from fakebroker.replay.spark.query_settings import computed_once, settings_for_count, suited_to
-from fakebroker.replay.spark.session import MANY_REQUESTS, memory_bytes, settings_for
+from fakebroker.replay.spark.session import MANY_EVENTS, memory_bytes, settings_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def test_java_runs_without_its_second_compiler_for_few_requests() -> None:
-    few, many = (settings_for("local[2]", requests) for requests in (MANY_REQUESTS - 1, MANY_REQUESTS))
+def test_java_runs_without_its_second_compiler_for_few_events() -> None:
+    few, many = (settings_for("local[2]", events) for events in (MANY_EVENTS - 1, MANY_EVENTS))
     assert {name for name in few if few[name] != many.get(name)} == {
         "spark.driver.extraJavaOptions",
         "spark.executor.extraJavaOptions",
@@ -28,11 +28,11 @@ def test_java_runs_without_its_second_compiler_for_few_requests() -> None:
     assert not set(many) - set(few)
 
 
-def test_the_session_is_started_for_the_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_is_started_for_the_number_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[float] = []
 
-    def fail(master: str, log: Path, requests: float) -> NoReturn:
-        counts.append(requests)
+    def fail(master: str, log: Path, events: float) -> NoReturn:
+        counts.append(events)
         raise FakebrokerError("there is no Spark")
 
     monkeypatch.setattr(runner, "spark_session", fail)
@@ -40,7 +40,9 @@ def test_the_session_is_started_for_the_number_of_requests(tmp_path: Path, monke
     workload.write_text("duration_s = 60\ntopics = { orders = 2 }\n[[groups]]\ncount = 30\nmembers = 400\n")
     with pytest.raises(FakebrokerError, match="no Spark"):
         runner.play(ReplayOptions(file=workload, transport="memory", out=tmp_path / "out"))
-    assert counts == [12_000 * (10 + 60 / 3 + 60 / 5)]
+    with pytest.raises(FakebrokerError, match="no Spark"):
+        runner.play(ReplayOptions(file=workload, transport="memory", record="all", out=tmp_path / "all"))
+    assert counts == [12_000 * (10 + 60 / 5), 12_000 * (10 + 60 / 3 + 60 / 5)]
 
 
 def test_the_driver_memory_is_set_for_local_sessions_only(
@@ -71,7 +73,7 @@ def test_the_memory_limit_of_a_container_is_respected(tmp_path: Path) -> None:
 
 
 def test_queries_of_small_runs_are_not_compiled_from_the_start(subtests: pytest.Subtests) -> None:
-    few, many = (settings_for("local[2]", requests) for requests in (20_000, 200_000))
+    few, many = (settings_for("local[2]", events) for events in (20_000, 200_000))
     for name in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
         with subtests.test(name):
             assert (few[name], many.get(name)) == ("false", None)

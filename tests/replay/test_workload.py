@@ -241,7 +241,7 @@ def test_the_workloads_in_the_repository_are_valid(subtests: pytest.Subtests) ->
             assert file.read_text().startswith("# ")
 
 
-def test_the_number_of_requests_is_estimated(subtests: pytest.Subtests, tmp_path: Path) -> None:
+def test_the_number_of_events_is_estimated(subtests: pytest.Subtests, tmp_path: Path) -> None:
     """For 4 members in 60 s: 10 requests each to join, 20 heartbeats and 12 commits."""
     groups, load = "[[groups]]\ncount = 4\nmembers = 1\n", "[[load]]\nkind = 'list-groups'\n"
     cases: dict[str, float] = {
@@ -256,7 +256,9 @@ def test_the_number_of_requests_is_estimated(subtests: pytest.Subtests, tmp_path
     for text, expected in cases.items():
         with subtests.test(workload=text):
             file = workload_file(tmp_path, "duration_s = 60\ntopics = { orders = 2 }\n" + text)
-            assert load_workload(file).request_count == pytest.approx(expected)
+            workload = load_workload(file)
+            assert workload.event_count(folds=False) == pytest.approx(expected)
+            assert workload.event_count(folds=True) == pytest.approx(expected - (80 if "pacing" not in text else 240))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

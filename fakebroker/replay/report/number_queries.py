@@ -48,7 +48,9 @@ transactions."""
 # evenly spaced from `sent_us` to `until_us`.
 _TALLY = f"""
     with spread as (
-        select *, if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us from requests
+        select api, source, error, missing, latency_us, {three_digits("latency_us")} key, sent_us, `count`,
+            if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us
+        from requests
     ), sliced as (
         select *, coalesce((last_us - sent_us) / nullif(`count` - 1, 0), 0) step_us,
             explode(sequence(
@@ -61,8 +63,7 @@ _TALLY = f"""
                 - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
         from sliced
     )
-    select api, source, slice, error, missing, {three_digits("latency_us")} key, bigint(sum(n)) n,
-        max(latency_us) max_us
+    select api, source, slice, error, missing, key, bigint(sum(n)) n, max(latency_us) max_us
     from placed where n > 0 group by all"""
 
 _KINDS = {

@@ -72,8 +72,8 @@ _LOCAL_SETTINGS = {
 _SHORT_RUN_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """In a short run, Java's optimizing compiler and parallel garbage collector cost more CPU time than they save."""
 
-MANY_REQUESTS = 1_000_000
-"""From this number of requests on, a run is long enough for Java's optimizing compiler."""
+MANY_EVENTS = 1_000_000
+"""From this number of events on, a run is long enough for Java's optimizing compiler."""
 
 _SMALL_MEMORY_MIB = 512
 """Java's memory in a local session for few rows."""
@@ -100,7 +100,7 @@ def cause_of(error: Exception) -> str:
 
 
 @contextmanager
-def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[SparkSession]:
+def spark_session(master: str, log: Path, events: float = 0) -> Iterator[SparkSession]:
     """Run Spark within the context.
 
     Sets environment variables that Spark's processes inherit, and leaves them set.
@@ -108,7 +108,7 @@ def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[Spark
     Args:
         master: Spark's master URL, for example `local[*]`.
         log: Receives the output of Spark's processes.
-        requests: Expected number of requests of the replay; selects settings.
+        events: Expected number of events of the replay; selects settings.
 
     Raises:
         FakebrokerError: Spark does not start.
@@ -116,7 +116,7 @@ def spark_session(master: str, log: Path, requests: float = 0) -> Iterator[Spark
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs each interrupted call
     with tempfile.TemporaryDirectory(prefix="fakebroker-spark-") as scratch, log.open("wb") as output:
         os.environ["JAVA_HOME"] = str(java_home(Path(scratch)))
-        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, requests).items()))
+        settings = SparkConf().setMaster(master).setAll(list(settings_for(master, events).items()))
         settings.set("spark.local.dir", scratch).set("spark.sql.warehouse.dir", scratch)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if is_local(master):
@@ -161,29 +161,29 @@ def spark_errors(log: Path) -> Iterator[None]:
         raise FakebrokerError(f"the replay failed (see {log}): {cause_of(error)}") from None
 
 
-def settings_for(master: str, requests: float) -> dict[str, str]:
-    """Return Spark's settings for a master URL and an expected number of requests."""
+def settings_for(master: str, events: float) -> dict[str, str]:
+    """Return Spark's settings for a master URL and an expected number of events."""
     settings = dict(_SETTINGS)
     if master.startswith("local"):
         settings["spark.sql.shuffle.partitions"] = _LOCAL_PARTITIONS
-        if requests < MANY_REQUESTS:
+        if events < MANY_EVENTS:
             settings |= dict.fromkeys(
                 ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), _SHORT_RUN_JAVA_OPTIONS
             )
     if is_local(master):
         settings |= _LOCAL_SETTINGS
-        if are_few(requests):
+        if are_few(events):
             settings |= SETTINGS_FOR_FEW_ROWS
         if "SPARK_DRIVER_MEMORY" not in os.environ:
-            settings["spark.driver.memory"] = f"{_memory_mib(requests)}m"
+            settings["spark.driver.memory"] = f"{_memory_mib(events)}m"
         if sys.platform == "linux":
             settings["spark.python.daemon.module"] = _WORKER_DAEMON
     return settings
 
 
-def _memory_mib(requests: float) -> int:
-    """Return the size of Java's heap in a local session, for an expected number of requests."""
-    if are_few(requests):
+def _memory_mib(events: float) -> int:
+    """Return the size of Java's heap in a local session, for an expected number of events."""
+    if are_few(events):
         return _SMALL_MEMORY_MIB
     return min(max(memory_bytes() // 2**22, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)
 

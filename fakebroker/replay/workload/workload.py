@@ -180,21 +180,25 @@ class Workload(Table, frozen=True, kw_only=True):
         """The expected number of members; sizes of groups may be random."""
         return round(sum(population.member_count for population in self.groups))
 
-    @property
-    def request_count(self) -> float:
-        """A rough estimate of the number of requests, infinite in closed loop. Selects settings, not results."""
+    def event_count(self, *, folds: bool) -> float:
+        """Return a rough estimate of the number of recorded requests, infinite in closed loop. It selects settings.
+
+        Args:
+            folds: Whether heartbeats are folded (`EventRecorder`).
+        """
         if self.pacing.closed_loop:
             return math.inf
         of_loads = (load.request_count(self.group_count) for load in self.load)
-        return sum(map(self._request_count, self.groups)) + sum(of_loads)
+        return sum(self._event_count(population, folds) for population in self.groups) + sum(of_loads)
 
-    def _request_count(self, population: Groups) -> float:
-        """Return the estimated number of requests of a population's members."""
+    def _event_count(self, population: Groups, folds: bool) -> float:
+        """Return the estimated number of recorded requests of a population's members."""
         commits_per_ms = 1 / population.commit_interval_ms if population.commit_interval_ms else 0.0
         if population.transactional:
             commits_per_ms *= _REQUESTS_PER_TRANSACTION
-        requests_per_ms = 1 / self.heartbeat_interval_ms(population) + commits_per_ms
-        return population.member_count * (_REQUESTS_TO_JOIN + 1000 * self.duration_s * requests_per_ms)
+        heartbeats_per_ms = 0.0 if folds else 1 / self.heartbeat_interval_ms(population)
+        events_per_ms = heartbeats_per_ms + commits_per_ms
+        return population.member_count * (_REQUESTS_TO_JOIN + 1000 * self.duration_s * events_per_ms)
 
     @property
     def events(self) -> tuple[dict[str, Any], ...]:
