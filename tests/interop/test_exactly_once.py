@@ -27,7 +27,6 @@ STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit",
 
 KINDS = (
     "aborted by the cluster",
-    "aborts after errors",
     "crashes",
     "ends after errors",
     "lost answers",

@@ -108,14 +108,14 @@ class AioApplication:
         self._loop.close(self._stop)
 
     async def _stop(self) -> None:
-        """Close the connections, and cancel what still uses them."""
+        """Cancel what still uses connections, and close them. `AIOKafkaProducer.stop` would wait for all records."""
         await self._consumer.stop()
-        await self._producer.client.close()
-        self._producer._closed = True  # `stop` would wait until all records are acknowledged.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await self._producer.client.close()
+        self._producer._closed = True
 
 
 def read_committed(servers: str, partitions: int) -> list[list[bytes]]:

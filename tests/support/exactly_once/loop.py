@@ -97,7 +97,7 @@ class Failures:
 
     def _move_while_a_marker_waits(self) -> None:
         """Move a coordinator after EndTxn, while a marker is held or cannot be written as a leader is down."""
-        moves_groups, stops_leader = self._random.random() < 0.3, self._random.random() < 0.5
+        moves_groups, stops_leader = self._random.random() < 0.5, self._random.random() < 0.5
         what = "group" if moves_groups else "transaction"
         self.plan.append(f"EndTxn: {what} coordinator moves while a marker waits, leader stops={stops_leader}")
 
@@ -280,7 +280,7 @@ class Loop:
         self._note(f"transaction {offset} to {offset + count}")
         if random.random() < 0.6:
             self.failures.add()
-        commits = random.random() < 0.85
+        commits = random.random() < 0.7
         steps = self.steps(application, offset, count, commits)
         what = random.choices(["crash", "zombie", "lost answer", "end"], [2, 2, 1, 9])[0]
         if what == "lost answer":
