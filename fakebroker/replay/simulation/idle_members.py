@@ -29,7 +29,7 @@ from fakebroker.replay.simulation.scheduler import ACTION, ARRIVAL, LATENCY_MS, 
 
 _ROUND_TRIP_MS = 2 * LATENCY_MS
 
-_MAX_COMMITS = 24
+_MAX_COMMITS = 64
 """Maximum number of commits of a member that are recorded together. It limits how far events and progress lag."""
 
 
