@@ -33,7 +33,7 @@ def test_a_transaction_is_listed_explained_and_ended(browser: Browser, cluster: 
         page.get_by_role("button", name="Hold markers", exact=True).click()
         page.get_by_role("button", name="Abort").click()
         expect(state).to_have_text("PrepareAbort")
-        expect(explanation).to_contain_text("It waits for markers of orders-0, which is held")
+        expect(explanation).to_contain_text("It waits for markers of orders-0, held until")
         expect(page.locator(".picture .state.PrepareAbort")).to_have_count(1)
         expect(page.get_by_role("row").filter(has_text="Ongoing → PrepareAbort")).to_contain_text("abort_transaction")
         assert low_contrast_texts(page) == []

@@ -11,6 +11,8 @@ import confluent_kafka
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from fakebroker import FakeCluster
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.views import find_group
 
 TIMEOUT_MS = 20_000
 """Timeout of expectations; only reached if the page or the cluster is broken."""
@@ -202,7 +204,14 @@ def rebalance_waiting_for_slow(
         slow.stall()
         with StallableConsumer(cluster, group_id, "new", topic):
             cluster.wait_for_state(group_id, "PreparingRebalance", members=quick + 2)
+            cluster.wait_until("all members but slow rejoin", lambda inside: joined(inside, group_id) == quick + 1)
             yield slow
+
+
+def joined(cluster: Cluster, group_id: str) -> int:
+    """Return the number of members whose JoinGroup is parked."""
+    group = find_group(cluster, group_id)
+    return 0 if group is None else len(group.parked_joins)
 
 
 def wait_until_stable(cluster: FakeCluster, group_id: str, members: int) -> None:
