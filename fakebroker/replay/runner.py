@@ -29,7 +29,7 @@ from fakebroker.replay.run_directory import EVENTS, MEMBERS, copy_workload, new_
 from fakebroker.replay.run_summary import ClusterSummary, Head, SparkSummary, Summary
 from fakebroker.replay.script.generator import member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
-from fakebroker.replay.spark.interruption import Interruption
+from fakebroker.replay.spark.interruption import Interruption, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
 from fakebroker.replay.spark.progress import Receiver, receiving
 from fakebroker.replay.spark.query_settings import are_few, computed_once
@@ -122,12 +122,12 @@ def play(options: ReplayOptions) -> int:
         stack.enter_context(run.interruption.running(lambda: None))
         playing = thread.submit(play_on, spark, run, console)
         try:
-            summary = playing.result()
+            summary = wait_for_result(playing)
         except KeyboardInterrupt:
             if not run.interruption.request():
                 raise
             console.print("Interrupted: finishing the report. Press Ctrl-C again to quit without it.")
-            summary = playing.result()
+            summary = wait_for_result(playing)
         written = thread.submit(write_results, out, summary)  # while Spark stops
     summary = written.result()
     print_report(console, summary)

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from fakebroker.replay.spark.interruption import Interruption
+from fakebroker.replay.spark.interruption import Interruption, wait_for_result
 
 
 def test_a_request_has_no_effect_while_nothing_runs() -> None:
@@ -36,6 +39,26 @@ def test_work_that_was_interrupted_before_it_started_ends_at_once() -> None:
         with interruption.running(lambda: calls.append("members")):
             assert calls == ["preparation", "members"]
         assert not interruption.request()
+
+
+def test_ctrl_c_ends_a_wait_although_another_thread_gets_the_signal() -> None:
+    begin, end = threading.Event(), threading.Event()
+
+    def interrupt() -> None:
+        begin.wait(10)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        end.wait(10)
+
+    def wait_until_interrupted() -> None:
+        begin.set()
+        wait_for_result(working)
+
+    with ThreadPoolExecutor(1) as thread, ExitStack() as stack:
+        stack.callback(end.set)
+        working = thread.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            wait_until_interrupted()
+        assert not working.done()
 
 
 def processes_under(pid: int) -> dict[int, str]:

@@ -2,7 +2,23 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_SIGNAL_CHECK_S = 0.2
+
+
+def wait_for_result(future: Future[T]) -> T:
+    """Return the result of a future, or raise its exception, in the main thread. Ctrl-C raises `KeyboardInterrupt`.
+
+    The system may deliver the signal to another thread. Then Python's handler runs when the main thread next wakes up.
+    """
+    while not wait([future], _SIGNAL_CHECK_S).done:
+        pass
+    return future.result()
 
 
 class Interruption:
