@@ -97,6 +97,11 @@ class Member:
         """Whether the member belongs to a complete generation, even if the coordinator is being looked up."""
         return self._is_stable
 
+    @property
+    def is_leader(self) -> bool:
+        """Whether the member assigns, or has assigned, the partitions of its generation."""
+        return self._leadership is not None
+
     def awaits(self, request: object) -> bool:
         """Return whether the request is in flight; responses to other requests are ignored."""
         return request in self._in_flight

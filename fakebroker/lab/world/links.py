@@ -1,0 +1,28 @@
+"""A member's connection to a broker, as both sides use it."""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fakebroker.protocol.schema import Message
+from fakebroker.replay.simulation.links import Link
+
+if TYPE_CHECKING:
+    from fakebroker.lab.world.members import MemberProcess
+
+
+class MemberLink(Link):
+    """A connection of a member.
+
+    Attributes:
+        member: The member.
+        is_in_progress: Whether the broker has not answered the last request that it has read.
+        waiting: Requests that the broker has not read yet.
+    """
+
+    __slots__ = ("is_in_progress", "member", "waiting")
+
+    def __init__(self, member: "MemberProcess", number: int, node_id: int, latency_ms: float) -> None:
+        super().__init__(number, node_id, latency_ms)
+        self.member = member
+        self.is_in_progress = False
+        self.waiting: deque[Message] = deque()
