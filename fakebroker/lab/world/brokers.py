@@ -1,29 +1,18 @@
 """The brokers of a run: their coordinators, the offsets topic and its leaders, and look-ups."""
 
 from collections.abc import Callable, Hashable, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fakebroker.coordinator.registry import Registry
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.design import Coordinator, Records
 from fakebroker.lab.script import BrokerDo
+from fakebroker.lab.world.context import BrokerState, Run
 from fakebroker.lab.world.links import MemberLink
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.scheduler import EVENT, TIMER
 
-if TYPE_CHECKING:
-    from fakebroker.lab.world.world import World
-
 T = TypeVar("T")
-
-
-class BrokerState(Enum):
-    """UP: its process runs. STOPPED: its host refuses connections. VANISHED: its host does not answer."""
-
-    UP = "up"
-    STOPPED = "stopped"
-    VANISHED = "vanished"
 
 
 class BrokerProcess:
@@ -39,7 +28,7 @@ class BrokerProcess:
         links: The connections that it has open.
     """
 
-    def __init__(self, world: "World", node_id: int) -> None:
+    def __init__(self, world: Run, node_id: int) -> None:
         self.node_id = node_id
         self.state = BrokerState.UP
         self.links: dict[MemberLink, None] = {}
@@ -179,6 +168,7 @@ class OffsetsTopic:
 
     Args:
         world: The run.
+        brokers: The brokers of the run, by node id.
 
     Attributes:
         leaders: The node id of each partition's leader; None while there is none.
@@ -186,8 +176,8 @@ class OffsetsTopic:
         is_loaded: Whether the leader has loaded the partition.
     """
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(self, world: Run, brokers: Mapping[int, BrokerProcess]) -> None:
+        self._world, self._brokers = world, brokers
         plan = world.script.cluster
         self._count = plan.coordinator.offsets_partitions
         self._records: list[dict[Hashable, Any]] = [{} for _ in range(self._count)]
@@ -203,7 +193,7 @@ class OffsetsTopic:
         now_ms = self._world.now_ms()
         for partition, leader in enumerate(self.leaders):
             assert leader is not None
-            coordinator = self._world.brokers[leader].coordinator
+            coordinator = self._brokers[leader].coordinator
             coordinator.elected(partition, now_ms)
             coordinator.loaded(partition, {}, now_ms)
 
@@ -227,7 +217,7 @@ class OffsetsTopic:
         self._world.scheduler.schedule(at_ms, TIMER, node_id, self._store, node_id, partition, records, done)
 
     def _store(self, node_id: int, partition: int, records: Records, done: Callable[[bool], None]) -> None:
-        is_leader = self.leaders[partition] == node_id and self._world.brokers[node_id].is_up
+        is_leader = self.leaders[partition] == node_id and self._brokers[node_id].is_up
         if is_leader:
             stored = self._records[partition]
             for key, value in records.items():
@@ -240,16 +230,16 @@ class OffsetsTopic:
     def elect(self, gone: int) -> None:
         """Elect new leaders for the partitions of a broker that is gone."""
         world = self._world
-        alive = [node_id for node_id, broker in world.brokers.items() if broker.is_up]
+        alive = [node_id for node_id, broker in self._brokers.items() if broker.is_up]
         for partition in [index for index, leader in enumerate(self.leaders) if leader == gone]:
             self.is_loaded[partition] = False
             leader = self.leaders[partition] = alive[partition % len(alive)] if alive else None
             if leader is not None:
-                world.brokers[leader].coordinator.elected(partition, world.now_ms())
+                self._brokers[leader].coordinator.elected(partition, world.now_ms())
                 plan = world.script.cluster
                 load_ms = plan.load_ms + plan.load_ms_per_group * len(self._groups[partition])
                 world.scheduler.schedule(world.now_ms() + load_ms, TIMER, leader, self._load, leader, partition)
-                world.brokers[leader].plan()
+                self._brokers[leader].plan()
         at_ms = world.now_ms() + world.script.cluster.propagate_ms
         world.scheduler.schedule(at_ms, EVENT, gone, self._propagate, list(self.leaders))
 
@@ -257,7 +247,7 @@ class OffsetsTopic:
         self.visible = leaders
 
     def _load(self, node_id: int, partition: int) -> None:
-        broker = self._world.brokers[node_id]
+        broker = self._brokers[node_id]
         if self.leaders[partition] == node_id and broker.is_up:
             self.is_loaded[partition] = True
             broker.coordinator.loaded(partition, dict(self._records[partition]), self._world.now_ms())

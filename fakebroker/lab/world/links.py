@@ -1,13 +1,10 @@
 """A member's connection to a broker, as both sides use it."""
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from fakebroker.lab.world.context import MemberSide
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.links import Link
-
-if TYPE_CHECKING:
-    from fakebroker.lab.world.members import MemberProcess
 
 
 class MemberLink(Link):
@@ -21,7 +18,7 @@ class MemberLink(Link):
 
     __slots__ = ("is_in_progress", "member", "waiting")
 
-    def __init__(self, member: "MemberProcess", number: int, node_id: int, latency_ms: float) -> None:
+    def __init__(self, member: MemberSide, number: int, node_id: int, latency_ms: float) -> None:
         super().__init__(number, node_id, latency_ms)
         self.member = member
         self.is_in_progress = False

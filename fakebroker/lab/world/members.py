@@ -3,21 +3,18 @@
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.lab.design import Member
 from fakebroker.lab.script import GroupPlan
-from fakebroker.lab.world.brokers import BrokerState
+from fakebroker.lab.world.context import BrokerState, Run
 from fakebroker.lab.world.links import MemberLink
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.scheduler import ACTION, LOOKUP, RESPONSE
 from fakebroker.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from fakebroker.lab.world.world import World
 
 _CONNECT_TRIPS = 2
 """One-way latencies until a connection is open at the client."""
@@ -45,7 +42,7 @@ class MemberProcess:
         *("_world", "_plan", "_links", "_inbox", "_scheduled_ms", "_starts", "_extra_latency_ms", "_lookups"),
     )
 
-    def __init__(self, world: "World", number: int, plan: GroupPlan) -> None:
+    def __init__(self, world: Run, number: int, plan: GroupPlan) -> None:
         self.number, self.group_id = number, plan.group_id
         self.member: Member | None = None
         self.is_resting = self.loses_request = self.loses_response = False

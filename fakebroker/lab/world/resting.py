@@ -8,18 +8,18 @@ early enough to send its last commit before it.
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor, inf
-from typing import TYPE_CHECKING
 
 from fakebroker.lab.design import Beat, Idle, Link
-from fakebroker.lab.script import BrokerEvent, MemberEvent, TopicEvent
+from fakebroker.lab.script import BrokerEvent, MemberEvent, Script, TopicEvent
+from fakebroker.lab.world.brokers import BrokerProcess, OffsetsTopic
+from fakebroker.lab.world.context import Run
 from fakebroker.lab.world.links import MemberLink
+from fakebroker.lab.world.members import MemberProcess
+from fakebroker.lab.world.traffic import Traffic
 from fakebroker.replay.simulation.scheduler import ACTION, EVENT
-
-if TYPE_CHECKING:
-    from fakebroker.lab.world.members import MemberProcess
-    from fakebroker.lab.world.world import World
 
 _MARGIN_MS = 1.0
 """Members wake at least this long before the next event."""
@@ -46,15 +46,29 @@ class Resting:
 
     Args:
         world: The run.
+        members, brokers, offsets_topic, traffic: Its parts.
+        start_ms: When it starts.
         is_enabled: Whether groups rest at all.
     """
 
-    def __init__(self, world: "World", *, is_enabled: bool) -> None:
-        self._world, self._is_enabled = world, is_enabled
+    def __init__(
+        self,
+        world: Run,
+        members: Mapping[int, MemberProcess],
+        brokers: Mapping[int, BrokerProcess],
+        offsets_topic: OffsetsTopic,
+        traffic: Traffic,
+        *,
+        start_ms: float,
+        is_enabled: bool,
+    ) -> None:
+        self._world, self._members, self._brokers = world, members, brokers
+        self._offsets_topic, self._traffic, self._start_ms = offsets_topic, traffic, start_ms
+        self._is_enabled = is_enabled
         self._idle: defaultdict[str, dict[int, Idle]] = defaultdict(dict)
-        self._events = _event_times(world) if is_enabled else {}
+        self._events = _event_times(world.script, start_ms) if is_enabled else {}
 
-    def update(self, process: "MemberProcess") -> bool:
+    def update(self, process: MemberProcess) -> bool:
         """Let the group of a member rest if possible; return whether the member is resting."""
         if not self._is_enabled:
             return False
@@ -72,18 +86,18 @@ class Resting:
         self._begin(group_id)
         return process.is_resting
 
-    def forget(self, process: "MemberProcess") -> None:
+    def forget(self, process: MemberProcess) -> None:
         """The process of a member has ended, or is paused."""
         self._idle[process.group_id].pop(process.number, None)
 
     def _begin(self, group_id: str) -> None:
         world = self._world
-        node_id = world.offsets_topic.coordinator_of(group_id)
-        members = [world.members[number] for number in self._idle[group_id]]
+        node_id = self._offsets_topic.coordinator_of(group_id)
+        members = [self._members[number] for number in self._idle[group_id]]
         links = [member.link for member in members]
         if node_id is None or not all(link is not None and link.node_id == node_id for link in links):
             return
-        if not world.brokers[node_id].is_up or not world.brokers[node_id].coordinator.is_steady(group_id, len(links)):
+        if not self._brokers[node_id].is_up or not self._brokers[node_id].coordinator.is_steady(group_id, len(links)):
             return
         idle = self._idle[group_id]
         until_ms = min(self._next_event(group_id), *(each.until_ms for each in idle.values())) - _MARGIN_MS
@@ -100,8 +114,8 @@ class Resting:
         return times[index] if index < len(times) else inf
 
     def _plan(
-        self, members: "list[MemberProcess]", until_ms: float
-    ) -> "list[tuple[MemberProcess, float, list[_Skipped]]] | None":
+        self, members: list[MemberProcess], until_ms: float
+    ) -> list[tuple[MemberProcess, float, list[_Skipped]]] | None:
         """Return when each member wakes, and what it skips; None if a beat would be in flight whenever all wake."""
         idle = {member.number: self._idle[member.group_id][member.number] for member in members}
         pings = [(member, beat) for member in members for beat in idle[member.number].beats if beat.is_from_coordinator]
@@ -115,9 +129,9 @@ class Resting:
             return None
         return [(member, *_skip(idle[member.number], _round_trip(member), until_ms)) for member in members]
 
-    def _rest(self, group_id: str, node_id: int, plans: "list[tuple[MemberProcess, float, list[_Skipped]]]") -> None:
+    def _rest(self, group_id: str, node_id: int, plans: list[tuple[MemberProcess, float, list[_Skipped]]]) -> None:
         world = self._world
-        world.brokers[node_id].coordinator.rest(group_id)
+        self._brokers[node_id].coordinator.rest(group_id)
         last_ms: dict[Link, float] = {}
         for member, wake_ms, skipped in plans:
             member.is_resting = True
@@ -136,7 +150,7 @@ class Resting:
         self._idle[group_id].clear()
 
     def _count(self, node_id: int, skipped: _Skipped) -> None:
-        traffic, start_ms, beat = self._world.traffic, self._world.start_ms, skipped.beat
+        traffic, start_ms, beat = self._traffic, self._start_ms, skipped.beat
         if skipped.count:
             traffic.repeated(beat.request, skipped.count)
             traffic.repeated(beat.response, skipped.count)
@@ -144,12 +158,12 @@ class Resting:
             traffic.requested_steadily(node_id, first_ms - start_ms, skipped.last_ms - start_ms, skipped.count)
 
     def _wake_group(self, group_id: str, node_id: int, last_ms: dict[Link, float]) -> None:
-        broker = self._world.brokers[node_id]
+        broker = self._brokers[node_id]
         broker.coordinator.wake(group_id, last_ms)
         broker.plan()
 
     @staticmethod
-    def _wake_member(process: "MemberProcess", link: MemberLink, skipped: list[_Skipped]) -> None:
+    def _wake_member(process: MemberProcess, link: MemberLink, skipped: list[_Skipped]) -> None:
         process.is_resting = False
         assert process.member is not None
         for each in skipped:
@@ -158,7 +172,7 @@ class Resting:
         process.plan()
 
 
-def _round_trip(member: "MemberProcess") -> float:
+def _round_trip(member: MemberProcess) -> float:
     assert member.link is not None
     return 2 * member.link.latency_ms
 
@@ -192,9 +206,8 @@ def _skip(idle: Idle, round_trip_ms: float, until_ms: float) -> tuple[float, lis
     return wake_ms, skipped
 
 
-def _event_times(world: "World") -> dict[str, list[float]]:
+def _event_times(script: Script, start_ms: float) -> dict[str, list[float]]:
     """Return the times of the events that may affect each group, in order; the last one is the end of the run."""
-    script, start_ms = world.script, world.start_ms
     group_of = {number: group for group in script.groups for number in group.members}
     times: dict[str, list[float]] = {group.group_id: [] for group in script.groups}
     for event in script.events:

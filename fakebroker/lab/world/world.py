@@ -8,7 +8,8 @@ from typing import Any, Protocol, TypeVar
 from fakebroker.coordinator.registry import Registry
 from fakebroker.lab.design import Design
 from fakebroker.lab.script import BrokerEvent, MemberEvent, Script, TopicEvent
-from fakebroker.lab.world.brokers import BrokerProcess, BrokerState, OffsetsTopic
+from fakebroker.lab.world.brokers import BrokerProcess, OffsetsTopic
+from fakebroker.lab.world.context import BrokerState
 from fakebroker.lab.world.links import MemberLink
 from fakebroker.lab.world.members import MemberProcess
 from fakebroker.lab.world.ownership import Ownership
@@ -96,10 +97,11 @@ class World:
             self.ownership.add(group.group_id, self._partitions(group.topics), START_MS)
             for number in group.members:
                 self.members[number] = MemberProcess(self, number, group)
-        self.resting = Resting(self, is_enabled=rests)
-        self.brokers: dict[int, BrokerProcess] = {}
-        self.brokers.update({node_id: BrokerProcess(self, node_id) for node_id in range(1, plan.brokers + 1)})
-        self.offsets_topic = OffsetsTopic(self)
+        self.brokers = {node_id: BrokerProcess(self, node_id) for node_id in range(1, plan.brokers + 1)}
+        self.offsets_topic = OffsetsTopic(self, self.brokers)
+        self.resting = Resting(
+            self, self.members, self.brokers, self.offsets_topic, self.traffic, start_ms=START_MS, is_enabled=rests
+        )
 
     def _partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         counts = self.partition_counts
