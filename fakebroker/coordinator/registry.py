@@ -320,7 +320,9 @@ class Registry(Generic[T]):
         own[path] = None
         watches.setdefault(path, {}).setdefault(watcher_id)
 
-    def _fire(self, watches: _Watches, kind: EventKind, path: str, excluded: frozenset[int] = frozenset()) -> frozenset[int]:
+    def _fire(
+        self, watches: _Watches, kind: EventKind, path: str, excluded: frozenset[int] = frozenset()
+    ) -> frozenset[int]:
         """Notify the sessions that watch a path, and drop these watches. Return the sessions."""
         watchers = watches.pop(path, {})
         for session_id in watchers:
