@@ -90,7 +90,13 @@ class Idle:
 
 
 class MemberPort(Protocol):
-    """What a member can do."""
+    """What a member can do.
+
+    Attributes:
+        metadata_max_age_ms: Kafka's `metadata.max.age.ms`: how often members that rely on metadata refresh it.
+    """
+
+    metadata_max_age_ms: float
 
     def find_coordinator(self) -> None:
         """Ask a broker for the coordinator of the group; `Member.found` is called with the answer."""
@@ -120,6 +126,9 @@ class MemberPort(Protocol):
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the offsets after the last consumed records of the owned partitions."""
+
+    def identified(self, member_id: str) -> None:
+        """Report the id by which the coordinator knows the member, each time it changes."""
 
     def failed(self, why: str) -> None:
         """The member has stopped because of an error that it cannot handle."""
@@ -197,8 +206,13 @@ class CoordinatorPort(Protocol):
     def new_id(self) -> str:
         """Return a unique id."""
 
-    def expelled(self, group_id: str, link: Link) -> None:
-        """Report that the member of a connection was removed from its group, because it seemed to have failed."""
+    def expelled(self, group_id: str, member_id: str) -> None:
+        """Report that a member was removed from its group because it seemed to have failed.
+
+        Args:
+            group_id: The group.
+            member_id: As in `MemberPort.identified`; ignored if no member has reported this id.
+        """
 
 
 class Coordinator(Protocol):
@@ -256,7 +270,7 @@ class Design:
         coordinator: Makes the coordinator of a broker.
         has_replies: Whether a broker reads the next request of a connection only after `CoordinatorPort.reply`.
         beats: The classes of messages that are repeated while nothing changes. Other messages mark a rebalance.
-        guarantees: The invariants that it promises, from `world.invariants.INVARIANTS`.
+        guarantees: The invariants that it promises, by their names in `invariants.INVARIANTS`.
     """
 
     name: str

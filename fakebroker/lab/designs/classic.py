@@ -19,6 +19,7 @@ from fakebroker.coordinator.group.history import discard_change
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import Beat, CoordinatorPort, CoordinatorSettings, Design, Idle, Link, MemberPort, Records
+from fakebroker.lab.invariants import INVARIANTS
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
@@ -39,9 +40,6 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupR
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition, by_topic
 
-METADATA_MAX_AGE_MS = 300_000
-"""Kafka's default of `metadata.max.age.ms`: how often the leader looks for changes of partition counts."""
-
 _ALIVE = HeartbeatResponse()
 
 
@@ -61,6 +59,7 @@ class ClassicMember:
         self._held: list[GroupRequest] = []
         self._in_flight: deque[GroupRequest] = deque()
         self._metadata_due_ms = inf
+        self._member_id = ""
         # Whether the generation is complete, the owned partitions, and those of them whose offset is known.
         self._reported: tuple[bool, tuple[TopicPartition, ...], frozenset[TopicPartition]] = False, (), frozenset()
 
@@ -86,7 +85,7 @@ class ClassicMember:
 
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
         self._update_positions()
-        self._metadata_due_ms = now_ms + METADATA_MAX_AGE_MS
+        self._metadata_due_ms = now_ms + self._port.metadata_max_age_ms
         self._member.metadata(partition_counts, now_ms)
         self._act(now_ms)
 
@@ -171,6 +170,9 @@ class ClassicMember:
     def _report(self) -> None:
         """Report the owned partitions and their first offsets, if they have changed."""
         member = self._member
+        if member.member_id != self._member_id:
+            self._member_id = member.member_id
+            self._port.identified(self._member_id)
         positions = member.positions
         known = frozenset(partition for partition in member.assigned if partition in positions)
         report = member.is_in_generation, member.assigned, known
@@ -383,11 +385,11 @@ class ClassicCoordinator:
             removed = dict.fromkeys([*change.left, *(each for moment in change.moments for each in moment.left)])
             discard_change(group, now_ms)
             for member_id in removed:
-                link = self._links.pop(member_id, None)
+                self._links.pop(member_id, None)
                 if member_id in self._leaving:
                     self._leaving.discard(member_id)
-                elif link is not None:
-                    self._port.expelled(group.group_id, link)
+                else:
+                    self._port.expelled(group.group_id, member_id)
 
 
 def _never(group_id: str) -> None:
@@ -469,5 +471,5 @@ DESIGN = Design(
     member=ClassicMember,
     coordinator=ClassicCoordinator,
     beats=frozenset({HeartbeatRequest, HeartbeatResponse, OffsetCommitRequest, OffsetCommitResponse}),
-    guarantees=frozenset({"one-owner"}),
+    guarantees=frozenset(INVARIANTS),
 )

@@ -140,8 +140,8 @@ class BrokerProcess:
     def new_id(self) -> str:
         return self._world.new_id()
 
-    def expelled(self, group_id: str, link: Any) -> None:
-        self._world.expelled(group_id, link.member)
+    def expelled(self, group_id: str, member_id: str) -> None:
+        self._world.expelled(group_id, member_id)
 
     # Timers
 
@@ -227,9 +227,11 @@ class OffsetsTopic:
                     stored[key] = value
         done(is_leader)
 
-    def elect(self, gone: int) -> None:
-        """Elect new leaders for the partitions of a broker that is gone."""
+    def elect(self, gone: int | None) -> None:
+        """Elect new leaders for the partitions of a broker that is gone, or, for None, for those without a leader."""
         world = self._world
+        if gone not in self.leaders:
+            return
         alive = [node_id for node_id, broker in self._brokers.items() if broker.is_up]
         for partition in [index for index, leader in enumerate(self.leaders) if leader == gone]:
             self.is_loaded[partition] = False
@@ -241,7 +243,7 @@ class OffsetsTopic:
                 world.scheduler.schedule(world.now_ms() + load_ms, TIMER, leader, self._load, leader, partition)
                 self._brokers[leader].plan()
         at_ms = world.now_ms() + world.script.cluster.propagate_ms
-        world.scheduler.schedule(at_ms, EVENT, gone, self._propagate, list(self.leaders))
+        world.scheduler.schedule(at_ms, EVENT, -1, self._propagate, list(self.leaders))
 
     def _propagate(self, leaders: list[int | None]) -> None:
         self.visible = leaders

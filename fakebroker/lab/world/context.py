@@ -138,11 +138,14 @@ class Run(Protocol):
     def heard(self, member: Any, link: Any) -> None:
         """A member has received a message over a connection."""
 
-    def expelled(self, group_id: str, member: Any) -> None:
+    def identified(self, member: Any, member_id: str) -> None:
+        """A member has reported its id."""
+
+    def expelled(self, group_id: str, member_id: str) -> None:
         """A coordinator has removed a member that seemed to have failed."""
 
     def assignment_changed(self, member: Any) -> None:
-        """A member has reported other partitions than before."""
+        """A member has reported its partitions."""
 
     def failed(self, member: Any, why: str) -> None:
         """A member has stopped because of an error."""

@@ -30,6 +30,7 @@ class MemberProcess:
 
     Attributes:
         number, group_id: See the arguments.
+        metadata_max_age_ms: See `MemberPort`.
         member: The design's member; None while the process does not run.
         is_resting: Whether its beats are skipped; see `Resting`.
         loses_request, loses_response: Whether the next message to or from the broker breaks the connection.
@@ -38,7 +39,17 @@ class MemberProcess:
     """
 
     __slots__ = (
-        *("number", "group_id", "member", "is_resting", "loses_request", "loses_response", "paused_ms", "ended_ms"),
+        *(
+            "number",
+            "group_id",
+            "metadata_max_age_ms",
+            "member",
+            "is_resting",
+            "loses_request",
+            "loses_response",
+            "paused_ms",
+            "ended_ms",
+        ),
         *("_world", "_plan", "_links", "_inbox", "_scheduled_ms", "_starts", "_extra_latency_ms", "_lookups"),
     )
 
@@ -48,6 +59,7 @@ class MemberProcess:
         self.is_resting = self.loses_request = self.loses_response = False
         self.paused_ms: float | None = None
         self.ended_ms: float | None = None
+        self.metadata_max_age_ms = world.script.cluster.metadata_max_age_ms
         self._world, self._plan = world, plan
         self._links: dict[MemberLink, None] = {}
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
@@ -233,7 +245,7 @@ class MemberProcess:
             link.is_open_at_client = False
             self._world.links.to_broker(link, self._world.brokers[link.node_id].on_closed)
 
-    # MemberPort: look-ups, each over a connection of its own
+    # MemberPort: look-ups, over a connection of their own, at the broker that has answered last
 
     def find_coordinator(self) -> None:
         self._look_up(
@@ -258,12 +270,12 @@ class MemberProcess:
         world, plan = self._world, self._world.script.cluster
         node_ids = list(world.brokers)
         broker = world.brokers[node_ids[self._lookups % len(node_ids)]]
-        self._lookups += 1
         latency_ms = plan.latency_ms + self._extra_latency_ms
         starts = self._starts
 
         def retry() -> None:
             if starts == self._starts:
+                self._lookups += 1
                 self._look_up(request, answer, done)
 
         def ask() -> None:
@@ -293,6 +305,11 @@ class MemberProcess:
     # MemberPort: partitions
 
     @property
+    def owned(self) -> tuple[TopicPartition, ...]:
+        """The partitions that it owns, in order."""
+        return tuple(sorted(self._world.ownership.groups[self.group_id].owned.get(self.number, ())))
+
+    @property
     def _running_ms(self) -> float:
         return self._world.now_ms() if self.paused_ms is None else self.paused_ms
 
@@ -306,6 +323,9 @@ class MemberProcess:
 
     def positions(self) -> dict[TopicPartition, int]:
         return self._world.ownership.positions(self.group_id, self.number, self._running_ms)
+
+    def identified(self, member_id: str) -> None:
+        self._world.identified(self, member_id)
 
     def failed(self, why: str) -> None:
         self._world.failed(self, why)

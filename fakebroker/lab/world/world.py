@@ -39,7 +39,10 @@ class Observer(Protocol):
         """An event of the script has happened."""
 
     def changed(self, at_ms: float, member: MemberProcess) -> None:
-        """A member has other partitions than before, or was removed from its group."""
+        """A member has reported its partitions."""
+
+    def expelled(self, at_ms: float, member: MemberProcess) -> None:
+        """A coordinator has removed a member that seemed to have failed."""
 
 
 @dataclass(slots=True)
@@ -86,6 +89,7 @@ class World:
         self._observer = observer
         self._random = random.Random(f"lab {script.seed}")
         self._link_numbers = 0
+        self._by_id: dict[tuple[str, str], MemberProcess] = {}
         plan = script.cluster
         self.partition_counts = dict(plan.topics)
         self.registry: Registry[Any] = Registry()
@@ -184,8 +188,8 @@ class World:
         if event.do == "start":
             if not broker.is_up:
                 broker.start()
-                if broker.node_id in self.offsets_topic.leaders:  # Nobody has noticed that it was gone.
-                    self.offsets_topic.elect(broker.node_id)
+                for gone in (broker.node_id, None):  # The partitions that it led until now, and those without a leader.
+                    self.offsets_topic.elect(gone)
         elif broker.state is BrokerState.UP:
             for group_id in self.offsets_topic.groups_of(broker.node_id):
                 self.ownership.must_hear(group_id, self.now_ms())
@@ -201,10 +205,12 @@ class World:
 
     def _set_partitions(self, event: TopicEvent) -> None:
         before = self.partition_counts.get(event.topic, 0)
+        if event.partitions <= before:  # Kafka cannot remove partitions.
+            return
         self.partition_counts[event.topic] = event.partitions
         added = [(event.topic, index) for index in range(before, event.partitions)]
         for group in self.script.groups:
-            if event.topic in group.topics and added:
+            if event.topic in group.topics:
                 self.ownership.add_partitions(group.group_id, added, self.now_ms())
         for broker in self.brokers.values():
             if broker.is_up:
@@ -236,18 +242,25 @@ class World:
         ):
             self.ownership.heard(member.group_id, member.number, self.now_ms())
 
-    def expelled(self, group_id: str, member: MemberProcess) -> None:
+    def identified(self, member: MemberProcess, member_id: str) -> None:
+        """A member has reported its id."""
+        self._by_id[member.group_id, member_id] = member
+
+    def expelled(self, group_id: str, member_id: str) -> None:
         """A coordinator has removed a member that seemed to have failed."""
+        member = self._by_id.pop((group_id, member_id), None)
+        if member is None:
+            return
         if member.member is not None:
             self.failures.mistakes += 1
         elif member.ended_ms is not None:
             self.failures.noticed_ms.append(self.now_ms() - member.ended_ms)
             member.ended_ms = None
         if self._observer is not None:
-            self._observer.changed(self.now_ms() - START_MS, member)
+            self._observer.expelled(self.now_ms() - START_MS, member)
 
     def assignment_changed(self, member: MemberProcess) -> None:
-        """A member has reported other partitions than before."""
+        """A member has reported its partitions."""
         if self._observer is not None:
             self._observer.changed(self.now_ms() - START_MS, member)
 
