@@ -35,7 +35,6 @@ class MemberProcess:
         is_resting: Whether its beats are skipped; see `Resting`.
         loses_request, loses_response: Whether the next message to or from the broker breaks the connection.
         paused_ms: Since when the process is paused; None if it is not.
-        ended_ms: When its process has ended; None while it runs, and after its end was noticed.
     """
 
     __slots__ = (
@@ -48,7 +47,6 @@ class MemberProcess:
             "loses_request",
             "loses_response",
             "paused_ms",
-            "ended_ms",
         ),
         *("_world", "_plan", "_links", "_inbox", "_scheduled_ms", "_starts", "_extra_latency_ms", "_lookups"),
     )
@@ -58,7 +56,6 @@ class MemberProcess:
         self.member: Member | None = None
         self.is_resting = self.loses_request = self.loses_response = False
         self.paused_ms: float | None = None
-        self.ended_ms: float | None = None
         self.metadata_max_age_ms = world.script.cluster.metadata_max_age_ms
         self._world, self._plan = world, plan
         self._links: dict[MemberLink, None] = {}
@@ -67,13 +64,17 @@ class MemberProcess:
         self._starts = self._lookups = 0
         self._extra_latency_ms = 0.0
 
+    @property
+    def incarnation(self) -> int:
+        """A number that changes when the process starts, and when it ends."""
+        return self._starts
+
     # Events
 
     def start(self) -> None:
         """Start the process."""
         self._starts += 1
         self._lookups = self.number
-        self.ended_ms = None
         plan = self._plan
         settings = MemberSettings(
             group_id=plan.group_id,

@@ -22,6 +22,7 @@ class Rebalance:
         from_ms: When it changed.
         changes: How many changes there were until the group was complete.
         until_ms: When all partitions had one owner and all live members had their assignment. None: not until the end.
+        failover_ms: When the group lost its coordinator, if it did before it was complete; the first time.
         messages, bytes: Messages from the first one that is not a beat until the group was complete.
     """
 
@@ -30,6 +31,7 @@ class Rebalance:
     from_ms: float
     changes: int = 1
     until_ms: float | None = None
+    failover_ms: float | None = None
     messages: int = 0
     bytes: int = 0
     has_begun: bool = False
@@ -138,7 +140,8 @@ class Ownership:
         group = self.groups[group_id]
         group.integrate(now_ms)
         group.partitions.update(partitions)
-        self.changed(group_id, "topics", now_ms)
+        if group.live:
+            self.changed(group_id, "topics", now_ms)
 
     def started(self, group_id: str, member: int, now_ms: float) -> None:
         self.changed(group_id, "start", now_ms)
@@ -227,9 +230,13 @@ class Ownership:
 
     def must_hear(self, group_id: str, now_ms: float) -> None:
         """The coordinator of a group is gone: a failover is over when all members have heard from another one."""
-        self.changed(group_id, "failover", now_ms)
         group = self.groups[group_id]
+        if not group.live:
+            return
+        self.changed(group_id, "failover", now_ms)
         group.must_hear = set(group.live)
+        if group.rebalance is not None and group.rebalance.failover_ms is None:
+            group.rebalance.failover_ms = now_ms
 
     def heard(self, group_id: str, member: int, now_ms: float) -> None:
         """A member has received a message from the present coordinator of its group."""

@@ -150,12 +150,11 @@ class Resting:
         self._idle[group_id].clear()
 
     def _count(self, node_id: int, skipped: _Skipped) -> None:
-        traffic, start_ms, beat = self._traffic, self._start_ms, skipped.beat
-        if skipped.count:
-            traffic.repeated(beat.request, skipped.count)
-            traffic.repeated(beat.response, skipped.count)
-            first_ms = skipped.last_ms - (skipped.count - 1) * beat.period_ms
-            traffic.requested_steadily(node_id, first_ms - start_ms, skipped.last_ms - start_ms, skipped.count)
+        beat, count, start_ms = skipped.beat, skipped.count, self._start_ms
+        if count:
+            first_ms = skipped.last_ms - (count - 1) * beat.period_ms
+            times_ms = first_ms - start_ms, skipped.last_ms - start_ms
+            self._traffic.repeated(node_id, beat.request, beat.response, count, *times_ms)
 
     def _wake_group(self, group_id: str, node_id: int, last_ms: dict[Link, float]) -> None:
         broker = self._brokers[node_id]

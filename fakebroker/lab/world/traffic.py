@@ -1,8 +1,9 @@
-"""Counts messages and their bytes, by kind, and requests by broker and second."""
+"""Counts messages and their bytes by kind and by second, and requests by broker and second."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
 
 from fakebroker.client.versions import versions_of
 from fakebroker.protocol.codec import encode
@@ -48,8 +49,37 @@ def kind_of(message: Message) -> str:
     return type(message).__name__
 
 
+class _PerSecond:
+    """Amounts in each second of a run.
+
+    Args:
+        seconds: The length of the run.
+    """
+
+    __slots__ = ("_amounts", "_changes", "_last")
+
+    def __init__(self, seconds: int) -> None:
+        self._last = seconds - 1
+        self._amounts = [0.0] * seconds
+        self._changes = [0.0] * (seconds + 1)  # Of the rate, at the beginning of each second.
+
+    def add(self, at_ms: float, amount: float) -> None:
+        self._amounts[min(int(at_ms // 1000), self._last)] += amount
+
+    def spread(self, from_ms: float, until_ms: float, amount: float) -> None:
+        """Add an amount evenly, from the second of `from_ms` to that of `until_ms`."""
+        first, last = (min(int(at_ms // 1000), self._last) for at_ms in (from_ms, until_ms))
+        rate = amount / (last - first + 1)
+        self._changes[first] += rate
+        self._changes[last + 1] -= rate
+
+    def amounts(self) -> list[float]:
+        rates = accumulate(self._changes[:-1])
+        return [single + rate for single, rate in zip(self._amounts, rates, strict=True)]
+
+
 class Traffic:
-    """The messages of one run.
+    """The messages of one run. Times are in milliseconds since its beginning.
 
     Args:
         duration_ms: The length of the run.
@@ -60,42 +90,41 @@ class Traffic:
 
     def __init__(self, duration_ms: float) -> None:
         self.by_kind: defaultdict[str, Count] = defaultdict(Count)
-        self._seconds = int(duration_ms // 1000) + 2
-        # Changes of the rate of requests at the beginning of each second, by broker; and single requests.
-        self._rates: defaultdict[int, list[float]] = defaultdict(lambda: [0.0] * (self._seconds + 1))
-        self._requests: defaultdict[int, list[float]] = defaultdict(lambda: [0.0] * (self._seconds + 1))
+        self._seconds = max(1, ceil(duration_ms / 1000))
+        self._requests: defaultdict[int, _PerSecond] = defaultdict(lambda: _PerSecond(self._seconds))
+        self._messages, self._bytes = _PerSecond(self._seconds), _PerSecond(self._seconds)
 
-    def sent(self, message: Message) -> int:
+    def sent(self, message: Message, at_ms: float) -> int:
         """Count a message; return its size in bytes."""
         size = frame_bytes(message)
         self.by_kind[kind_of(message)].add(1, size)
+        self._messages.add(at_ms, 1)
+        self._bytes.add(at_ms, size)
         return size
 
     def requested(self, node_id: int, at_ms: float) -> None:
-        """Count a request that arrives at a broker, or one that it sends.
+        """Count a request that arrives at a broker."""
+        self._requests[node_id].add(at_ms, 1)
 
-        Args:
-            node_id: The broker.
-            at_ms: The time since the beginning of the run.
-        """
-        self._requests[node_id][min(int(at_ms // 1000), self._seconds)] += 1
+    def repeated(
+        self, node_id: int, request: Message, response: Message, count: int, from_ms: float, until_ms: float
+    ) -> None:
+        """Count messages between a member and a broker that are exchanged `count` times, at equal distances."""
+        for message in (request, response):
+            size = frame_bytes(message)
+            self.by_kind[kind_of(message)].add(count, count * size)
+            self._messages.spread(from_ms, until_ms, count)
+            self._bytes.spread(from_ms, until_ms, count * size)
+        self._requests[node_id].spread(from_ms, until_ms, count)
 
-    def repeated(self, message: Message, count: int) -> None:
-        """Count messages that are sent `count` times."""
-        self.by_kind[kind_of(message)].add(count, count * frame_bytes(message))
+    def requests_per_s(self) -> dict[int, list[float]]:
+        """Return the requests in each second, by broker."""
+        return {node_id: self._requests[node_id].amounts() for node_id in sorted(self._requests)}
 
-    def requested_steadily(self, node_id: int, from_ms: float, until_ms: float, count: int) -> None:
-        """Count requests at equal distances, from the second of `from_ms` to that of `until_ms`."""
-        first, last = int(from_ms // 1000), min(int(until_ms // 1000), self._seconds - 1)
-        rate = count / (last - first + 1)
-        self._rates[node_id][first] += rate
-        self._rates[node_id][last + 1] -= rate
+    def messages_per_s(self) -> list[float]:
+        """Return the messages in each second, in both directions."""
+        return self._messages.amounts()
 
-    def requests_per_s(self) -> Iterator[tuple[int, list[float]]]:
-        """Yield each broker with its requests in each second."""
-        for node_id in sorted(self._requests.keys() | self._rates.keys()):
-            rate, found = 0.0, []
-            for change, single in zip(self._rates[node_id], self._requests[node_id], strict=True):
-                rate += change
-                found.append(rate + single)
-            yield node_id, found[: self._seconds - 1]
+    def bytes_per_s(self) -> list[float]:
+        """Return the bytes in each second, in both directions."""
+        return self._bytes.amounts()

@@ -1,8 +1,9 @@
 """One run: a script, played with one design in virtual time."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from fakebroker.coordinator.registry import Registry
@@ -89,7 +90,8 @@ class World:
         self._observer = observer
         self._random = random.Random(f"lab {script.seed}")
         self._link_numbers = 0
-        self._by_id: dict[tuple[str, str], MemberProcess] = {}
+        self._by_id: dict[tuple[str, str], tuple[MemberProcess, int]] = {}  # With the incarnation.
+        self._ended_ms: dict[tuple[int, int], float] = {}  # By number and incarnation, until it is noticed.
         plan = script.cluster
         self.partition_counts = dict(plan.topics)
         self.registry: Registry[Any] = Registry()
@@ -113,15 +115,29 @@ class World:
 
     def run(self) -> None:
         """Run to the end."""
+        for _ in self.play():
+            pass
+
+    def play(self, every_ms: float = inf) -> Iterator[float]:
+        """Run to the end.
+
+        Args:
+            every_ms: Interval of the reports.
+
+        Yields:
+            The time since the beginning, in milliseconds, about every `every_ms`.
+        """
         self.offsets_topic.start()
         for broker in self.brokers.values():
             broker.plan()
         for number, event in enumerate(self.script.events):
             self.scheduler.schedule(START_MS + event.at_ms, EVENT, number, self._perform, event)
         end_ms = START_MS + self.script.duration_ms
-        step = self.scheduler.step
+        step, clock, report_ms = self.scheduler.step, self._clock, START_MS + every_ms
         while step(end_ms):
-            pass
+            if clock.moment_ms >= report_ms:
+                report_ms = clock.moment_ms + every_ms
+                yield clock.moment_ms - START_MS
         paused = {member.number: member.paused_ms for member in self.members.values() if member.paused_ms is not None}
         self.ownership.finish(paused, end_ms)
 
@@ -180,7 +196,7 @@ class World:
         if event.do == "leave":
             member.leave()
         else:
-            member.ended_ms = now_ms
+            self._ended_ms[member.number, member.incarnation] = now_ms
             member.end(closes=event.do == "crash")
         self.ownership.ended(member.group_id, member.number, event.do, running_ms, now_ms)
 
@@ -230,7 +246,7 @@ class World:
 
     def sent(self, member: MemberProcess, message: Message, node_id: int, *, to_member: bool) -> None:
         """Count a message between a member and a broker."""
-        size = self.traffic.sent(message)
+        size = self.traffic.sent(message, self.now_ms() - START_MS)
         self.ownership.sent(member.group_id, size, is_beat=type(message) in self.design.beats)
         if self._observer is not None:
             self._observer.sent(self.now_ms() - START_MS, member, message, node_id, to_member=to_member)
@@ -244,18 +260,18 @@ class World:
 
     def identified(self, member: MemberProcess, member_id: str) -> None:
         """A member has reported its id."""
-        self._by_id[member.group_id, member_id] = member
+        self._by_id[member.group_id, member_id] = member, member.incarnation
 
     def expelled(self, group_id: str, member_id: str) -> None:
         """A coordinator has removed a member that seemed to have failed."""
-        member = self._by_id.pop((group_id, member_id), None)
+        member, incarnation = self._by_id.pop((group_id, member_id), (None, 0))
         if member is None:
             return
-        if member.member is not None:
+        ended_ms = self._ended_ms.pop((member.number, incarnation), None)
+        if ended_ms is not None:
+            self.failures.noticed_ms.append(self.now_ms() - ended_ms)
+        elif incarnation == member.incarnation:
             self.failures.mistakes += 1
-        elif member.ended_ms is not None:
-            self.failures.noticed_ms.append(self.now_ms() - member.ended_ms)
-            member.ended_ms = None
         if self._observer is not None:
             self._observer.expelled(self.now_ms() - START_MS, member)
 
