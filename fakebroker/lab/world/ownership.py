@@ -147,9 +147,8 @@ class Ownership:
         self.changed(group_id, "start", now_ms)
         self.groups[group_id].live.add(member)
 
-    def ended(self, group_id: str, member: int, cause: str, running_ms: float, now_ms: float) -> None:
-        """The process of a member has ended; see `stopped`."""
-        self.changed(group_id, cause, now_ms)
+    def ended(self, group_id: str, member: int, running_ms: float, now_ms: float) -> None:
+        """The process of a member has ended, after `changed`; see `stopped`."""
         self._release(group_id, member, running_ms, now_ms)
         group = self.groups[group_id]
         group.live.discard(member)

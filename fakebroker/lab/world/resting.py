@@ -153,7 +153,7 @@ class Resting:
         beat, count, start_ms = skipped.beat, skipped.count, self._start_ms
         if count:
             first_ms = skipped.last_ms - (count - 1) * beat.period_ms
-            times_ms = first_ms - start_ms, skipped.last_ms - start_ms
+            times_ms = first_ms - start_ms, skipped.due_ms - start_ms
             self._traffic.repeated(node_id, beat.request, beat.response, count, *times_ms)
 
     def _wake_group(self, group_id: str, node_id: int, last_ms: dict[Link, float]) -> None:

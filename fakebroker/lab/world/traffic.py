@@ -67,11 +67,12 @@ class _PerSecond:
         self._amounts[min(int(at_ms // 1000), self._last)] += amount
 
     def spread(self, from_ms: float, until_ms: float, amount: float) -> None:
-        """Add an amount evenly, from the second of `from_ms` to that of `until_ms`."""
-        first, last = (min(int(at_ms // 1000), self._last) for at_ms in (from_ms, until_ms))
-        rate = amount / (last - first + 1)
+        """Add an amount evenly, from the second of `from_ms` to the one before that of `until_ms`."""
+        first = min(int(from_ms // 1000), self._last)
+        end = min(max(int(until_ms // 1000), first + 1), self._last + 1)
+        rate = amount / (end - first)
         self._changes[first] += rate
-        self._changes[last + 1] -= rate
+        self._changes[end] -= rate
 
     def amounts(self) -> list[float]:
         rates = accumulate(self._changes[:-1])
@@ -109,7 +110,15 @@ class Traffic:
     def repeated(
         self, node_id: int, request: Message, response: Message, count: int, from_ms: float, until_ms: float
     ) -> None:
-        """Count messages between a member and a broker that are exchanged `count` times, at equal distances."""
+        """Count messages between a member and a broker that are exchanged `count` times, at equal distances.
+
+        Args:
+            node_id: The broker.
+            request, response: The messages.
+            count: How often they are exchanged.
+            from_ms: When the first request is sent.
+            until_ms: When the one after the last is due.
+        """
         for message in (request, response):
             size = frame_bytes(message)
             self.by_kind[kind_of(message)].add(count, count * size)

@@ -193,12 +193,13 @@ class World:
         now_ms = self.now_ms()
         running_ms = now_ms if member.paused_ms is None else member.paused_ms
         self.resting.forget(member)
+        self.ownership.changed(member.group_id, event.do, now_ms)  # Before the member stops consuming.
         if event.do == "leave":
             member.leave()
         else:
             self._ended_ms[member.number, member.incarnation] = now_ms
             member.end(closes=event.do == "crash")
-        self.ownership.ended(member.group_id, member.number, event.do, running_ms, now_ms)
+        self.ownership.ended(member.group_id, member.number, running_ms, now_ms)
 
     def _perform_broker(self, broker: BrokerProcess, event: BrokerEvent) -> None:
         if event.do == "start":

@@ -1,0 +1,1 @@
+"""Small scripts for runs of the lab."""
