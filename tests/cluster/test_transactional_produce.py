@@ -397,11 +397,13 @@ def test_a_marker_ends_the_verifications_that_have_begun(
     subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The append to __transaction_state is slow, and meanwhile an admin aborts the transaction in the partition."""
-    for epoch, as_version, is_repeated, error in (
-        (0, "4.2", False, "INVALID_TXN_STATE"),
-        (0, "4.2", True, "INVALID_TXN_STATE"),  # another verification has begun since
-        (1, "4.2", False, "INVALID_PRODUCER_EPOCH"),
-        (1, "4.1", False, "INVALID_TXN_STATE"),
+    for epoch, as_version, is_repeated, expected in (
+        (1, "4.2", False, ("INVALID_PRODUCER_EPOCH", -1)),
+        (1, "4.1", False, ("INVALID_TXN_STATE", -1)),
+        (1, "4.0", True, ("INVALID_TXN_STATE", -1)),  # another verification has begun since
+        # With KIP-890 a marker in the epoch of the batch has ended the transaction before.
+        (0, "4.2", False, ("NONE", 1)),
+        (0, "4.0", True, ("NONE", 1)),
     ):
         with subtests.test(epoch=epoch, as_version=as_version, is_repeated=is_repeated):
             client = started(as_version=as_version)
@@ -416,7 +418,7 @@ def test_a_marker_ends_the_verifications_that_have_begun(
                 send(client, [(0, records(client))])
             ((_, _, done),) = held
             done(ErrorCode.NONE)
-            assert results(call) == [(error, -1)]
+            assert results(call) == [expected]
 
 
 # Batches of transactions between brokers

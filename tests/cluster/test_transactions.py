@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
+from fakebroker.cluster.logs.transactions_topic import read_records
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.api import Markers
@@ -151,6 +152,27 @@ def test_the_epoch_of_each_transaction_with_kip_890(client: TransactionalClient)
         assert client.produce(value, version=12) == "NONE"  # which adds the partition
         assert client.end(commit=True, version=5) == "NONE"
     assert (client.epoch, client.committed()) == (2, [b"a", b"b"])
+
+
+def test_records_have_the_transaction_version_of_the_last_request_that_has_one(client: TransactionalClient) -> None:
+    """It is 2 if brokers add partitions and if an end raises the epoch (KIP-890)."""
+
+    def versions() -> list[tuple[str, int]]:
+        index = client.harness.cluster.transactions_partition_of(ID).index
+        records = read_records(client.harness.partition(index, TRANSACTIONS_TOPIC).log, index)
+        return [(each.value.state.value, each.value.version) for each in records if each.value is not None]
+
+    client.produce(b"a", version=12)
+    client.end(commit=True, version=5)
+    client.init()
+    client.add(0)
+    client.end(commit=False, version=4)
+    client.init()
+    client.produce(b"b", version=12)
+    client.init()  # aborts the transaction, as the cluster does
+    expected = [("Empty", 0), ("Ongoing", 2), ("PrepareCommit", 2), ("CompleteCommit", 2), ("Empty", 2)]
+    expected += [("Ongoing", 0), ("PrepareAbort", 0), ("CompleteAbort", 0), ("Empty", 0)]
+    assert versions() == [*expected, ("Ongoing", 2), ("PrepareAbort", 2), ("CompleteAbort", 2)]
 
 
 def test_partitions_that_were_not_added_are_refused(subtests: pytest.Subtests) -> None:
