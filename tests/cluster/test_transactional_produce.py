@@ -114,6 +114,11 @@ def test_batches_of_two_producers_are_refused_as_a_whole(subtests: pytest.Subtes
             assert client.state() == "Empty"
 
 
+def test_releases_before_verification_take_batches_of_two_producers() -> None:
+    client = started(as_version="3.5")
+    assert produced(client, (0, records(client)), (1, records(client, producer_id=77)), version=9) == ["NONE"] * 2
+
+
 def test_invalid_batches_do_not_count_as_those_of_a_second_producer() -> None:
     client = started()
     other = records(client, producer_id=77)
