@@ -376,6 +376,26 @@ def test_markers_with_kip_890_raise_the_epoch_since_4_2(subtests: pytest.Subtest
             assert found is ErrorCode[error]
 
 
+@pytest.mark.parametrize("as_version", ["3.6", "4.2"])
+def test_replicas_that_the_log_of_ids_needs(as_version: str, subtests: pytest.Subtests) -> None:
+    """At most as many as it has, also before 3.7, where other topics may need more."""
+    for brokers, needed, down, error in (
+        (1, 2, 0, ErrorCode.NONE),
+        (3, 2, 1, ErrorCode.NONE),
+        (3, 2, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (3, 1, 2, ErrorCode.NONE),
+        (3, 3, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ):
+        with subtests.test(brokers=brokers, needed=needed, down=down):
+            config = {"transaction.state.log.min.isr": needed}
+            client = TransactionalClient(ClusterHarness({"news": 1}, brokers, config, as_version))
+            client.coordinator()
+            for node_id in range(brokers, brokers - down, -1):
+                broker = client.harness.cluster.brokers[node_id]
+                client.harness.cluster.controller.stop_broker(broker, client.harness.now_ms, Failover())
+            assert client.init(version=4) is error
+
+
 def test_ids_are_not_stored_without_enough_replicas() -> None:
     client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
     harness, coordinator = client.harness, client.coordinator()
