@@ -392,7 +392,7 @@ def test_seeded_transactions_that_are_prepared(client: Cockpit) -> None:
 
 @pytest.mark.parametrize(("as_version", "expected"), [("4.2", 2), ("3.9", 0)])
 def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expected: int) -> None:
-    config = {"transaction.state.log.num.partitions": 1}
+    config: dict[str, object] = {"transaction.state.log.num.partitions": 1}
     client = Cockpit(ClusterHarness({"news": 1}, config=config, as_version=as_version))
     for state in ("Empty", "Ongoing", "CompleteCommit"):
         client.commands.seed_transaction(state, state=state)

@@ -387,7 +387,7 @@ def test_replicas_that_the_log_of_ids_needs(as_version: str, subtests: pytest.Su
         (3, 3, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ):
         with subtests.test(brokers=brokers, needed=needed, down=down):
-            config = {"transaction.state.log.min.isr": needed}
+            config: dict[str, object] = {"transaction.state.log.min.isr": needed}
             client = TransactionalClient(ClusterHarness({"news": 1}, brokers, config, as_version))
             client.coordinator()
             for node_id in range(brokers, brokers - down, -1):
