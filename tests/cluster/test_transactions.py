@@ -235,8 +235,8 @@ def test_one_unknown_partition_prevents_that_others_are_added(client: Transactio
     assert client.state() == "Empty"
 
 
-def test_batches_of_transactions(client: TransactionalClient, subtests: pytest.Subtests) -> None:
-    def asked(version: int, verify_only: bool, *indexes: int) -> list[str]:
+def test_batches_of_transactions(subtests: pytest.Subtests) -> None:
+    def asked(client: TransactionalClient, version: int, verify_only: bool, *indexes: int) -> list[str]:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=ID,
             producer_id=client.producer_id,
@@ -248,11 +248,18 @@ def test_batches_of_transactions(client: TransactionalClient, subtests: pytest.S
         (topic,) = result.topic_results
         return [ErrorCode(each.partition_error_code).name for each in topic.results_by_partition]
 
-    assert asked(5, True, 0) == ["TRANSACTION_ABORTABLE"]
-    assert asked(4, False, 0) == ["NONE"]
-    for version, error in ((4, "INVALID_TXN_STATE"), (5, "TRANSACTION_ABORTABLE")):
-        with subtests.test(version=version):
-            assert asked(version, True, 0, 1) == ["NONE", error]
+    for as_version, version, error in (
+        ("3.7", 4, "INVALID_TXN_STATE"),
+        ("3.8", 4, "TRANSACTION_ABORTABLE"),
+        ("4.2", 4, "TRANSACTION_ABORTABLE"),
+        ("4.2", 5, "TRANSACTION_ABORTABLE"),
+    ):
+        with subtests.test(as_version=as_version, version=version):
+            client = TransactionalClient(ClusterHarness({"news": 2}, as_version=as_version))
+            client.init(version=4)
+            assert asked(client, version, True, 0) == [error]
+            assert asked(client, version, False, 0) == ["NONE"]
+            assert asked(client, version, True, 0, 1) == ["NONE", error]
 
 
 def test_markers_wait_for_a_leader() -> None:

@@ -23,6 +23,7 @@ from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_OF_PRODUCER_FENCED = 2
 _FIRST_VERSION_OF_BATCHES = 4
+
+_KIP_890 = Release(3, 8)
+"""The first release with TRANSACTION_ABORTABLE, which coordinators return in version 4, too."""
 
 Rows = list[AddPartitionsToTxnTopicResult]
 
@@ -121,8 +125,7 @@ def _verified(call: Call, transaction: AddPartitionsToTxnTransaction, places: Se
     )
     if error:
         return _rows(dict.fromkeys(places, error))
-    # Version 4 does not have TRANSACTION_ABORTABLE.
-    unknown = ErrorCode.TRANSACTION_ABORTABLE if call.api_version > 4 else ErrorCode.INVALID_TXN_STATE
+    unknown = ErrorCode.TRANSACTION_ABORTABLE if call.broker.release >= _KIP_890 else ErrorCode.INVALID_TXN_STATE
     return _rows({place: unknown if each else each for place, each in zip(places, errors, strict=True)})
 
 
