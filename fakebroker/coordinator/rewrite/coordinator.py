@@ -63,7 +63,7 @@ from fakebroker.coordinator.rewrite.errors import (
     UNKNOWN_CONSUMER,
     UNKNOWN_PARTITIONING_STRATEGY,
 )
-from fakebroker.coordinator.rewrite.group import Consumer, ConsumerGroup, Generation, Shard, PendingJoin
+from fakebroker.coordinator.rewrite.group import Consumer, ConsumerGroup, Generation, PendingJoin, Shard
 from fakebroker.coordinator.rewrite.states import (
     CATCH_UP,
     DOWN,
