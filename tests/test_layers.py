@@ -15,12 +15,13 @@ LAYERS: dict[str, set[str]] = {
     "open_files": {"errors"},
     "validation": {"errors"},
     "topic_partition": {"errors"},
+    "assignment": {"topic_partition"},
     "host_port": set(),
     "protocol": {"errors", "topic_partition"},
-    "coordinator": {"errors", "topic_partition"},
+    "coordinator": {"errors", "topic_partition", "assignment"},
     "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator"},
     "server": {"errors", "validation", "topic_partition", "host_port", "protocol", "coordinator", "cluster"},
-    "client": {"errors", "topic_partition", "host_port", "protocol"},
+    "client": {"errors", "topic_partition", "assignment", "host_port", "protocol"},
     "replay": {
         *("errors", "validation", "topic_partition", "host_port", "open_files", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),
@@ -35,7 +36,7 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"topic_partition", "host_port", "protocol", "coordinator", "cluster"}
+PURE = {"topic_partition", "assignment", "host_port", "protocol", "coordinator", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",

@@ -16,7 +16,7 @@ from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
 from fakebroker.cluster.configs.replication_throttles import copy_rate
 from fakebroker.cluster.configs.settings import Config
-from fakebroker.cluster.configs.topic_configs import TopicConfigValue, checked_topic_configs
+from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS, TopicConfigValue, checked_topic_configs
 from fakebroker.cluster.emulation import EmulatedRelease
 from fakebroker.cluster.faults.append_failures import AppendFailures
 from fakebroker.cluster.faults.delayed_answers import SyncDelays
@@ -422,7 +422,9 @@ class Cluster:
         if name == TRANSACTIONS_TOPIC:
             factor = min(self.config.number("transaction.state.log.replication.factor"), len(self.brokers))
             count = self.config.number("transaction.state.log.num.partitions")
-            return self.add_topic(name, self._spread(count, factor))
+            needed = min(self.config.number("transaction.state.log.min.isr"), factor)
+            configs = {**INTERNAL_TOPIC_CONFIGS[name], "min.insync.replicas": str(needed)}
+            return self.add_topic(name, self._spread(count, factor), configs)
         assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
         return self.topics.create(name, assignment)
 

@@ -212,9 +212,24 @@ def test_the_markers_of_a_producer_have_one_row(subtests: pytest.Subtests) -> No
             ] == expected
 
 
+def test_a_marker_without_epoch_fails_the_request() -> None:
+    """As in Kafka the markers before it are written, although their results are errors, too."""
+    client = new_client()
+    topics = [WritableTxnMarkerTopic(name="news", partition_indexes=[0, 9])]
+    markers = [
+        WritableTxnMarker(
+            producer_id=producer_id, producer_epoch=epoch, transaction_result=False, topics=topics, coordinator_epoch=0
+        )
+        for producer_id, epoch in ((7, 0), (8, -1), (9, 0))
+    ]
+    response = client.harness.ask(WriteTxnMarkersRequest(markers=markers), 1)
+    assert error_names(response) == ["UNKNOWN_SERVER_ERROR"] * 6
+    assert [each.producer_id for each in client.harness.partition().log.producers.all()] == [7]
+
+
 @pytest.mark.slow
 def test_10_000_partitions_in_one_transaction() -> None:
-    client = new_client(topics={"news": MANY})
+    client = new_client(topics={"news": MANY, "more": 1})
     assert set(client.add(*range(MANY)).values()) == {"NONE"}
     log = client.harness.partition(
         client.harness.cluster.brokers[1].transaction_coordinator.partition_for("payments"), TRANSACTIONS_TOPIC
@@ -225,7 +240,10 @@ def test_10_000_partitions_in_one_transaction() -> None:
         producer_id=client.producer_id,
         producer_epoch=client.epoch,
         verify_only=True,
-        topics=[AddPartitionsToTxnTopic(name="news", partitions=list(range(MANY + 1)))],
+        topics=[
+            AddPartitionsToTxnTopic(name="news", partitions=list(range(MANY))),
+            AddPartitionsToTxnTopic(name="more", partitions=[0]),
+        ],
     )
     errors = error_names(client.ask(AddPartitionsToTxnRequest(transactions=[transaction]), 5))
     assert errors == ["TRANSACTION_ABORTABLE"], "all partitions except the last one were added"

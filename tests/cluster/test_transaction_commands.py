@@ -21,7 +21,8 @@ from fakebroker.cluster.inspect.transaction_views import (
     view_transaction,
     view_transactions,
 )
-from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.cluster.logs.transactions_topic import read_records
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.coordinator import RETRY_MS
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.end_txn import EndTxnRequest
@@ -387,6 +388,16 @@ def test_seeded_transactions_that_are_prepared(client: Cockpit) -> None:
     client.commands.release_markers("done", "news-1")
     assert (client.view("done").state, client.view("done").producer_epoch) == ("CompleteCommit", 1)
     assert client.committed(0) == [b"0"]
+
+
+@pytest.mark.parametrize(("as_version", "expected"), [("4.2", 2), ("3.9", 0)])
+def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expected: int) -> None:
+    config: dict[str, object] = {"transaction.state.log.num.partitions": 1}
+    client = Cockpit(ClusterHarness({"news": 1}, config=config, as_version=as_version))
+    for state in ("Empty", "Ongoing", "CompleteCommit"):
+        client.commands.seed_transaction(state, state=state)
+    records = read_records(client.harness.partition(0, TRANSACTIONS_TOPIC).log, 0)
+    assert [each.value.version for each in records if each.value is not None] == [0, expected, expected]
 
 
 def test_a_hanging_transaction_at_an_offset(client: Cockpit) -> None:

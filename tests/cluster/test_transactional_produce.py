@@ -114,6 +114,11 @@ def test_batches_of_two_producers_are_refused_as_a_whole(subtests: pytest.Subtes
             assert client.state() == "Empty"
 
 
+def test_releases_before_verification_take_batches_of_two_producers() -> None:
+    client = started(as_version="3.5")
+    assert produced(client, (0, records(client)), (1, records(client, producer_id=77)), version=9) == ["NONE"] * 2
+
+
 def test_invalid_batches_do_not_count_as_those_of_a_second_producer() -> None:
     client = started()
     other = records(client, producer_id=77)
@@ -397,11 +402,13 @@ def test_a_marker_ends_the_verifications_that_have_begun(
     subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The append to __transaction_state is slow, and meanwhile an admin aborts the transaction in the partition."""
-    for epoch, as_version, is_repeated, error in (
-        (0, "4.2", False, "INVALID_TXN_STATE"),
-        (0, "4.2", True, "INVALID_TXN_STATE"),  # another verification has begun since
-        (1, "4.2", False, "INVALID_PRODUCER_EPOCH"),
-        (1, "4.1", False, "INVALID_TXN_STATE"),
+    for epoch, as_version, is_repeated, expected in (
+        (1, "4.2", False, ("INVALID_PRODUCER_EPOCH", -1)),
+        (1, "4.1", False, ("INVALID_TXN_STATE", -1)),
+        (1, "4.0", True, ("INVALID_TXN_STATE", -1)),  # another verification has begun since
+        # With KIP-890 a marker in the epoch of the batch has ended the transaction before.
+        (0, "4.2", False, ("NONE", 1)),
+        (0, "4.0", True, ("NONE", 1)),
     ):
         with subtests.test(epoch=epoch, as_version=as_version, is_repeated=is_repeated):
             client = started(as_version=as_version)
@@ -416,7 +423,7 @@ def test_a_marker_ends_the_verifications_that_have_begun(
                 send(client, [(0, records(client))])
             ((_, _, done),) = held
             done(ErrorCode.NONE)
-            assert results(call) == [(error, -1)]
+            assert results(call) == [expected]
 
 
 # Batches of transactions between brokers

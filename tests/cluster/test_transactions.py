@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
+from fakebroker.cluster.logs.transactions_topic import read_records
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.api import Markers
@@ -153,6 +154,27 @@ def test_the_epoch_of_each_transaction_with_kip_890(client: TransactionalClient)
     assert (client.epoch, client.committed()) == (2, [b"a", b"b"])
 
 
+def test_records_have_the_transaction_version_of_the_last_request_that_has_one(client: TransactionalClient) -> None:
+    """It is 2 if brokers add partitions and if an end raises the epoch (KIP-890)."""
+
+    def versions() -> list[tuple[str, int]]:
+        index = client.harness.cluster.transactions_partition_of(ID).index
+        records = read_records(client.harness.partition(index, TRANSACTIONS_TOPIC).log, index)
+        return [(each.value.state.value, each.value.version) for each in records if each.value is not None]
+
+    client.produce(b"a", version=12)
+    client.end(commit=True, version=5)
+    client.init()
+    client.add(0)
+    client.end(commit=False, version=4)
+    client.init()
+    client.produce(b"b", version=12)
+    client.init()  # aborts the transaction, as the cluster does
+    expected = [("Empty", 0), ("Ongoing", 2), ("PrepareCommit", 2), ("CompleteCommit", 2), ("Empty", 2)]
+    expected += [("Ongoing", 0), ("PrepareAbort", 0), ("CompleteAbort", 0), ("Empty", 0)]
+    assert versions() == [*expected, ("Ongoing", 2), ("PrepareAbort", 2), ("CompleteAbort", 2)]
+
+
 def test_partitions_that_were_not_added_are_refused(subtests: pytest.Subtests) -> None:
     for version, error in ((9, "INVALID_TXN_STATE"), (10, "INVALID_TXN_STATE"), (11, "TRANSACTION_ABORTABLE")):
         with subtests.test(version=version):
@@ -213,8 +235,8 @@ def test_one_unknown_partition_prevents_that_others_are_added(client: Transactio
     assert client.state() == "Empty"
 
 
-def test_batches_of_transactions(client: TransactionalClient, subtests: pytest.Subtests) -> None:
-    def asked(version: int, verify_only: bool, *indexes: int) -> list[str]:
+def test_batches_of_transactions(subtests: pytest.Subtests) -> None:
+    def asked(client: TransactionalClient, version: int, verify_only: bool, *indexes: int) -> list[str]:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=ID,
             producer_id=client.producer_id,
@@ -226,11 +248,18 @@ def test_batches_of_transactions(client: TransactionalClient, subtests: pytest.S
         (topic,) = result.topic_results
         return [ErrorCode(each.partition_error_code).name for each in topic.results_by_partition]
 
-    assert asked(5, True, 0) == ["TRANSACTION_ABORTABLE"]
-    assert asked(4, False, 0) == ["NONE"]
-    for version, error in ((4, "INVALID_TXN_STATE"), (5, "TRANSACTION_ABORTABLE")):
-        with subtests.test(version=version):
-            assert asked(version, True, 0, 1) == ["NONE", error]
+    for as_version, version, error in (
+        ("3.7", 4, "INVALID_TXN_STATE"),
+        ("3.8", 4, "TRANSACTION_ABORTABLE"),
+        ("4.2", 4, "TRANSACTION_ABORTABLE"),
+        ("4.2", 5, "TRANSACTION_ABORTABLE"),
+    ):
+        with subtests.test(as_version=as_version, version=version):
+            client = TransactionalClient(ClusterHarness({"news": 2}, as_version=as_version))
+            client.init(version=4)
+            assert asked(client, version, True, 0) == [error]
+            assert asked(client, version, False, 0) == ["NONE"]
+            assert asked(client, version, True, 0, 1) == ["NONE", error]
 
 
 def test_markers_wait_for_a_leader() -> None:
@@ -352,6 +381,26 @@ def test_markers_with_kip_890_raise_the_epoch_since_4_2(subtests: pytest.Subtest
             markers = Markers(ID, client.producer_id, client.epoch, True, 0, KIP_890, (("news", 0),))
             found = client.harness.cluster.transactions.write_at(client.harness.cluster.brokers[1], partition, markers)
             assert found is ErrorCode[error]
+
+
+@pytest.mark.parametrize("as_version", ["3.6", "4.2"])
+def test_replicas_that_the_log_of_ids_needs(as_version: str, subtests: pytest.Subtests) -> None:
+    """At most as many as it has, also before 3.7, where other topics may need more."""
+    for brokers, needed, down, error in (
+        (1, 2, 0, ErrorCode.NONE),
+        (3, 2, 1, ErrorCode.NONE),
+        (3, 2, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (3, 1, 2, ErrorCode.NONE),
+        (3, 3, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ):
+        with subtests.test(brokers=brokers, needed=needed, down=down):
+            config: dict[str, object] = {"transaction.state.log.min.isr": needed}
+            client = TransactionalClient(ClusterHarness({"news": 1}, brokers, config, as_version))
+            client.coordinator()
+            for node_id in range(brokers, brokers - down, -1):
+                broker = client.harness.cluster.brokers[node_id]
+                client.harness.cluster.controller.stop_broker(broker, client.harness.now_ms, Failover())
+            assert client.init(version=4) is error
 
 
 def test_ids_are_not_stored_without_enough_replicas() -> None:

@@ -130,7 +130,7 @@ BROKEN: list[tuple[str, Callable[[Group], object], str]] = [
     ("Stable", wait_without_missing_instance, "only while an expected instance is missing"),
     ("Stable", lambda g: setattr(BatchJoinExtension.of(g).expected, "waiting_deadline_ms", 1.0), "timer of wait"),
     ("PreparingRebalance", park_a_waiting_join, "is not parked in the group"),
-    ("Stable", lambda g: setattr(g.stored, "generation_id", 9), "is not newer than the group's"),
+    ("Stable", set_field("stored_generation_id", 9), "is not newer than the group's"),
     ("Stable", set_field("scheduled_ms", inf), "scheduled no later than its earliest deadline"),
 ]  # fmt: skip
 
@@ -166,7 +166,8 @@ def test_transitions_outside_of_the_table_raise(old: GroupState, new: GroupState
     group.state = old
     if new in TRANSITIONS[old]:
         group.transition_to(new, START_MS + 1)
-        assert (group.previous_state, group.state, group.state_since_ms) == (old, new, START_MS + 1)
+        assert (group.state, group.state_since_ms) == (new, START_MS + 1)
+        assert group.is_initial_rebalance == ((old, new) == (GroupState.EMPTY, GroupState.PREPARING_REBALANCE))
     else:
         with pytest.raises(RuntimeError, match=f"group 'g': no transition from {old.value} to {new.value}"):
             group.transition_to(new, START_MS + 1)

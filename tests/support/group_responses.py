@@ -22,6 +22,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.topic_partition import TopicPartition, by_topic
 
@@ -85,6 +86,8 @@ def error_response(request: GroupRequest, error: int) -> GroupResponse:
             return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=[], error_code=error)])
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=error)
+        case RewriteJoinGroupRequest():
+            return RewriteJoinGroupResponse(error_code=error, partitions_to_own=[])
 
 
 def committed_offsets(request: OffsetCommitRequest) -> dict[TopicPartition, int]:

@@ -7,6 +7,7 @@ if brokers have a `broker.rack`.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from fakebroker.assignment import RankedMembers, assign_in_turn, assign_ranges, java_order, subscribers_by_topic
 from fakebroker.protocol.consumer_protocol import Subscription
 from fakebroker.topic_partition import TopicPartition
 
@@ -39,29 +40,12 @@ Assignor = Callable[[Sequence[Subscription], Mapping[str, int]], Assignments]
 
 def assign_range(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
     """Assign each member one contiguous range of the partitions of each of its topics (Kafka's `RangeAssignor`)."""
-    assignments: Assignments = {member.member_id: [] for member in subscriptions}
-    for topic, subscribers in _subscribers(subscriptions, partition_counts).items():
-        share, extra = divmod(partition_counts[topic], len(subscribers))
-        start = 0
-        for rank, member_id in enumerate(subscribers):
-            stop = start + share + (rank < extra)
-            assignments[member_id] += [(topic, partition) for partition in range(start, stop)]
-            start = stop
-    return assignments
+    return _no_partitions(subscriptions) | assign_ranges(_ranked(subscriptions), partition_counts)
 
 
 def assign_round_robin(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
     """Assign partitions in turn, skipping members that do not subscribe to the topic (Kafka's `RoundRobinAssignor`)."""
-    assignments: Assignments = {member.member_id: [] for member in subscriptions}
-    circle = sorted(subscriptions, key=_member_order)
-    turn = 0
-    for topic in _subscribers(subscriptions, partition_counts):
-        for partition in range(partition_counts[topic]):
-            while topic not in circle[turn % len(circle)].topics:
-                turn += 1
-            assignments[circle[turn % len(circle)].member_id].append((topic, partition))
-            turn += 1
-    return assignments
+    return _no_partitions(subscriptions) | assign_in_turn(_ranked(subscriptions), partition_counts)
 
 
 def assign_sticky(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> Assignments:
@@ -123,24 +107,22 @@ COOPERATIVE_ASSIGNORS = ("cooperative-sticky",)
 """Assignors whose members keep their partitions through a rebalance (KIP-429); the others are eager."""
 
 
-def _java_order(text: str) -> bytes:
-    # Java compares strings by UTF-16 code units, Python by code points; they differ above U+FFFF.
-    return text.encode("utf-16-be", "surrogatepass")
-
-
 def _member_order(member: Subscription) -> tuple[bool, bytes]:
     """Static members by instance id, then the others by member id (`AbstractPartitionAssignor.MemberInfo`)."""
-    return member.instance_id is None, _java_order(member.instance_id or member.member_id)
+    return member.instance_id is None, java_order(member.instance_id or member.member_id)
+
+
+def _ranked(subscriptions: Sequence[Subscription]) -> RankedMembers:
+    ranked = sorted(subscriptions, key=_member_order)
+    return [(member.member_id, dict.fromkeys(member.topics)) for member in ranked]
+
+
+def _no_partitions(subscriptions: Sequence[Subscription]) -> Assignments:
+    return {member.member_id: [] for member in subscriptions}
 
 
 def _subscribers(subscriptions: Sequence[Subscription], partition_counts: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the subscribers' member ids of each topic that has partitions; topics and members are in Kafka's order."""
-    subscribers: dict[str, list[str]] = {}
-    for member in sorted(subscriptions, key=_member_order):
-        for topic in dict.fromkeys(member.topics):
-            if partition_counts.get(topic, 0) > 0:
-                subscribers.setdefault(topic, []).append(member.member_id)
-    return {topic: subscribers[topic] for topic in sorted(subscribers, key=_java_order)}
+    return subscribers_by_topic(_ranked(subscriptions), partition_counts)
 
 
 def _valid_owners(

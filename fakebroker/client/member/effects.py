@@ -15,6 +15,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupR
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.topic_partition import TopicPartition
 
@@ -25,8 +26,9 @@ GroupRequest = (
     | OffsetCommitRequest
     | OffsetFetchRequest
     | LeaveGroupRequest
+    | RewriteJoinGroupRequest
 )
-"""A request of a member to its coordinator."""
+"""A request of a member to its coordinator; the last one only of members of the proposal `rewrite`."""
 
 GroupResponse = (
     JoinGroupResponse
@@ -35,6 +37,7 @@ GroupResponse = (
     | OffsetCommitResponse
     | OffsetFetchResponse
     | LeaveGroupResponse
+    | RewriteJoinGroupResponse
 )
 """A coordinator's response."""
 

@@ -93,6 +93,9 @@ SETTINGS: dict[str, ConfigKey] = {
     "transaction.remove.expired.transaction.cleanup.interval.ms": ConfigKey(
         _INT, 3_600_000, 1, about="How often expired transactional ids are looked for."
     ),
+    "transaction.state.log.min.isr": ConfigKey(
+        _INT, 2, 1, about="In-sync replicas that appends to __transaction_state need, at most all replicas."
+    ),
     "transaction.state.log.num.partitions": ConfigKey(
         _INT, 50, 1, 10_000, about="Partitions of __transaction_state, unless it is created with another number."
     ),

@@ -12,6 +12,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.topics import INTERNAL_TOPICS
+from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -22,6 +23,7 @@ from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 _FIRST_VERSION_OF_PRODUCER_FENCED = 2
 _FIRST_VERSION_OF_BATCHES = 4
+
+_KIP_890 = Release(3, 8)
+"""The first release with TRANSACTION_ABORTABLE, which coordinators return in version 4, too."""
 
 Rows = list[AddPartitionsToTxnTopicResult]
 
@@ -45,7 +50,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         topics=request.v3_and_below_topics,
     )
     late: LateResponse[Rows] = LateResponse(lambda rows: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=rows))
-    _add(cluster, call, transaction, transaction.topics, transaction.topics, late, now_ms)
+    _add_or_verify(cluster, call, transaction, transaction.topics, transaction.topics, late, now_ms)
     return late.take(cluster, call)
 
 
@@ -69,15 +74,11 @@ def _handle_batch(
 
     for each in transactions:
         name = each.transactional_id
-        done = partial(answer, name)
-        if each.verify_only:
-            done(_verified(call, each, last[name]))
-        else:
-            _add(cluster, call, each, last[name], first[name], done, now_ms)
+        _add_or_verify(cluster, call, each, last[name], first[name], partial(answer, name), now_ms)
     return late.take(cluster, call)
 
 
-def _add(
+def _add_or_verify(
     cluster: "Cluster",
     call: Call,
     transaction: AddPartitionsToTxnTransaction,
@@ -86,22 +87,25 @@ def _add(
     done: Callable[[Rows], None],
     now_ms: float,
 ) -> None:
-    """Add partitions to one transaction, or none if one of them is unknown.
+    """Add partitions to one transaction or verify them, unless one of them is unknown.
 
     Args:
         cluster: The cluster.
         call: The request.
         transaction: The transaction.
-        topics: The partitions to add.
+        topics: The partitions.
         answered: The partitions in the answer of the coordinator, which has one error for all.
         done: Called with the results.
         now_ms: The time.
     """
-    may_be_internal = call.api_version >= _FIRST_VERSION_OF_BATCHES
+    is_of_broker = call.api_version >= _FIRST_VERSION_OF_BATCHES
     places = _places(topics)
-    errors = {place: _error_of(cluster, place, may_be_internal=may_be_internal) for place in places}
+    errors = {place: _error_of(cluster, place, may_be_internal=is_of_broker) for place in places}
     if any(errors.values()):
         done(_rows({place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()}))
+        return
+    if transaction.verify_only:
+        done(_verified(call, transaction, places))
         return
     has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
     call.broker.transaction_coordinator.add_partitions(
@@ -111,20 +115,17 @@ def _add(
         places,
         now_ms,
         lambda error: done(_same_rows(answered, in_version(error, has_fenced=has_fenced))),
+        version=KIP_890 if is_of_broker else 0,
     )
 
 
-def _verified(
-    call: Call, transaction: AddPartitionsToTxnTransaction, topics: Sequence[AddPartitionsToTxnTopic]
-) -> Rows:
-    places = _places(topics)
+def _verified(call: Call, transaction: AddPartitionsToTxnTransaction, places: Sequence[TopicPartition]) -> Rows:
     error, errors = call.broker.transaction_coordinator.verify_partitions(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, places
     )
     if error:
         return _rows(dict.fromkeys(places, error))
-    # Version 4 does not have TRANSACTION_ABORTABLE.
-    unknown = ErrorCode.TRANSACTION_ABORTABLE if call.api_version > 4 else ErrorCode.INVALID_TXN_STATE
+    unknown = ErrorCode.TRANSACTION_ABORTABLE if call.broker.release >= _KIP_890 else ErrorCode.INVALID_TXN_STATE
     return _rows({place: unknown if each else each for place, each in zip(places, errors, strict=True)})
 
 

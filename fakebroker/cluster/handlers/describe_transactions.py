@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.transaction.states import DEAD
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -29,7 +28,7 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
     transaction = coordinator.transaction(transactional_id)
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
-    if transaction is None or transaction.pending is DEAD:
+    if transaction is None:
         error = coordinator.error_for(transactional_id) or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         return _failed(transactional_id, error)
     value = transaction.value

@@ -4,7 +4,7 @@ import re
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.coordinator.transaction.states import DEAD, TransactionState as State
+from fakebroker.coordinator.transaction.states import TransactionState as State
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_transactions import (
@@ -44,7 +44,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsRes
         is_long = request.duration_filter < 0 or int(now_ms) - value.start_ms > request.duration_filter
         return (
             is_long
-            and transaction.pending is not DEAD
             and (not producer_ids or value.producer_id in producer_ids)
             and (not states or value.state.value in states)
             and pattern.fullmatch(transaction.transactional_id) is not None

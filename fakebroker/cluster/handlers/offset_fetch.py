@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages.offset_fetch import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # Parts of requests and responses as bytes, versions 8 and 9. A row without metadata has an empty string there.
 _FIRST_BATCH_VERSION = 8
 _NO_THROTTLE_TIME, _NO_ERROR, _NO_TAGS, _NO_TOPICS = bytes(4), bytes(2), bytes(1), unsigned_varint(1)
-_ROW_START, _ROW, _INT16 = struct.Struct(">iqi"), struct.Struct(">iqiBhB"), struct.Struct(">h")
+_INDEX, _ROW, _INT16 = struct.Struct(">i"), struct.Struct(">iqiBhB"), struct.Struct(">h")
 # A request with one group, whose id is empty, before and after its topics.
 _ONE_GROUP, _AFTER_TOPICS = unsigned_varint(2) + unsigned_varint(1), _NO_TAGS + bytes(1) + _NO_TAGS
 
@@ -63,8 +63,8 @@ class _RequestedTopics:
         encoded: The list of topics as in a request, from `raw_items.offset_fetch_groups`.
 
     Attributes:
-        topics: For each topic its name, its encoded start in a response, and its partitions: each with the encoded row
-            of a partition without an offset.
+        topics: For each topic its name, its encoded start in a response, and its partitions: each with its encoded
+            index, and with the encoded row of a partition without an offset.
         without_offsets: The encoded rest of a group without offsets.
 
     Raises:
@@ -80,9 +80,9 @@ class _RequestedTopics:
         for topic in request.groups[0].topics or ():
             name = topic.name.encode()
             start = unsigned_varint(len(name) + 1) + name + unsigned_varint(len(topic.partition_indexes) + 1)
-            rows = [(index, _ROW.pack(index, -1, -1, 1, 0, 0)) for index in topic.partition_indexes]
+            rows = [(index, _INDEX.pack(index), _ROW.pack(index, -1, -1, 1, 0, 0)) for index in topic.partition_indexes]
             self.topics.append((topic.name, start, rows))
-            rest += start + b"".join(row for _, row in rows) + _NO_TAGS
+            rest += start + b"".join(row for _, _, row in rows) + _NO_TAGS
         self.without_offsets = rest + _NO_ERROR + _NO_TAGS
 
 
@@ -115,12 +115,17 @@ def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -
                 rows.append(requested.without_offsets)
             else:
                 rows.append(topics[:1])
+                entries, details = offsets.entries, offsets.details
                 for name, start, partitions in requested.topics:
                     rows.append(start)
-                    by_partition = offsets.of_topic(name)
-                    for index, row in partitions:
-                        committed = by_partition.get(index)
-                        rows.append(row if committed is None else _row(index, committed))
+                    positions = offsets.positions_of(name)
+                    for index, encoded_index, row in partitions:
+                        at = positions.get(index)
+                        if at is None:
+                            rows.append(row)
+                        else:
+                            end = _row_end(details[at][0]) if at in details else _ROW_END
+                            rows.append(encoded_index + entries[at : at + OffsetStore.WIRE_BYTES] + end)
                     rows.append(_NO_TAGS)
                 rows.append(_NO_ERROR + _NO_TAGS)
     except ProtocolError:
@@ -129,12 +134,12 @@ def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -
     return EncodedResponse(b"".join(rows), tuple(errors))
 
 
-def _row(index: int, committed: CommittedOffset) -> bytes:
-    if not committed.metadata:
-        return _ROW.pack(index, committed.offset, committed.leader_epoch, 1, 0, 0)
-    metadata = committed.metadata.encode()
-    start = _ROW_START.pack(index, committed.offset, committed.leader_epoch)
-    return start + unsigned_varint(len(metadata) + 1) + metadata + _NO_ERROR + _NO_TAGS
+def _row_end(metadata: str) -> bytes:
+    encoded = metadata.encode()
+    return unsigned_varint(len(encoded) + 1) + encoded + _NO_ERROR + _NO_TAGS
+
+
+_ROW_END = _row_end("")
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

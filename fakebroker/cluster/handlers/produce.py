@@ -13,6 +13,7 @@ from fakebroker.cluster.configs.log_config import FOREVER_MS, LogConfig, log_con
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
 from fakebroker.cluster.handlers.transactional_produce import (
+    VERIFIES,
     Results,
     TransactionalBatch,
     lacks_transactional_id,
@@ -100,7 +101,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             [_requested(cluster, call, topic, data) for data in topic.partition_data] for topic in request.topic_data
         ]
     batches = _transactional(rows)
-    if len({(each.batch.producer_id, each.batch.producer_epoch) for each in batches}) > 1:
+    producers = {(each.batch.producer_id, each.batch.producer_epoch) for each in batches}
+    if len(producers) > 1 and call.broker.release >= VERIFIES:
         rows, batches = _all_refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING), []
     late: LateResponse[Results] = LateResponse(lambda results: _respond(cluster, call, rows, results))
     verify(cluster, call, batches, late)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
+from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.topic_partition import TopicPartition
@@ -71,6 +72,7 @@ class Verification:
                 places,
                 cluster.now_ms,
                 lambda error: done(self._errors(dict.fromkeys(places, error))),
+                version=KIP_890,
                 cause=self.api,
             )
         else:

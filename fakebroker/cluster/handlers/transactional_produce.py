@@ -24,8 +24,8 @@ from fakebroker.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_VERIFIES = Release(3, 6)
-"""The first release that verifies partitions."""
+VERIFIES = Release(3, 6)
+"""The first release that verifies partitions, and refuses requests with batches of several producers."""
 
 _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS = 11, 12
 
@@ -82,7 +82,7 @@ def verify(
         done: Called with the results, immediately or later.
     """
     adds = call.api_version >= _FIRST_VERSION_THAT_ADDS
-    if batches and (adds or (call.broker.release >= _VERIFIES and is_enabled(cluster))):
+    if batches and (adds or (call.broker.release >= VERIFIES and is_enabled(cluster))):
         _Request(cluster, call, batches, done, adds=adds).attempt(cluster.now_ms)
     else:
         done({})

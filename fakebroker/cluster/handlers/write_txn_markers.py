@@ -4,11 +4,12 @@ Here coordinators write their markers without requests, so the request comes fro
 transaction (KIP-664); its coordinator is not told.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
+from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
 from fakebroker.coordinator.transaction.api import Markers
 from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.errors import ErrorCode
@@ -31,15 +32,42 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> WriteTxnMarkersResp
     request: WriteTxnMarkersRequest = call.request
     results: dict[int, dict[TopicPartition, ErrorCode]] = {}  # as in Kafka, the markers of a producer have one row
     for marker in request.markers:
-        for topic in marker.topics:
-            for index in topic.partition_indexes:
-                of_producer = results.setdefault(marker.producer_id, {})
-                of_producer[topic.name, index] = _result(cluster, call, marker, topic.name, index)
+        places = _places(marker)
+        if _fails(cluster, call, marker, places):
+            results = {
+                each.producer_id: dict.fromkeys(_places(each), ErrorCode.UNKNOWN_SERVER_ERROR)
+                for each in request.markers
+            }
+            break
+        for place in places:
+            results.setdefault(marker.producer_id, {})[place] = _result(cluster, call, marker, place)
     rows = [
         WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))
         for producer_id, errors in results.items()
     ]
     return WriteTxnMarkersResponse(markers=rows)
+
+
+def _places(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _fails(cluster: "Cluster", call: Call, marker: WritableTxnMarker, places: Iterable[TopicPartition]) -> bool:
+    """Return whether the request fails at a marker, after those before it were written.
+
+    Kafka fails to build the control batch of a marker without producer id or epoch, unless a group coordinator does.
+    """
+    if marker.producer_id != NO_PRODUCER_ID and marker.producer_epoch != NO_EPOCH:
+        return False
+    return any(place[0] != OFFSETS_TOPIC and isinstance(_replica(cluster, call, place), Partition) for place in places)
+
+
+def _replica(cluster: "Cluster", call: Call, place: TopicPartition) -> Partition | ErrorCode:
+    """Return a partition of which the broker has a replica, or UNKNOWN_TOPIC_OR_PARTITION."""
+    partition = find_partition(cluster, place[0], ZERO_UUID, place[1], by_id=False)
+    if isinstance(partition, Partition) and call.broker.node_id not in partition.replicas:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return partition
 
 
 def _topics(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarkerTopicResult]:
@@ -55,14 +83,12 @@ def _topics(errors: Mapping[TopicPartition, ErrorCode]) -> list[WritableTxnMarke
     ]
 
 
-def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, name: str, index: int) -> ErrorCode:
-    partition = find_partition(cluster, name, ZERO_UUID, index, by_id=False)
+def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, place: TopicPartition) -> ErrorCode:
+    partition = _replica(cluster, call, place)
     if isinstance(partition, ErrorCode):
         return partition
-    if call.broker.node_id not in partition.replicas:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_EPOCH:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # as in Kafka, which fails to build the control batch
+        return ErrorCode.UNKNOWN_SERVER_ERROR
     if call.broker.node_id != partition.leader_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     markers = Markers(
@@ -72,6 +98,6 @@ def _result(cluster: "Cluster", call: Call, marker: WritableTxnMarker, name: str
         is_commit=marker.transaction_result,
         coordinator_epoch=marker.coordinator_epoch,
         version=marker.transaction_version,
-        partitions=((name, index),),
+        partitions=(place,),
     )
     return cluster.transactions.write_at(call.broker, partition, markers)

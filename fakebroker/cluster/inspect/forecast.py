@@ -152,19 +152,17 @@ class _Copy:
 
     def __init__(self, original: Group, removal_ms: Callable[[Group], float]) -> None:
         self._removal_ms = removal_ms
-        self.group = group = replace(
-            original,
-            send=_drop,
-            members=SnapshotDict((member_id, copy(member)) for member_id, member in original.members.items()),
-            static_members=dict(original.static_members),
-            pending_members=dict(original.pending_members),
-            parked_joins=SnapshotDict((member_id, None) for member_id in original.parked_joins),
-            parked_syncs=SnapshotDict((member_id, None) for member_id in original.parked_syncs),
-            awaiting_sync=dict(original.awaiting_sync),
-            protocol_counts=dict(original.protocol_counts),
-            controls=None if original.controls is None else copy(original.controls),
-            pending_change=None,
-        )
+        self.group = group = copy(original)
+        group.send = _drop
+        group.members = SnapshotDict((member_id, copy(member)) for member_id, member in original.members.items())
+        group.static_members = dict(original.static_members)
+        group.pending_members = dict(original.pending_members)
+        group.parked_joins = SnapshotDict((member_id, None) for member_id in original.parked_joins)
+        group.parked_syncs = SnapshotDict((member_id, None) for member_id in original.parked_syncs)
+        group.awaiting_sync = dict(original.awaiting_sync)
+        group.protocol_counts = dict(original.protocol_counts)
+        group.controls = copy(original.controls)
+        group.pending_change = None
         if isinstance(original.extension, BatchJoinExtension):
             group.extension = extension = BatchJoinExtension(group)
             expected = original.extension.expected

@@ -10,8 +10,8 @@ from copy import copy
 from math import inf
 from operator import attrgetter
 
-from fakebroker.cluster.logs.compactor import without
 from fakebroker.cluster.logs.producer_state import Producers
+from fakebroker.cluster.logs.segments import without
 from fakebroker.protocol.records import RecordBatch, emptied, iterate_records
 from fakebroker.protocol.transaction_markers import AbortedBatches
 

@@ -10,7 +10,8 @@ from copy import copy
 from operator import attrgetter
 
 from fakebroker.cluster.logs.producer_state import Producers
-from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
+from fakebroker.cluster.logs.segments import Segment, segment_of, without
+from fakebroker.protocol.records import RecordBatch
 from fakebroker.protocol.transaction_markers import marker_in
 
 DEFAULT_WINDOW_RECORDS = 512
@@ -28,12 +29,12 @@ class Compactor:
     The newest records form a window that is not compacted, like Kafka's active segment: they are not dropped, and they
     do not supersede older records. So truncating the log within the window restores its earlier contents.
 
-    A batch leaves the window when newer batches fill it. Then each of its records supersedes the previous record with
-    the same key. Tombstones and records without a key are superseded as soon as they leave the window.
-
-    When more records are superseded than live, a pass begins. It visits all batches, the oldest first, a few with each
-    append, and drops the records that were superseded at its beginning. Of two records with the same key, the newer is
-    never superseded or dropped before the older. So a tombstone stays for as long as the records that it deletes.
+    A batch leaves the window when newer batches fill it, and becomes part of a segment. When more records have left the
+    window than remained after the last pass, the next pass begins, as Kafka's cleaner does when half of a log is dirty.
+    It first finds the last offset of each key in the new segments. Then it visits all segments, the oldest first, and
+    drops the records that are superseded by these, tombstones, and records without a key. It does so a few with each
+    append. Of two records with the same key, the newer is never dropped before the older. So a tombstone stays for as
+    long as the records that it deletes.
 
     Records of a transaction supersede others when its marker has left the window, if it was committed; if it was
     aborted, they are superseded. Until then all later batches wait, so a transaction that is never ended stops the
@@ -49,13 +50,17 @@ class Compactor:
         "_aborted",
         "_clean_bytes",
         "_clean_end_offset",
-        "_dropping",
+        "_compacted",
         "_due_records",
         "_has_transactions",
         "_last_offsets",
+        "_live_records",
+        "_map_at",
+        "_new_records",
         "_open",
-        "_superseded",
-        "_sweep_offset",
+        "_pass_end",
+        "_segments",
+        "_sweep_at",
         "_transactions_kept",
         "_waiting",
         "_window_bytes",
@@ -66,16 +71,22 @@ class Compactor:
         self._window_records = window_records
         self._window_bytes = window_bytes
         self._due_records = 0  # Appended since the last step.
-        # The part before the window: its end offset, its size, and the offset of the last record of each key in it,
-        # except in the batches that wait for the end of a transaction.
+        self._has_transactions = False
+        self._start_over()
+
+    def _start_over(self) -> None:
+        # The part before the window: its end offset, its size, and its batches, except those that wait for the end of a
+        # transaction. The records of the first `_compacted` segments have different keys.
         self._clean_end_offset = 0
         self._clean_bytes = 0
-        self._last_offsets: dict[bytes, int] = {}
-        # Offsets of the records that the next pass will drop, offsets of those that the current pass has yet to drop,
-        # and the offset at which the current pass continues.
-        self._superseded: set[int] = set()
-        self._dropping: set[int] = set()
-        self._sweep_offset = 0
+        self._segments: list[Segment] = []
+        self._compacted = 0
+        # The numbers of records in those segments, and in the others.
+        self._live_records = self._new_records = 0
+        # The current pass: the number of its segments, the next one to find last offsets in, the next one to visit, and
+        # the last offset of the hash of each key in the new segments. Without a pass, the last two numbers are equal.
+        self._pass_end = self._map_at = self._sweep_at = 0
+        self._last_offsets: dict[int, int] = {}
         # The waiting batches; the base offsets of those in transactions that are open at the start of the window, by
         # producer id in the order of their first ones; and the base offsets of those that were aborted.
         self._waiting: deque[RecordBatch] = deque()
@@ -83,26 +94,35 @@ class Compactor:
         self._aborted: set[int] = set()
         # The producers of which the current pass has kept batches of a transaction, until it comes to the marker.
         self._transactions_kept: set[int] = set()
-        self._has_transactions = False
 
     def clone(self) -> "Compactor":
         """Return an independent copy."""
         twin = copy(self)
+        twin._segments = self._segments.copy()
         twin._last_offsets = self._last_offsets.copy()
-        twin._superseded = self._superseded.copy()
-        twin._dropping = self._dropping.copy()
         twin._waiting = self._waiting.copy()
         twin._open = {producer_id: offsets.copy() for producer_id, offsets in self._open.items()}
         twin._aborted = self._aborted.copy()
         twin._transactions_kept = self._transactions_kept.copy()
         return twin
 
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the batches in segments; -1 if there are none."""
+        return self._segments[-1].last_offset if self._segments else -1
+
+    def batches_from(self, offset: int) -> Iterator[RecordBatch]:
+        """Yield the batches in segments from the one that contains the offset, or from the next if none does."""
+        for index in range(bisect_left(self._segments, offset, key=attrgetter("last_offset")), len(self._segments)):
+            yield from self._segments[index].batches(offset)
+
     def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
         """Continue compaction after an append.
 
         Args:
-            batches: All batches of the log; the last one was just appended. The list is changed in place.
-            size_bytes: The size of all batches.
+            batches: The batches of the log that are not in segments; the last one was just appended. Those that become
+                part of a segment are removed.
+            size_bytes: The size of all batches, including those in segments.
             producers: The producers of the log. Aborted transactions whose markers are dropped are removed.
 
         Returns:
@@ -114,61 +134,53 @@ class Compactor:
         if self._due_records < STEP_RECORDS and size_bytes - self._clean_bytes <= self._window_bytes:
             return 0
         self._move_window(batches, size_bytes)
-        freed_bytes = self._sweep(batches, SWEEP_FACTOR * self._due_records, producers)
+        freed_bytes = self._continue_pass(SWEEP_FACTOR * self._due_records, producers)
         self._due_records = 0
         return freed_bytes
 
-    def truncated(self, batches: list[RecordBatch], log_end_offset: int) -> None:
-        """Adapt to a log that was truncated. If more than the window was cut, find the superseded records again.
+    def release(self, batches: list[RecordBatch], offset: int) -> bool:
+        """Prepare for a truncation. If more than the window is cut, move the batches in segments back to the others.
 
         Args:
-            batches: The remaining batches.
-            log_end_offset: The new log end offset.
+            batches: The batches of the log that are not in segments.
+            offset: The first offset that is cut.
+
+        Returns:
+            Whether the caller has to call `restart` after the truncation.
         """
-        if log_end_offset >= self._clean_end_offset:
-            return
-        self._clean_end_offset = self._clean_bytes = 0
-        self._last_offsets = {}
-        self._superseded = set()
-        self._dropping = set()
-        self._waiting.clear()
-        self._open = {}
-        self._aborted = set()
-        for batch in batches:
-            self._leave_window(batch)
+        if offset >= self._clean_end_offset:
+            return False
+        batches[:0] = self.batches_from(0)
+        self._start_over()
+        return True
+
+    def restart(self, batches: list[RecordBatch]) -> None:
+        """Move all batches of a log that was truncated out of the window, so that superseded ones are found again."""
+        self._seal(batches, sum(map(self._leave_window, batches)))
 
     def _move_window(self, batches: list[RecordBatch], size_bytes: int) -> None:
         """Move the oldest batches out of the window while the others are enough to fill it."""
         log_end_offset = batches[-1].last_offset + 1
+        decided = 0
         for index in range(_index_of(batches, self._clean_end_offset), len(batches)):
             batch = batches[index]
             records_left = log_end_offset - batch.last_offset - 1
             bytes_left = size_bytes - self._clean_bytes - batch.size_bytes
             if records_left < self._window_records and bytes_left < self._window_bytes:
-                return
-            self._leave_window(batch)
+                break
+            decided += self._leave_window(batch)
+        self._seal(batches, decided)
 
-    def _leave_window(self, batch: RecordBatch) -> None:
-        """Move the oldest batch out of the window, and mark the records that are superseded then."""
+    def _leave_window(self, batch: RecordBatch) -> int:
+        """Move the oldest batch out of the window. Return how many batches can become part of a segment then."""
         self._clean_end_offset = batch.last_offset + 1
         self._clean_bytes += batch.size_bytes
-        for each in self._decided_after(batch) if self._has_transactions else (batch,):
-            for offset, key, has_value in record_keys(each):
-                if key is not None:
-                    before = self._last_offsets.get(key)
-                    if before is not None:
-                        self._superseded.add(before)
-                    if has_value:
-                        self._last_offsets[key] = offset
-                        continue
-                    self._last_offsets.pop(key, None)
-                self._superseded.add(offset)
+        return self._decided_after(batch) if self._has_transactions else 1
 
-    def _decided_after(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """Yield the batches that supersede others when the next batch has left the window, oldest first.
+    def _decided_after(self, batch: RecordBatch) -> int:
+        """Return how many batches can supersede others when the next batch has left the window, oldest first.
 
         None if that batch is after the start of an open transaction; many if it is the marker that others wait for.
-        Records of aborted transactions are superseded.
         """
         self._waiting.append(batch)
         if (marker := marker_in(batch)) is not None:
@@ -178,44 +190,83 @@ class Compactor:
         elif batch.is_transactional:
             self._open.setdefault(batch.producer_id, []).append(batch.base_offset)
         first_open = next(iter(self._open.values()))[0] if self._open else self._clean_end_offset
+        decided = 0
         while self._waiting and self._waiting[0].base_offset < first_open:
-            decided = self._waiting.popleft()
-            if decided.base_offset in self._aborted:
-                self._aborted.remove(decided.base_offset)
-                self._superseded.update(offset for offset, _, _ in record_keys(decided))
-            elif not decided.is_control:
-                yield decided
+            self._waiting.popleft()
+            decided += 1
+        return decided
 
-    def _sweep(self, batches: list[RecordBatch], records: int, producers: Producers) -> int:
-        """Visit this many records, to the end of a batch, in the current pass or a new one. Return the bytes freed."""
-        if not self._dropping:
-            if len(self._superseded) <= len(self._last_offsets):
+    def _seal(self, batches: list[RecordBatch], count: int) -> None:
+        """Move the first batches to a new segment."""
+        if not count:
+            return
+        sealed = batches[:count]
+        del batches[:count]
+        self._segments.append(segment_of(sealed, self._aborted if self._has_transactions else None))
+        self._new_records += self._segments[-1].record_count
+        if self._aborted:
+            self._aborted.difference_update(batch.base_offset for batch in sealed)
+
+    def _continue_pass(self, records: int, producers: Producers) -> int:
+        """Visit this many records, to the end of a segment, in this pass or a new one. Return the bytes freed."""
+        if self._sweep_at == self._pass_end:
+            if self._new_records <= self._live_records:
                 return 0
-            self._dropping, self._superseded = self._superseded, set()
-            self._sweep_offset = 0
+            self._pass_end, self._map_at, self._sweep_at = len(self._segments), self._compacted, 0
+            self._new_records = self._live_records = 0
             self._transactions_kept.clear()
-        start = end = _index_of(batches, self._sweep_offset)
-        kept: list[RecordBatch] = []
         freed_bytes = 0
-        while self._dropping and records > 0:
-            batch = batches[end]
-            end += 1
-            records -= batch.record_count
-            freed_bytes += batch.size_bytes
-            is_transactional = self._has_transactions and batch.is_transactional
-            compacted = self._of_transaction(batch, producers) if is_transactional else self._without_dropped(batch)
-            if compacted is not None:
-                freed_bytes -= compacted.size_bytes
-                kept.append(compacted)
-            self._sweep_offset = batch.last_offset + 1
-        batches[start:end] = kept
+        while records > 0 and self._sweep_at < self._pass_end:
+            if self._map_at < self._pass_end:
+                segment = self._segments[self._map_at]
+                self._last_offsets.update(zip(segment.hashes, segment.offsets, strict=True))
+                self._map_at += 1
+            else:
+                segment = self._segments[self._sweep_at]
+                freed_bytes += segment.size_bytes - self._visit(segment, producers)
+            records -= segment.record_count
+        if self._sweep_at == self._pass_end:
+            self._compacted, self._last_offsets = self._pass_end, {}
         self._clean_bytes -= freed_bytes
         return freed_bytes
 
-    def _of_transaction(self, batch: RecordBatch, producers: Producers) -> RecordBatch | None:
-        """Return a transactional batch without the records to drop, or a marker; None if the marker is not needed."""
+    def _visit(self, segment: Segment, producers: Producers) -> int:
+        """Compact the next segment, and join it with the previous one if both are small. Return its size."""
+        at = self._sweep_at
+        compacted = self._compacted_segment(segment, producers)
+        if compacted is None:
+            del self._segments[at]
+            self._pass_end -= 1
+            return 0
+        self._live_records += compacted.record_count
+        previous = self._segments[at - 1] if at else None
+        if previous is not None and previous.record_count + compacted.record_count <= STEP_RECORDS:
+            self._segments[at - 1 : at + 1] = [previous.followed_by(compacted)]
+            self._pass_end -= 1
+        else:
+            self._segments[at] = compacted
+            self._sweep_at += 1
+        return compacted.size_bytes
+
+    def _compacted_segment(self, segment: Segment, producers: Producers) -> Segment | None:
+        """Return a segment without the records to drop; None if nothing is left."""
+        dropped = segment.superseded(self._last_offsets)
+        if not segment.is_transactional:
+            return segment.without(dropped) if dropped else segment
+        kept: list[RecordBatch] = []
+        for batch in segment.batches():
+            compacted = without(batch, dropped)
+            if batch.is_transactional:
+                compacted = self._of_transaction(batch, compacted, producers)
+            if compacted is not None:
+                kept.append(compacted)
+        return segment.with_batches(kept, dropped)
+
+    def _of_transaction(
+        self, batch: RecordBatch, compacted: RecordBatch | None, producers: Producers
+    ) -> RecordBatch | None:
+        """Return what remains of a transactional batch; of a marker None if it is not needed."""
         if not batch.is_control:
-            compacted = self._without_dropped(batch)
             if compacted is not None:
                 self._transactions_kept.add(batch.producer_id)
             return compacted
@@ -225,39 +276,7 @@ class Compactor:
         producers.forget_aborted_at(batch.base_offset)
         return None
 
-    def _without_dropped(self, batch: RecordBatch) -> RecordBatch | None:
-        """Return the batch without the records to drop; None if no record is left."""
-        dropped = self._dropping.intersection(range(batch.base_offset, batch.last_offset + 1))
-        if not dropped:
-            return batch
-        self._dropping -= dropped
-        return None if len(dropped) == batch.record_count else without(batch, dropped)
-
 
 def _index_of(batches: list[RecordBatch], offset: int) -> int:
     """Return the index of the batch that contains the offset, or of the next batch if none does."""
     return bisect_left(batches, offset, key=attrgetter("last_offset"))
-
-
-def without(batch: RecordBatch, offsets: set[int]) -> RecordBatch | None:
-    """Return a batch without some of its records, or None if no record is left.
-
-    Its offsets and its header fields for producers and transactions do not change.
-    """
-    kept = [record for record in iterate_records(batch) if record.offset not in offsets]
-    if not kept:
-        return None
-    data = encode_batch(
-        kept,
-        base_offset=batch.base_offset,
-        last_offset=batch.last_offset,
-        compression=batch.compression,
-        leader_epoch=batch.partition_leader_epoch,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        timestamp_type=batch.timestamp_type,
-        is_transactional=batch.is_transactional,
-        is_control=batch.is_control,
-    )
-    return RecordBatch(data)

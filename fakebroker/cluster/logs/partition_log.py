@@ -6,7 +6,7 @@ Does not depend on topics, brokers or requests.
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from copy import copy
-from itertools import islice
+from itertools import chain, islice
 from math import inf
 from operator import attrgetter
 from typing import NamedTuple
@@ -135,7 +135,8 @@ class PartitionLog:
         self._cleaner: Cleaner | None = None
         self._retention_bytes = retention_bytes
         # Batches before `_head` have been dropped. They are removed from the list when they outnumber the others, which
-        # takes constant time per append on average. A list, unlike a deque, can be bisected.
+        # takes constant time per append on average. A list, unlike a deque, can be bisected. The compactor has the
+        # older batches of a compacted log.
         self._batches: list[RecordBatch] = []
         self._head = 0
 
@@ -199,8 +200,7 @@ class PartitionLog:
         end_offset = self.log_end_offset if end_offset is None else end_offset
         chosen: list[bytes] = []
         total_bytes = 0
-        for index in range(self._index_of(offset), len(self._batches)):
-            batch = self._batches[index]
+        for batch in self._batches_from(offset):
             total_bytes += batch.size_bytes
             if batch.last_offset >= end_offset or (total_bytes > max_bytes and (chosen or not at_least_one)):
                 break
@@ -210,7 +210,7 @@ class PartitionLog:
     def batches_from(self, offset: int) -> Iterator[RecordBatch]:
         """Return the batches from the one that contains the offset, or from the next one if none does."""
         self._complete()
-        return islice(self._batches, max(self._head, self._index_of(offset)), None)
+        return self._batches_from(offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record with this timestamp or a later one (Kafka's `FileRecords.searchForTimestamp`)."""
@@ -314,14 +314,14 @@ class PartitionLog:
         """
         self._complete()
         self._require_in_range(offset)
+        restarts = self._compactor is not None and self._compactor.release(self._batches, offset)
         while self._head < len(self._batches) and self._batches[-1].last_offset >= offset:
             self.size_bytes -= self._batches.pop().size_bytes
-        has_batches = self._head < len(self._batches)
-        self.log_end_offset = self._batches[-1].last_offset + 1 if has_batches else self.log_start_offset
+        self.log_end_offset = self._end_of_batches()
         self.epochs.truncate_from_end(self.log_end_offset)
         self.producers.truncated(self._live(), self.log_end_offset)
-        if self._compactor is not None:
-            self._compactor.truncated(self._batches, self.log_end_offset)
+        if self._compactor is not None and restarts:
+            self._compactor.restart(self._batches)
         if self._cleaner is not None:
             self._cleaner.truncated(self.log_end_offset)
 
@@ -334,13 +334,21 @@ class PartitionLog:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise ValueError(f"offset {offset}, expected {self.log_start_offset} to {self.log_end_offset}")
 
-    def _index_of(self, offset: int) -> int:
-        """Return the index of the batch that contains the offset, or of the next batch if none does."""
-        return bisect_left(self._batches, offset, key=attrgetter("last_offset"))
+    def _end_of_batches(self) -> int:
+        last_offset = self.log_start_offset - 1
+        if self._head < len(self._batches):
+            last_offset = self._batches[-1].last_offset
+        elif self._compactor is not None:
+            last_offset = max(last_offset, self._compactor.last_offset)
+        return last_offset + 1
+
+    def _batches_from(self, offset: int) -> Iterator[RecordBatch]:
+        index = bisect_left(self._batches, offset, key=attrgetter("last_offset"))
+        batches = islice(self._batches, max(self._head, index), None)
+        return batches if self._compactor is None else chain(self._compactor.batches_from(offset), batches)
 
     def _live(self) -> Iterator[RecordBatch]:
-        self._complete()
-        return islice(self._batches, self._head, None)
+        return self.batches_from(self.log_start_offset)
 
     def _drop_oldest(self) -> None:
         self.size_bytes -= self._batches[self._head].size_bytes

@@ -208,8 +208,10 @@ class Producers:
                 batch.max_timestamp_ms,
             )
         )
-        if batch.is_transactional and producer.transaction_offset is None:
-            producer.transaction_offset = self._open[batch.producer_id] = batch.base_offset
+        if batch.is_transactional:
+            self._verifications.pop(batch.producer_id, None)
+            if producer.transaction_offset is None:
+                producer.transaction_offset = self._open[batch.producer_id] = batch.base_offset
 
     def _of_epoch(self, batch: RecordBatch) -> Producer:
         """Return the producer of a batch, without its earlier batches if the epoch is another."""
@@ -225,7 +227,10 @@ class Producers:
 
     def _end(self, batch: RecordBatch, marker: Marker) -> None:
         """End the open transaction of a producer, if there is one."""
-        self._verifications.pop(batch.producer_id, None)
+        pending = self._verifications.get(batch.producer_id)
+        # With KIP-890, a marker in the epoch of a pending verification has ended the transaction before that one.
+        if pending is not None and not (pending.adds and pending.epoch == batch.producer_epoch):
+            del self._verifications[batch.producer_id]
         producer = self._of_epoch(batch)
         producer.coordinator_epoch = marker.coordinator_epoch
         first_offset, producer.transaction_offset = producer.transaction_offset, None

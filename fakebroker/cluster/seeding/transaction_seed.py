@@ -17,7 +17,7 @@ from fakebroker.cluster.seeding.seed_lag import MAX_RECORDS
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.transaction.config import KIP_890
 from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, TransactionValue
-from fakebroker.coordinator.transaction.states import ONGOING, PREPARED, STORED_STATES
+from fakebroker.coordinator.transaction.states import EMPTY, ONGOING, PREPARED, STORED_STATES
 from fakebroker.errors import ConfigError, check_integer, one_of, shown
 from fakebroker.protocol.records import Record, encode_batch
 from fakebroker.topic_partition import MAX_INT64, parse_partition
@@ -103,7 +103,8 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
             raise ConfigError.of("producer_id", seed.producer_id, expected, where=where)
     producer_id = _producer_id(cluster, seed.producer_id)
     begun_ms = now_ms - seed.age_s * 1000
-    raises_epoch = state in PREPARED and broker.transaction_coordinator.config.version >= KIP_890
+    has_kip_890 = broker.transaction_coordinator.config.version >= KIP_890
+    raises_epoch = has_kip_890 and state in PREPARED
     value = TransactionValue(
         producer_id=producer_id,
         previous_producer_id=producer_id,
@@ -113,7 +114,7 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
         partitions=tuple((each.topic.name, each.index) for each in partitions),
         last_update_ms=int(begun_ms),
         start_ms=int(begun_ms) if is_open else -1,
-        version=KIP_890 if raises_epoch else 0,
+        version=KIP_890 if has_kip_890 and state is not EMPTY else 0,
     )
     if refused := cluster.transactions.store(name, value):
         expected = f"an id whose record can be stored; it failed with {refused.name}"

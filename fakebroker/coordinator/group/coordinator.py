@@ -20,6 +20,7 @@ from fakebroker.coordinator.group.api import (
     SyncResult,
 )
 from fakebroker.coordinator.group.classic import join
+from fakebroker.coordinator.group.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.leave import leave
 from fakebroker.coordinator.group.classic.member import Member
@@ -220,8 +221,10 @@ class Coordinator:
         """
         partition = self._runtime.partition_for(group_id)
         group = Group(group_id, partition, self.config, self._send, now_ms, STABLE if has_members else EMPTY)
-        group.extension = self.config.extension(group)
-        group.controls = self._controls.get(group_id)
+        if (extension := self.config.extension(group)) is not NO_EXTENSION:
+            group.extension = extension
+        if (controls := self._controls.get(group_id)) is not None:
+            group.controls = controls
         self._groups[group_id] = group
         led = self._runtime.led_partition(partition)
         assert led is not None, f"group {group_id!r}: its partition is not led"
@@ -308,7 +311,7 @@ class Coordinator:
         group.is_being_stored = False
         if self.config.is_before_kip_848:
             return
-        if group.stored is not None:  # By the extension.
+        if group.stored_generation_id >= 0:  # By the extension.
             error = _NONE
         elif error := (yield from store_new(group)):
             for member_id in list(group.parked_joins):

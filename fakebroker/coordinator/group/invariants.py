@@ -87,7 +87,7 @@ def _can_expire_or_is_waiting(group: Group, member_id: str) -> bool:
 
 
 def _stored_generation_is_not_newer(group: Group) -> bool:
-    return group.stored is None or group.stored.generation_id <= group.generation_id
+    return group.stored_generation_id <= group.generation_id
 
 
 _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (

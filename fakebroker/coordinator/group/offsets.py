@@ -1,8 +1,12 @@
 """The committed offsets of one group, and when an offset expires. `Group.check_commit` has checked the commits."""
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
+
+from fakebroker.topic_partition import TopicPartition
 
 
 @dataclass(slots=True, kw_only=True, frozen=True)
@@ -40,40 +44,138 @@ class CommittedOffset:
         return (self.commit_timestamp_ms if empty_since_ms is None else empty_since_ms) + retention_ms
 
 
-_NO_OFFSETS: Mapping[int, CommittedOffset] = MappingProxyType({})
+_ENTRY = struct.Struct(">qiq")  # The offset and the leader epoch as in Kafka's protocol, then the commit timestamp.
+_MOST_SHARED = 16
+"""The number of offsets up to which groups with the same partitions share an index."""
+_MOST_INDEXES = 10_000
+"""The number of shared indexes that are kept for later groups: those used last."""
+_NO_POSITIONS: Mapping[int, int] = MappingProxyType({})
+_NO_DETAILS: dict[int, tuple[str, int | None]] = {}
+
+
+class _Index:
+    """The position of each partition in the entries of a group, by topic, both in the order of their first commit."""
+
+    __slots__ = ("by_topic", "count", "places")
+
+    def __init__(self, places: tuple[TopicPartition, ...]) -> None:
+        self.places = places  # By position, if the index is shared.
+        self.by_topic: dict[str, dict[int, int]] = {}
+        self.count = 0
+        for number, place in enumerate(places):
+            self.add(*place, number * _ENTRY.size)
+
+    def add(self, topic: str, partition: int, position: int) -> None:
+        self.count += 1
+        self.by_topic.setdefault(topic, {})[partition] = position
+
+    def remove(self, topic: str, partition: int) -> None:
+        self.count -= 1
+        by_partition = self.by_topic[topic]
+        del by_partition[partition]
+        if not by_partition:
+            del self.by_topic[topic]
+
+
+_shared_index = lru_cache(_MOST_INDEXES)(_Index)
+_NO_INDEX = _Index(())
 
 
 class OffsetStore:
-    """Committed offsets by topic and partition, both in the order of their first commit."""
+    """Committed offsets by topic and partition, both in the order of their first commit.
 
-    __slots__ = ("_by_topic",)
+    A cluster can have a million groups, of which most have offsets for the same few partitions. So an offset is an
+    entry of 20 bytes, and the index of the partitions is shared. A group with many offsets has an index of its own.
+
+    Attributes:
+        entries: The entries. The first `WIRE_BYTES` bytes of each are the offset and the leader epoch as in Kafka's
+            protocol.
+        details: The metadata and the expire timestamp of the offsets that have one of them, by position.
+    """
+
+    __slots__ = ("_index", "details", "entries")
+
+    WIRE_BYTES = 12
 
     def __init__(self) -> None:
-        self._by_topic: dict[str, dict[int, CommittedOffset]] = {}
+        self._clear()
+
+    def _clear(self) -> None:
+        self._index = _NO_INDEX
+        self.entries: bytes | bytearray = b""
+        self.details = _NO_DETAILS
 
     def __iter__(self) -> Iterator[tuple[str, int, CommittedOffset]]:
         """Yield (topic, partition, committed offset); the partitions of one topic follow each other."""
-        for topic, by_partition in self._by_topic.items():
-            for partition, committed in by_partition.items():
-                yield topic, partition, committed
+        for topic, by_partition in self._index.by_topic.items():
+            for partition, position in by_partition.items():
+                yield topic, partition, self._at(position)
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        return self._by_topic.get(topic, {}).get(partition)
+        position = self.positions_of(topic).get(partition)
+        return None if position is None else self._at(position)
 
-    def of_topic(self, topic: str) -> Mapping[int, CommittedOffset]:
-        """Return the offsets of a topic by partition."""
-        return self._by_topic.get(topic, _NO_OFFSETS)
+    def positions_of(self, topic: str) -> Mapping[int, int]:
+        """Return the positions of the offsets of a topic in `entries`, by partition."""
+        return self._index.by_topic.get(topic, _NO_POSITIONS)
 
     def partitions_of(self, topic: str) -> Iterable[int]:
         """Return the partitions of a topic that have a committed offset."""
-        return self._by_topic.get(topic, {})
+        return self.positions_of(topic)
 
     def apply(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         """Apply an offset record: store the offset, or delete it if there is none."""
-        if committed is not None:
-            self._by_topic.setdefault(topic, {})[partition] = committed
+        position = self.positions_of(topic).get(partition)
+        if committed is None:
+            if position is not None:
+                self._delete(topic, partition, position)
             return
-        by_partition = self._by_topic.get(topic, {})
-        by_partition.pop(partition, None)
-        if not by_partition:
-            self._by_topic.pop(topic, None)
+        entry = _ENTRY.pack(committed.offset, committed.leader_epoch, committed.commit_timestamp_ms)
+        if position is None:
+            position = self._add(topic, partition)
+        if isinstance(self.entries, bytearray):
+            self.entries[position : position + _ENTRY.size] = entry
+        else:
+            self.entries = self.entries[:position] + entry + self.entries[position + _ENTRY.size :]
+        if committed.metadata or committed.expire_timestamp_ms is not None:
+            self.details = self.details or {}
+            self.details[position] = committed.metadata, committed.expire_timestamp_ms
+        elif self.details:
+            self._forget_details(position)
+
+    def _at(self, position: int) -> CommittedOffset:
+        offset, leader_epoch, timestamp_ms = _ENTRY.unpack_from(self.entries, position)
+        metadata, expire_timestamp_ms = self.details.get(position, ("", None))
+        return CommittedOffset(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp_ms=timestamp_ms,
+            expire_timestamp_ms=expire_timestamp_ms,
+        )
+
+    def _add(self, topic: str, partition: int) -> int:
+        """Add a partition, and return the position of its entry: the end of the entries."""
+        position = len(self.entries)
+        if position < _MOST_SHARED * _ENTRY.size:
+            self._index = _shared_index((*self._index.places, (topic, partition)))
+        else:
+            if not isinstance(self.entries, bytearray):
+                self.entries, self._index = bytearray(self.entries), _Index(self._index.places)
+            self._index.add(topic, partition, position)
+        return position
+
+    def _delete(self, topic: str, partition: int, position: int) -> None:
+        index = self._index
+        if isinstance(self.entries, bytearray) and 2 * index.count * _ENTRY.size > len(self.entries):
+            index.remove(topic, partition)  # The entry stays, and is not used any more.
+            self._forget_details(position)
+            return
+        kept = [(name, number, each) for name, number, each in self if (name, number) != (topic, partition)]
+        self._clear()
+        for name, number, each in kept:
+            self.apply(name, number, each)
+
+    def _forget_details(self, position: int) -> None:
+        if self.details.pop(position, None) is not None:
+            self.details = self.details or _NO_DETAILS

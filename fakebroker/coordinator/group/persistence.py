@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from fakebroker.coordinator.group.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.offsets import OffsetStore
@@ -49,8 +50,14 @@ def store_new(group: Group) -> Procedure[ErrorCode]:
 def _store_value(group: Group, value: GroupValue) -> Procedure[ErrorCode]:
     error = yield (_group_record(group, value),)
     if not error:
-        group.stored = value
+        _remember_stored(group, value)
     return error
+
+
+def _remember_stored(group: Group, value: GroupValue) -> None:
+    group.stored_generation_id = value.generation_id
+    if group.extension is not NO_EXTENSION:  # Only `store_extension` needs the value.
+        group.stored = value
 
 
 def _group_record(group: Group, value: GroupValue) -> GroupRecord:
@@ -168,7 +175,7 @@ def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float
         group.add(member, value.protocol_type)
         group.arm_session(member, member.session_timeout_ms, now_ms)
     group.leader_id = value.leader
-    group.stored = replace(value, extension_values=()) if value.extension_values else value
+    _remember_stored(group, replace(value, extension_values=()) if value.extension_values else value)
     group.extension.restore(value.extension_values, now_ms)
     group.subscribed_topics = group.compute_subscribed_topics()
     group.record_creation("loaded from the log", now_ms)

@@ -87,8 +87,3 @@ class _NoEntries(SnapshotDict[Any]):
 
 NO_ENTRIES: SnapshotDict[Any] = _NoEntries()
 """An empty dict that objects share until they have entries: a million dicts without entries take 60 MB."""
-
-
-def no_entries() -> SnapshotDict[Any]:
-    """Return `NO_ENTRIES`, as a default of dataclasses."""
-    return NO_ENTRIES

@@ -13,6 +13,18 @@ from fakebroker.coordinator.transaction.states import (
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ErrorCode
 
+CLIENT_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""The errors that clients get if an append to `__transaction_state` fails (`TransactionStateManager`)."""
+
 
 def error_of_producer(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
     """Return the error of an InitProducerId with the producer id and epoch of an earlier one, if it has them."""

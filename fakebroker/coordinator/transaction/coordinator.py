@@ -7,7 +7,7 @@ transactions that time out. Does not depend on wire formats, API versions, socke
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import floor, inf
+from math import inf
 from types import MappingProxyType
 
 from fakebroker.coordinator.runtime.partitions import Partitions
@@ -15,6 +15,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.runtime.runtime import Append
 from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.coordinator.transaction.answers import (
+    CLIENT_ERRORS,
     answer_of_end,
     error_of_epoch,
     error_of_producer,
@@ -34,7 +35,6 @@ from fakebroker.coordinator.transaction.states import (
     COMPLETE_COMMIT,
     DEAD,
     EMPTY,
-    IDLE,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -47,18 +47,6 @@ from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
 _NONE = ErrorCode.NONE
-
-CLIENT_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""The errors that clients get if an append to `__transaction_state` fails (`TransactionStateManager`)."""
 
 RETRY_MS = 100
 """Delay before the end of a transaction is stored again, in milliseconds; Kafka retries when it next sends requests."""
@@ -308,6 +296,7 @@ class TransactionCoordinator:
         now_ms: float,
         done: Callable[[ErrorCode], None],
         *,
+        version: int = 0,
         cause: str = "AddPartitionsToTxn",
     ) -> None:
         """Add partitions to the transaction of an id, which begins with the first ones.
@@ -321,6 +310,7 @@ class TransactionCoordinator:
             partitions: The partitions.
             now_ms: The time.
             done: Called with NONE or the error for all partitions.
+            version: The transaction version of the request: 2 if a broker adds partitions (KIP-890), else 0.
             cause: The request, for the history.
         """
         transaction, error = self._found(transactional_id)
@@ -339,7 +329,7 @@ class TransactionCoordinator:
             done(error)
             return
         transaction.begin(ONGOING)
-        new = transaction.with_partitions(partitions, now_ms)
+        new = transaction.with_partitions(partitions, version, now_ms)
         self._store(transaction, new, transaction.last_epoch, cause, now_ms, done)
 
     def verify_partitions(
@@ -402,25 +392,38 @@ class TransactionCoordinator:
         else:
             answer = answer_of_end(value.state, is_commit=is_commit, raises_epoch=raises_epoch, is_retry=is_retry)
             if answer is None:
-                state = PREPARE_COMMIT if is_commit else PREPARE_ABORT
-                self._prepare(transaction, state, version, "EndTxn", now_ms, done)
+                self._end_open(transaction, PREPARE_COMMIT if is_commit else PREPARE_ABORT, version, now_ms, done)
                 return
             error = answer
         done(ProducerResult(error) if error else ProducerResult(_NONE, value.producer_id, value.epoch))
+
+    def _end_open(
+        self,
+        transaction: Transaction,
+        state: TransactionState,
+        version: int,
+        now_ms: float,
+        done: Callable[[ProducerResult], None],
+    ) -> None:
+        next_producer_id = NO_PRODUCER_ID
+        if version >= KIP_890 and transaction.is_exhausted:
+            next_producer_id = self._new_producer_id()
+            if transaction.value.epoch == MAX_EPOCH:
+                done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))  # as in Kafka, which has no higher epoch
+                return
+        self._prepare(transaction, state, version, next_producer_id, "EndTxn", now_ms, done)
 
     def _prepare(
         self,
         transaction: Transaction,
         state: TransactionState,
         version: int,
+        next_producer_id: int,
         cause: str,
         now_ms: float,
         done: Callable[[ProducerResult], None],
     ) -> None:
         """Store the outcome of a transaction; then its markers are written."""
-        next_producer_id = NO_PRODUCER_ID
-        if version >= KIP_890 and transaction.is_exhausted:
-            next_producer_id = self._new_producer_id()
         last_epoch = transaction.value.epoch if version >= KIP_890 else transaction.last_epoch
         transaction.begin(state)
         value = transaction.prepared(state, version, next_producer_id, now_ms)
@@ -439,25 +442,31 @@ class TransactionCoordinator:
     ) -> None:
         """Abort an ongoing transaction in a higher epoch, which its producer does not have.
 
+        Up to Kafka 4.2 the producer id stays, even if it has no epoch left. If it is in the highest epoch, which it was
+        given after such an abort, the transaction cannot be aborted: the result is UNKNOWN_SERVER_ERROR.
+
         Args:
             transaction: The transactional id, in state Ongoing and without a pending transition.
             cause: The cause, for the history.
             now_ms: The time.
             done: Called with the result when the outcome is stored.
         """
+        if transaction.value.epoch == MAX_EPOCH:
+            done(ProducerResult(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
         version = self.config.version if self.config.version >= KIP_890 else 0
         transaction.begin(PREPARE_EPOCH_FENCE)
         transaction.pending = None
         if version < KIP_890:
             raised = transaction.value.epoch + (not transaction.has_failed_fence)
-            transaction.value = replace(transaction.value, epoch=min(raised, MAX_EPOCH))
+            transaction.value = replace(transaction.value, epoch=raised)
             transaction.last_epoch = NO_EPOCH
 
         def complete(result: ProducerResult) -> None:
             transaction.has_failed_fence = version < KIP_890 and bool(result.error)
             done(result)
 
-        self._prepare(transaction, PREPARE_ABORT, version, cause, now_ms, complete)
+        self._prepare(transaction, PREPARE_ABORT, version, NO_PRODUCER_ID, cause, now_ms, complete)
 
     def _found(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
         """Return an id, or the error of a request that does not create it."""
@@ -616,16 +625,10 @@ class TransactionCoordinator:
 
     def _schedule(self, transaction: Transaction) -> None:
         """Schedule the first check at which a transaction has timed out, or its id has expired."""
-        value, config = transaction.value, self.config
         self._timers.cancel(transaction)
-        if value.state is ONGOING:
-            due_ms, interval_ms = value.start_ms + value.timeout_ms, config.abort_check_interval_ms
-        elif value.state in IDLE:
-            due_ms, interval_ms = value.last_update_ms + config.id_expiration_ms, config.expiration_check_interval_ms
-        else:
-            return
-        intervals = floor((due_ms - self._started_ms) / interval_ms) + 1
-        self._timers.schedule(transaction, self._started_ms + max(1, intervals) * interval_ms)
+        due_ms = transaction.next_check_ms(self.config, self._started_ms)
+        if due_ms is not None:
+            self._timers.schedule(transaction, due_ms)
 
     def _expire(self, transaction: Transaction, now_ms: float) -> None:
         if transaction.state in PREPARED:

@@ -32,7 +32,8 @@ class TransactionValue:
         partitions: The partitions of the transaction, in the order in which they were added.
         last_update_ms: Time of the transition.
         start_ms: When the transaction, or the last one, began; -1 if there was none.
-        version: The transaction version of the request that ended the transaction: 2 with KIP-890, else 0.
+        version: The transaction version of the last request that added partitions or ended the transaction: 2 if a
+            broker has added them, or if the epoch was raised (KIP-890); else 0.
     """
 
     producer_id: int

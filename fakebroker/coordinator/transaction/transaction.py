@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, floor, inf
 from typing import NamedTuple
 
-from fakebroker.coordinator.transaction.config import KIP_890
+from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionValue
 from fakebroker.coordinator.transaction.states import (
     COMPLETE_ABORT,
@@ -76,6 +76,24 @@ class Transaction:
         """Whether the producer id has no epoch left for a new producer."""
         return self.value.epoch >= EXHAUSTED_EPOCH
 
+    def next_check_ms(self, config: TransactionConfig, started_ms: float) -> float | None:
+        """Return the first check at which the transaction has timed out, or the id has expired; None while it ends.
+
+        Checks are at full intervals since the broker has started, at `started_ms`.
+        """
+        if self.state is ONGOING:
+            due_ms, interval_ms = self.value.start_ms + self.value.timeout_ms, config.abort_check_interval_ms
+            intervals = floor((due_ms - started_ms) / interval_ms) + 1  # not at the time of the timeout itself
+        elif self.state in IDLE:
+            due_ms, interval_ms = (
+                self.value.last_update_ms + config.id_expiration_ms,
+                config.expiration_check_interval_ms,
+            )
+            intervals = ceil((due_ms - started_ms) / interval_ms)
+        else:
+            return None
+        return started_ms + max(1, intervals) * interval_ms
+
     def begin(self, state: TransactionState) -> None:
         """Mark a transition as pending."""
         assert self.pending is None, f"{self.transactional_id}: {self.pending} is pending"
@@ -99,9 +117,10 @@ class Transaction:
             timeout_ms=timeout_ms,
             state=EMPTY,
             last_update_ms=int(now_ms),
+            version=self.value.version,
         )
 
-    def with_partitions(self, partitions: Iterable[TopicPartition], now_ms: float) -> TransactionValue:
+    def with_partitions(self, partitions: Iterable[TopicPartition], version: int, now_ms: float) -> TransactionValue:
         """Return the value after partitions were added."""
         old = self.value
         return replace(
@@ -112,7 +131,7 @@ class Transaction:
             partitions=tuple(dict.fromkeys((*old.partitions, *partitions))),
             start_ms=int(now_ms) if old.state in IDLE else old.start_ms,
             last_update_ms=int(now_ms),
-            version=0,
+            version=version,
         )
 
     def prepared(self, state: TransactionState, version: int, next_producer_id: int, now_ms: float) -> TransactionValue:

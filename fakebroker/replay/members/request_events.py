@@ -12,6 +12,7 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupR
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.script.script import Script
@@ -29,6 +30,7 @@ API_NAMES: dict[type[GroupRequest], str] = {
     OffsetCommitRequest: "OffsetCommit",
     OffsetFetchRequest: "OffsetFetch",
     LeaveGroupRequest: "LeaveGroup",
+    RewriteJoinGroupRequest: "JoinGroup",
 }
 
 
@@ -172,6 +174,8 @@ def _member_id(request: GroupRequest) -> str:
             return request.members[0].member_id if request.members else request.member_id
         case OffsetFetchRequest():
             return ""  # classic groups: the request has no member id
+        case RewriteJoinGroupRequest():
+            return request.consumer_id
     return request.member_id
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.coordinator.transaction.config import TransactionConfig
-from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH
+from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, MAX_EPOCH
 from fakebroker.errors import ErrorCode
 from tests.coordinator.transaction.test_end_of_transactions import in_state
 from tests.support.coordinator.transaction_lab import FIRST_PRODUCER_ID, ID, P0, P1, TransactionLab
@@ -60,6 +60,34 @@ def test_an_exhausted_epoch_gives_another_producer_id(subtests: pytest.Subtests)
         lab = in_state("Empty", EXHAUSTED_EPOCH)
         assert lab.init(FIRST_PRODUCER_ID, 5).error is ErrorCode.UNKNOWN_SERVER_ERROR
         assert lab.init() == new
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_fence_does_not_give_another_producer_id(version: int) -> None:
+    """So it is up to Kafka 4.2; the InitProducerId after it gives another one."""
+    lab = in_state("Ongoing", EXHAUSTED_EPOCH)
+    lab.coordinator.config = TransactionConfig(version=version)
+    assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    lab.write_markers()
+    assert lab.value.state.value == "CompleteAbort"
+    assert (lab.value.producer_id, lab.value.epoch) == (FIRST_PRODUCER_ID, MAX_EPOCH)
+    assert lab.init() == good(0, FIRST_PRODUCER_ID + 1)
+
+
+def test_a_transaction_in_the_highest_epoch_ends_only_in_versions_that_keep_the_epoch() -> None:
+    """As in Kafka up to 4.2, where a producer gets that epoch if it repeats the abort that fenced it."""
+    lab = in_state("Ongoing", EXHAUSTED_EPOCH)
+    assert lab.init().error is ErrorCode.CONCURRENT_TRANSACTIONS
+    lab.write_markers()
+    assert lab.end(commit=False, epoch=EXHAUSTED_EPOCH, raises_epoch=True) == good(MAX_EPOCH)
+    lab.add(P0, epoch=MAX_EPOCH)
+    for result in (lab.end(epoch=MAX_EPOCH, raises_epoch=True), lab.init()):
+        assert result.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    lab.advance(200)
+    assert (lab.value.state.value, lab.transaction.pending) == ("Ongoing", None)
+    assert lab.end(epoch=MAX_EPOCH) == good(MAX_EPOCH)
+    lab.write_markers()
+    assert lab.value.state.value == "CompleteCommit"
 
 
 def test_faulty_requests(subtests: pytest.Subtests) -> None:
@@ -152,12 +180,15 @@ def test_a_check_at_the_time_of_the_timeout_does_not_abort() -> None:
     assert lab.value.state.value == "CompleteAbort"
 
 
-def test_an_unused_id_expires() -> None:
+@pytest.mark.parametrize("age_s", [0, 1])
+def test_an_unused_id_expires_at_the_first_check_at_which_it_is_old_enough(age_s: int) -> None:
     lab = TransactionLab()
+    lab.advance(age_s)
     lab.init()
-    lab.advance(7 * DAY_S)
+    check_s = 7 * DAY_S + (3600 if age_s else 0)
+    lab.advance(check_s - age_s - 1)
     assert lab.coordinator.transaction(ID) is not None
-    lab.advance(3600)
+    lab.advance(1)
     assert lab.coordinator.transaction(ID) is None
     assert (lab.log[-1].transactional_id, lab.log[-1].value) == (ID, None)
     assert lab.add(P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

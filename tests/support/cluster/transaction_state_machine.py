@@ -18,7 +18,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER, TRANSACTIONS_TOPIC, Partition
-from fakebroker.coordinator.transaction.records import TransactionValue
+from fakebroker.coordinator.transaction.records import MAX_EPOCH, TransactionValue
 from fakebroker.coordinator.transaction.states import EMPTY, PREPARED
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.errors import ConfigError, ErrorCode
@@ -347,6 +347,8 @@ class Transactions(RuleBasedStateMachine):
             producer.is_aborting = False
             if response.producer_id >= 0:
                 producer.use(response.producer_id, response.producer_epoch)
+                # After a fence in the last epoch; up to Kafka 4.2 a transaction in this epoch could not be ended.
+                producer.is_fenced = producer.epoch == MAX_EPOCH
 
         request = EndTxnRequest(
             transactional_id=producer.transactional_id,

@@ -73,7 +73,7 @@ class SurvivingState:
             former = self.memberships.get(group_id, NO_GENERATION)
             now = membership(group) if group.state in (EMPTY, STABLE) else former
             assert now[0] >= former[0], "a stored generation has decreased"
-            is_stored = not group.config.is_before_kip_848 or now[0] > 0 or group.stored is not None
+            is_stored = not group.config.is_before_kip_848 or now[0] > 0 or group.stored_generation_id >= 0
             pending = coordinator.pending_offsets(group_id)
             if pending or group_id in self.transactional:
                 after.transactional.add(group_id)

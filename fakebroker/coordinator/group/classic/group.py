@@ -5,7 +5,6 @@ groups, on the coordinator, or on the types of tokens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
 from typing import TypeVar
@@ -30,7 +29,7 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
-from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict, no_entries
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
 from fakebroker.errors import ErrorCode
 
 V = TypeVar("V")
@@ -39,11 +38,11 @@ NONE = ErrorCode.NONE
 _DEADLINE, _REBALANCE_TIMEOUT = attrgetter("deadline_ms"), attrgetter("rebalance_timeout_ms")
 
 
-@dataclass(slots=True, eq=False)
 class Group:
     """One classic group (Kafka's `ClassicGroup`). Whenever none of its procedures runs, the rules in `invariants` hold.
 
-    Dictionaries that are empty in a group without a rebalance are shared by all groups (`NO_ENTRIES`).
+    A cluster can have a million groups. So attributes that most groups do not need are defaults of the class until they
+    are set, and again after `settle`. Dictionaries without entries are shared (`NO_ENTRIES`).
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
@@ -55,6 +54,15 @@ class Group:
         leader_id: `None` exactly if there are no members. A lost leader is succeeded by the member that was added
             first; a static member that was replaced counts as added at its replacement.
         members: By member id, in the order in which they were added.
+        protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
+            Kafka, a member that names a protocol twice is counted twice.
+        subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
+        deadline_ms: A lower bound of all deadlines of the group. Procedures lower it; only the coordinator raises it.
+        scheduled_ms, timer_number: When the coordinator checks the group's timers next; see `TimerEntry`.
+        stored_generation_id: The generation of the last stored value of the group; -1 if it was never stored.
+        extension: The protocol extension of the group.
+        is_initial_rebalance: Whether this is the first rebalance of an empty group, which is delayed even if all
+            members have joined.
         static_members: Member ids by instance id.
         pending_members: Ids returned with MEMBER_ID_REQUIRED that have not joined yet, with the deadline of each.
         parked_joins: Tokens of JoinGroup requests that are answered at the end of the join phase, by member id, in
@@ -62,19 +70,13 @@ class Group:
         parked_syncs: Tokens of SyncGroup requests that are answered at the leader's SyncGroup, by member id, in order
             of arrival.
         awaiting_sync: Member ids that have not sent a SyncGroup in this generation.
-        protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
-            Kafka, a member that names a protocol twice is counted twice.
         repeating_members: The number of members that name a protocol twice.
-        subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
         new_member_added: Whether a member was added during an initial delay. As in Kafka, it is reset only when an
             initial delay expires and is extended.
         initial_delay_ms: The current delay of an initial rebalance.
         initial_remaining_ms: How much longer an initial rebalance may be delayed after the current delay.
         join_deadline_ms: When the join timer expires; infinite if it is not running. `sync_deadline_ms` likewise.
-        deadline_ms: A lower bound of all deadlines of the group. Procedures lower it; only the coordinator raises it.
-        scheduled_ms, timer_number: When the coordinator checks the group's timers next; see `TimerEntry`.
-        stored: The last stored value of the group, without the values of the extension; `None` if it was never stored.
-        extension: The protocol extension of the group.
+        stored: The last stored value of a group with an extension, without the values of the extension; else `None`.
         controls: The manual settings of the group's rebalances, or None.
         is_overdue: Whether the timer of the state has expired while the group was held in the state (`controls`).
         held_sync: The leader's SyncGroup and its token, while the group is held in CompletingRebalance.
@@ -82,42 +84,94 @@ class Group:
         is_being_stored: Whether its first join is in progress, and the new group is not in the log yet.
     """
 
-    group_id: str
-    partition: int
-    config: CoordinatorConfig
-    send: Callable[[object, object], None]
-    state_since_ms: float
-    state: GroupState = EMPTY
-    previous_state: GroupState = DEAD
-    generation_id: int = 0
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader_id: str | None = None
-    members: SnapshotDict[Member] = field(default_factory=SnapshotDict)
-    static_members: dict[str, str] = field(default_factory=no_entries)
-    pending_members: dict[str, float] = field(default_factory=no_entries)
-    parked_joins: SnapshotDict[object] = field(default_factory=no_entries)
-    parked_syncs: SnapshotDict[object] = field(default_factory=no_entries)
-    awaiting_sync: dict[str, None] = field(default_factory=no_entries)
-    protocol_counts: Mapping[str, int] = field(default_factory=no_entries)
-    subscribed_topics: frozenset[str] | None = None
-    offsets: OffsetStore = field(default_factory=OffsetStore)
-    new_member_added: bool = False
+    __slots__ = (
+        "__dict__",
+        "awaiting_sync",
+        "config",
+        "deadline_ms",
+        "generation_id",
+        "group_id",
+        "is_initial_rebalance",
+        "join_deadline_ms",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "offsets",
+        "parked_joins",
+        "parked_syncs",
+        "partition",
+        "pending_change",
+        "pending_members",
+        "protocol_counts",
+        "protocol_name",
+        "protocol_type",
+        "scheduled_ms",
+        "send",
+        "state",
+        "state_since_ms",
+        "stored_generation_id",
+        "subscribed_topics",
+        "sync_deadline_ms",
+        "timer_number",
+    )
+
+    extension: GroupExtension = NO_EXTENSION
+    static_members: dict[str, str] = NO_ENTRIES
+    repeating_members: int = 0
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
-    join_deadline_ms: float = inf
-    sync_deadline_ms: float = inf
-    deadline_ms: float = inf
-    scheduled_ms: float = inf
-    timer_number: int = 0
     stored: GroupValue | None = None
-    extension: GroupExtension = NO_EXTENSION
     controls: GroupControls | None = None
     is_overdue: bool = False
     held_sync: tuple[SyncGroup, object] | None = None
-    pending_change: Change | None = None
     is_being_stored: bool = False
-    repeating_members: int = 0
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: int,
+        config: CoordinatorConfig,
+        send: Callable[[object, object], None],
+        state_since_ms: float,
+        state: GroupState = EMPTY,
+    ) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.config = config
+        self.send = send
+        self.state_since_ms = state_since_ms
+        self.state = state
+        self.generation_id = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: SnapshotDict[Member] = SnapshotDict()
+        self.protocol_counts: Mapping[str, int] = NO_ENTRIES
+        self.subscribed_topics: frozenset[str] | None = None
+        self.offsets = OffsetStore()
+        self.deadline_ms = inf
+        self.scheduled_ms = inf
+        self.timer_number = 0
+        self.stored_generation_id = -1
+        self.is_initial_rebalance = False
+        self.pending_members: dict[str, float] = NO_ENTRIES
+        self.parked_joins: SnapshotDict[object] = NO_ENTRIES
+        self.parked_syncs: SnapshotDict[object] = NO_ENTRIES
+        self.awaiting_sync: dict[str, None] = NO_ENTRIES
+        self.new_member_added = False
+        self.join_deadline_ms = inf
+        self.sync_deadline_ms = inf
+        self.pending_change: Change | None = None
+        self.settle()
+
+    def settle(self) -> None:
+        """Forget the attributes that equal their defaults: after the first rebalance, these are usually all."""
+        defaults = type(self).__dict__
+        kept = {name: value for name, value in self.__dict__.items() if value is not defaults[name]}
+        if kept:
+            self.__dict__ = kept
+        else:
+            del self.__dict__  # Even an empty dict takes memory, as does that of a new object.
 
     # State
 
@@ -129,15 +183,10 @@ class Group:
         """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"group {self.group_id!r}: no transition from {self.state.value} to {state.value}")
-        self.previous_state = self.state
-        self.state = state
+        previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
-        self._add_moment(self.previous_state, now_ms)
-
-    @property
-    def is_initial_rebalance(self) -> bool:
-        """Whether this is the first rebalance of an empty group, which is delayed even if all members have joined."""
-        return self.state is PREPARING_REBALANCE and self.previous_state is EMPTY
+        self.is_initial_rebalance = state is PREPARING_REBALANCE and previous_state is EMPTY
+        self._add_moment(previous_state, now_ms)
 
     @property
     def does_new_member_extend_delay(self) -> bool:

@@ -43,7 +43,8 @@ def start_rebalance(group: Group, now_ms: float) -> Procedure[ErrorCode]:
         _abandon_generation(group, now_ms)
     group.awaiting_sync = NO_ENTRIES
     group.sync_deadline_ms = inf
-    group.is_overdue = False
+    if group.is_overdue:
+        group.is_overdue = False
     group.transition_to(PREPARING_REBALANCE, now_ms)
     if group.is_initial_rebalance:
         return (yield from _start_initial_delay(group, now_ms))
@@ -136,7 +137,8 @@ def complete_join_phase(group: Group, now_ms: float) -> Procedure[ErrorCode]:
         _hold_join_phase(group, now_ms)
         return ErrorCode.NONE
     group.join_deadline_ms = inf
-    group.is_overdue = False
+    if group.is_overdue:
+        group.is_overdue = False
     for member in list(group.members.values()):
         if member.instance_id is None and member.member_id not in group.parked_joins:
             group.remove(member.member_id)
@@ -191,6 +193,9 @@ def _start_generation(group: Group, now_ms: float) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
     group.protocol_name = protocol_name
     group.subscribed_topics = group.compute_subscribed_topics()
+    if group.is_initial_rebalance:
+        group.initial_delay_ms = group.initial_remaining_ms = 0
+        group.settle()
     group.transition_to(COMPLETING_REBALANCE, now_ms)
     for member_id in list(group.parked_joins):
         group.answer_join(member_id, group.join_result(member_id, with_members=member_id == group.leader_id))

@@ -1,0 +1,31 @@
+"""JoinGroup of the proposal `rewrite`, Kafka's consumer rewrite design: the coordinator assigns the partitions.
+
+It has the key of JoinGroup. Kafka's trunk had it as version 0 before 0.9. The document's other messages are those of
+Kafka: ConsumerMetadata is version 0 of FindCoordinator, Heartbeat is version 0, and OffsetCommit is version 1.
+"""
+
+from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.types import Int16, Int32, String
+
+
+@message(api_key=11, versions="0", flexible="none")
+class RewriteJoinGroupRequest(Message):
+    group_id: String
+    session_timeout_ms: Int32
+    topics: list[String]
+    consumer_id: String
+    partition_assignment_strategy: String
+
+
+@struct
+class RewriteOwnedTopic(Struct):
+    topic_name: String
+    partitions: list[Int32]
+
+
+@message(api_key=11, versions="0", flexible="none")
+class RewriteJoinGroupResponse(Message):
+    error_code: Int16 = 0
+    group_generation_id: Int32 = -1
+    consumer_id: String = ""
+    partitions_to_own: list[RewriteOwnedTopic]
