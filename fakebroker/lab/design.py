@@ -47,6 +47,8 @@ class CoordinatorSettings:
         max_session_timeout_ms: Members with longer session timeouts are rejected.
         rebalancer_threads: Threads that run the rebalances of one coordinator (options 1.b and 1.c).
         rebalance_phase_timeout_ms: How long a rebalancer waits for the responses of one phase (options 1.b and 1.c).
+        expired_heartbeats: After this number of heartbeats in a row without a response a consumer has failed (option
+            1.b).
     """
 
     offsets_partitions: int = 50
@@ -54,6 +56,7 @@ class CoordinatorSettings:
     max_session_timeout_ms: int = 1_800_000
     rebalancer_threads: int = 4
     rebalance_phase_timeout_ms: int = 10_000
+    expired_heartbeats: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Beat:
     """A message that a member and its coordinator repeat while nothing changes, with its response.
 
     Attributes:
-        due_ms: When it is sent next.
+        due_ms: When it is sent next. If the coordinator sends it, `Coordinator.next_beats` counts instead.
         period_ms: Time from one to the next.
         request, response: Samples, for their sizes.
         is_from_coordinator: Whether the coordinator sends it, and the member responds.
@@ -129,6 +132,9 @@ class MemberPort(Protocol):
 
     def identified(self, member_id: str) -> None:
         """Report the id by which the coordinator knows the member, each time it changes."""
+
+    def new_id(self) -> str:
+        """Return a unique id."""
 
     def failed(self, why: str) -> None:
         """The member has stopped because of an error that it cannot handle."""
@@ -203,6 +209,9 @@ class CoordinatorPort(Protocol):
     def partition_counts(self) -> Mapping[str, int]:
         """Return the partition counts by topic, as this broker knows them."""
 
+    def now_ms(self) -> float:
+        """Return the present time, which callbacks of `append` and `access` do not get as an argument."""
+
     def new_id(self) -> str:
         """Return a unique id."""
 
@@ -246,6 +255,9 @@ class Coordinator(Protocol):
 
     def is_steady(self, group_id: str, links: int) -> bool:
         """Return whether a group has this number of members, and all of them only repeat beats."""
+
+    def next_beats(self, group_id: str) -> Mapping[Link, float]:
+        """Return when the next beat is sent to each member of a steady group; empty if members send all beats."""
 
     def rest(self, group_id: str) -> None:
         """Suspend the failure detection of a steady group: its beats are exchanged without calls of this object."""

@@ -277,6 +277,9 @@ class ClassicCoordinator:
         group = self._coordinator.group(group_id)
         return group is not None and group.state is STABLE and len(group.members) == links and not group.pending_members
 
+    def next_beats(self, group_id: str) -> Mapping[Link, float]:
+        return {}
+
     def rest(self, group_id: str) -> None:
         for member in self._group(group_id).members.values():
             member.keeper = _never

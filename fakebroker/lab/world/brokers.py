@@ -93,6 +93,8 @@ class BrokerProcess:
         link.is_in_progress = True
         self.coordinator.received(link, message, self._world.now_ms())
         self.plan()
+        if not self._world.design.has_replies:
+            link.member.plan()  # The response to a beat of the coordinator ends it: the group may rest now.
 
     def on_closed(self, link: MemberLink) -> None:
         """The client has closed a connection, or its process has ended."""
@@ -136,6 +138,9 @@ class BrokerProcess:
 
     def partition_counts(self) -> Mapping[str, int]:
         return self._world.partition_counts
+
+    def now_ms(self) -> float:
+        return self._world.now_ms()
 
     def new_id(self) -> str:
         return self._world.new_id()

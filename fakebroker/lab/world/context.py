@@ -40,6 +40,9 @@ class MemberSide(Protocol):
     group_id: str
     loses_response: bool
 
+    def plan(self) -> None:
+        """Schedule the next deadline, or let the group rest."""
+
     def on_received(self, link: Any, message: Message) -> None:
         """A message has arrived."""
 

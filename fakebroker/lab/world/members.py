@@ -328,5 +328,8 @@ class MemberProcess:
     def identified(self, member_id: str) -> None:
         self._world.identified(self, member_id)
 
+    def new_id(self) -> str:
+        return self._world.new_id()
+
     def failed(self, why: str) -> None:
         self._world.failed(self, why)

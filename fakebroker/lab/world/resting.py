@@ -9,7 +9,7 @@ early enough to send its last commit before it.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor, inf
 
 from fakebroker.lab.design import Beat, Idle, Link
@@ -99,6 +99,7 @@ class Resting:
             return
         if not self._brokers[node_id].is_up or not self._brokers[node_id].coordinator.is_steady(group_id, len(links)):
             return
+        self._set_due(group_id, members, self._brokers[node_id].coordinator.next_beats(group_id))
         idle = self._idle[group_id]
         until_ms = min(self._next_event(group_id), *(each.until_ms for each in idle.values())) - _MARGIN_MS
         period_ms = max((beat.period_ms for each in idle.values() for beat in each.beats), default=inf)
@@ -107,6 +108,15 @@ class Resting:
         plans = self._plan(members, until_ms)
         if plans is not None:
             self._rest(group_id, node_id, plans)
+
+    def _set_due(self, group_id: str, members: list[MemberProcess], due_ms: Mapping[Link, float]) -> None:
+        """Set when the coordinator sends its beats next, which members do not know."""
+        for member in members if due_ms else ():
+            assert member.link is not None
+            at_ms = due_ms[member.link]
+            idle = self._idle[group_id][member.number]
+            beats = tuple(replace(beat, due_ms=at_ms) if beat.is_from_coordinator else beat for beat in idle.beats)
+            self._idle[group_id][member.number] = replace(idle, beats=beats)
 
     def _next_event(self, group_id: str) -> float:
         times = self._events[group_id]
@@ -140,10 +150,11 @@ class Resting:
             assert link is not None
             for each in skipped:
                 self._count(node_id, each)
-                if each.beat.is_from_coordinator:
-                    last_ms[link] = each.last_ms
-                else:
-                    last_ms[link] = max(last_ms.get(link, -inf), each.last_ms + link.latency_ms)
+            pings = [each.last_ms for each in skipped if each.beat.is_from_coordinator]
+            if pings:
+                last_ms[link] = pings[0]
+            elif skipped:
+                last_ms[link] = max(each.last_ms for each in skipped) + link.latency_ms
             world.scheduler.schedule(wake_ms, ACTION, member.number, self._wake_member, member, link, skipped)
         first_ms = min(wake_ms for _, wake_ms, _ in plans)
         world.scheduler.schedule(first_ms, EVENT, -1, self._wake_group, group_id, node_id, last_ms)

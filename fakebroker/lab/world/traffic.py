@@ -13,6 +13,9 @@ from fakebroker.protocol.schema import Message
 _HEADER_BYTES = 4 + 2 + 2 + 4 + 2
 """Size, API key, version, correlation id and the length of the client id in a frame; a response has less."""
 
+_SHORT_HEADER_BYTES = 4 + 2
+"""Size and API key: the header of messages that have a version and a correlation id as fields of their own."""
+
 _versions: dict[type[Message], int] = {}
 
 
@@ -29,8 +32,11 @@ class Count:
 
 
 def frame_bytes(message: Message) -> int:
-    """Return the size of a message with its header, in the last version that clients use."""
+    """Return the size of a message with its header: in the version that it names, or the last one that clients use."""
     kind = type(message)
+    own_version: int | None = getattr(message, "version", None)
+    if own_version is not None:
+        return _SHORT_HEADER_BYTES + len(encode(message, own_version))
     version = _versions.get(kind)
     if version is None:
         version = _versions[kind] = _newest_version(kind)
