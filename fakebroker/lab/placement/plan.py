@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 from math import lcm
 
-MAX_CELLS = 100_000
-"""Limit of the least common multiple of partition counts, and of that of broker counts."""
+MAX_PARTITIONS = 100_000
+"""Limit of the least common multiple of the numbers of partitions."""
+
+MAX_COUNTS = 20_000_000
+"""Limit of the least common multiple of the numbers of brokers, times the largest size of a group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,13 +97,13 @@ class PlacementPlan:
             raise ValueError(f"groups={self.groups}: expected ascending integers >= 1")
         if self.name_pattern.count("{}") != 1:
             raise ValueError(f"name_pattern={self.name_pattern!r}: expected one {{}}")
-        for name in ("brokers", "partitions"):
-            counts = getattr(self, name)
-            if not counts or min(counts) < 1:
-                raise ValueError(f"{name}={counts}: expected integers >= 1")
-            if lcm(*counts) > MAX_CELLS:
-                raise ValueError(f"{name}={counts}: expected a least common multiple of at most {MAX_CELLS}")
-        if not self.seeds:
-            raise ValueError("seeds=(): expected one or more")
+        for name in ("brokers", "partitions", "seeds"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: expected integers >= 1")
+        if lcm(*self.partitions) > MAX_PARTITIONS:
+            raise ValueError(f"partitions={self.partitions}: expected a common multiple of at most {MAX_PARTITIONS}")
         if self.bootstrap < 1:
             raise ValueError(f"bootstrap={self.bootstrap}: expected an integer >= 1")
+        if lcm(*self.brokers, self.bootstrap) * self.sizes.largest > MAX_COUNTS:
+            most = MAX_COUNTS // self.sizes.largest
+            raise ValueError(f"brokers={self.brokers}: expected a common multiple of at most {most}")

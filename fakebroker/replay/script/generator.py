@@ -65,9 +65,13 @@ def offsets_partition(group: Column, offsets_partitions: int) -> Column:
         hashed = f.when(code < 0x10000, 31 * value + code).otherwise(units).bitwiseAND(0xFFFF_FFFF)
         return f.when(character == "", value).otherwise(hashed)
 
-    unsigned = f.aggregate(f.split(group, ""), f.lit(0).cast("long"), added)
-    distance = f.least(unsigned, 2**32 - unsigned)  # the absolute value of the signed hash
-    return f.when(unsigned == 2**31, 0).otherwise(distance % offsets_partitions).cast("int")
+    return partition_of_hash(f.aggregate(f.split(group, ""), f.lit(0).cast("long"), added), offsets_partitions)
+
+
+def partition_of_hash(hashed: Column, partitions: int) -> Column:
+    """Return Kafka's `Utils.abs(hash) % partitions` for a bigint whose lower 32 bits are Java's hash."""
+    signed = f.shiftright(f.shiftleft(hashed, 32), 32)
+    return (f.abs(signed).bitwiseAND(0x7FFF_FFFF) % partitions).cast("int")
 
 
 class _ScriptGenerator:
