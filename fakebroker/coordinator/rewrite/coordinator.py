@@ -83,6 +83,9 @@ Changed = Callable[[ConsumerGroup, CoordinatorState, str, float], None]
 def _ignore_change(group: ConsumerGroup, before: CoordinatorState, cause: str, now_ms: float) -> None: ...
 
 
+def _ignore_expiry(consumer: Consumer) -> None: ...
+
+
 def _keep_connection(connection: Hashable) -> None: ...
 
 
@@ -99,6 +102,7 @@ class RewriteCoordinator:
         shard_of: Returns the shard of a group.
         disconnect: Breaks the connection of an expired consumer.
         on_change: Called after each transition of a group.
+        on_expiry: Called with each consumer whose session has expired, before the rebalance that this causes.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class RewriteCoordinator:
         shard_of: Callable[[str], Hashable],
         disconnect: Callable[[Hashable], None] = _keep_connection,
         on_change: Changed = _ignore_change,
+        on_expiry: Callable[[Consumer], None] = _ignore_expiry,
     ) -> None:
         self.config = config
         self._new_id = new_id
@@ -117,7 +122,7 @@ class RewriteCoordinator:
         self._store = store
         self._shard_of = shard_of
         self._disconnect = disconnect
-        self._on_change = on_change
+        self._on_change, self._on_expiry = on_change, on_expiry
         self._shards: dict[Hashable, Shard] = {}
         self._groups_by_topic: dict[str, dict[ConsumerGroup, None]] = {}
         self._timers: TimerQueue[Consumer] = TimerQueue()
@@ -279,6 +284,11 @@ class RewriteCoordinator:
         if consumer.scheduled_ms > consumer.deadline_ms:  # else the timer fires earlier, and is set again
             self._timers.schedule(consumer, consumer.deadline_ms)
 
+    def resume_session(self, consumer: Consumer, deadline_ms: float) -> None:
+        """Resume a session that a simulation has suspended by an infinite deadline, or let it end later."""
+        consumer.deadline_ms = deadline_ms
+        self._timers.schedule(consumer, deadline_ms)
+
     def _hear(self, consumer: Consumer, now_ms: float) -> None:
         group = consumer.group
         if not consumer.is_heard:
@@ -300,6 +310,7 @@ class RewriteCoordinator:
         group = consumer.group
         del group.consumers[consumer.consumer_id]
         group.expired[consumer.consumer_id] = consumer
+        self._on_expiry(consumer)
         if group.state is PREPARE_FOR_REBALANCE:
             group.missing -= 1
         else:

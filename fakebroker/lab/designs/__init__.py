@@ -10,7 +10,7 @@ from importlib import import_module
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.lab.design import Design
 
-DESIGNS = ("classic",)
+DESIGNS = ("classic", "rewrite")
 """The names of all designs, in the order of reports. The module of a name has underscores for hyphens."""
 
 

@@ -1,15 +1,11 @@
 """The classic protocol: the group coordinator of `coordinator.group`, and the member of `client.member`."""
 
-from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from math import inf
 
-from fakebroker.client.member import requests
-from fakebroker.client.member.effects import Discover, Fatal, FetchMetadata, GroupRequest, Send
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.states import MemberState
 from fakebroker.coordinator.group.api import ItemResults, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import STABLE
@@ -18,32 +14,20 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.history import discard_change
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ErrorCode
-from fakebroker.lab.design import Beat, CoordinatorPort, CoordinatorSettings, Design, Idle, Link, MemberPort, Records
+from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort, Records
+from fakebroker.lab.designs.effects_member import ALIVE, EffectsMember
+from fakebroker.lab.designs.offset_responses import commit_response, committed_partitions, fetch_response
 from fakebroker.lab.invariants import INVARIANTS
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
-from fakebroker.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from fakebroker.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
-)
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.protocol.schema import Message
-from fakebroker.topic_partition import TopicPartition, by_topic
-
-_ALIVE = HeartbeatResponse()
 
 
-class ClassicMember:
+class ClassicMember(EffectsMember):
     """A member of the classic protocol; a `lab.design.Member`.
 
     Args:
@@ -52,162 +36,16 @@ class ClassicMember:
     """
 
     def __init__(self, settings: MemberSettings, port: MemberPort) -> None:
-        self._member, self._port = Member(settings), port
-        self._node_id: int | None = None
-        self._link: Link | None = None
-        self._is_connected = False
-        self._held: list[GroupRequest] = []
-        self._in_flight: deque[GroupRequest] = deque()
-        self._metadata_due_ms = inf
-        self._member_id = ""
-        # Whether the generation is complete, the owned partitions, and those of them whose offset is known.
-        self._reported: tuple[bool, tuple[TopicPartition, ...], frozenset[TopicPartition]] = False, (), frozenset()
+        self._classic = Member(settings)
+        super().__init__(self._classic, port, settings.heartbeat_interval_ms, settings.commit_interval_ms)
 
-    # lab.design.Member
+    @property
+    def _consumes(self) -> bool:
+        return self._classic.is_in_generation
 
-    def start(self, now_ms: float) -> None:
-        self._member.start(now_ms)
-        self._act(now_ms)
-
-    def leave(self, now_ms: float) -> None:
-        self._update_positions()
-        self._member.leave(now_ms)
-        self._act(now_ms)
-
-    def found(self, node_id: int | None, now_ms: float) -> None:
-        if node_id is None:
-            self._member.discovery_failed(ErrorCode.COORDINATOR_NOT_AVAILABLE, now_ms)
-        else:
-            if self._link is None or node_id != self._node_id:
-                self._connect(node_id)
-            self._member.discovered(now_ms)
-        self._act(now_ms)
-
-    def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
-        self._update_positions()
-        self._metadata_due_ms = now_ms + self._port.metadata_max_age_ms
-        self._member.metadata(partition_counts, now_ms)
-        self._act(now_ms)
-
-    def connected(self, link: Link, now_ms: float) -> None:
-        self._is_connected = True
-        held, self._held = self._held, []
-        for request in held:
-            self._send(request)
-
-    def disconnected(self, link: Link, now_ms: float) -> None:
-        if link is self._link:
-            self._forget_link()
-            self._member.connection_lost(now_ms)
-            self._act(now_ms)
-
-    def received(self, link: Link, message: Message, now_ms: float) -> None:
-        if link is not self._link:
-            return
-        request = self._in_flight.popleft()
-        if type(message) is not HeartbeatResponse or message.error_code:
-            self._update_positions()
-        self._member.answered(request, message, now_ms)  # type: ignore[arg-type]  # what the coordinator sends
-        self._act(now_ms)
-
-    def next_deadline(self) -> float:
-        due_ms = self._member.next_deadline()
-        return self._metadata_due_ms if due_ms is None else min(due_ms, self._metadata_due_ms)
-
-    def tick(self, now_ms: float) -> None:
-        if self._member.next_commit_ms <= now_ms:
-            self._update_positions()
-        self._member.tick(now_ms)
-        if self._metadata_due_ms <= now_ms:
-            self._metadata_due_ms = inf
-            if self._member.is_leader:
-                self._port.fetch_metadata()
-        self._act(now_ms)
-
-    def idle(self) -> Idle | None:
-        member = self._member
-        until_ms = member.idle_until()
-        if until_ms == -inf or member.state is not MemberState.PART_OF_GROUP or not self._is_connected:
-            return None
-        beats = [Beat(member.next_heartbeat_ms, member.settings.heartbeat_interval_ms, self._heartbeat(), _ALIVE)]
-        if member.next_commit_ms < inf and member.assigned:
-            commit = requests.offset_commit(member.identity, dict.fromkeys(member.assigned, 0))
-            interval_ms = member.settings.commit_interval_ms
-            beats.append(Beat(member.next_commit_ms, interval_ms, commit, _committed(commit, 0), is_commit=True))
-        return Idle(tuple(beats), min(until_ms, self._metadata_due_ms))
-
-    def beats_skipped(self, beat: Beat, next_due_ms: float, last_ms: float) -> None:
-        if beat.is_commit:
-            self._member.commits_skipped(next_due_ms)
-        else:
-            self._member.heartbeats_skipped(next_due_ms, last_ms)
-
-    # Effects
-
-    def _heartbeat(self) -> HeartbeatRequest:
-        return requests.heartbeat(self._member.identity)
-
-    def _update_positions(self) -> None:
-        self._member.positions.update(self._port.positions())
-
-    def _act(self, now_ms: float) -> None:
-        member = self._member
-        while member.effects:
-            effects, member.effects = member.effects, []
-            for effect in effects:
-                match effect:
-                    case Discover():
-                        self._drop_link()
-                        self._port.find_coordinator()
-                    case Send(request):
-                        self._send(request)
-                    case FetchMetadata():
-                        self._port.fetch_metadata()
-                    case Fatal():
-                        self._port.failed(effect.message)
-        self._report()
-
-    def _report(self) -> None:
-        """Report the owned partitions and their first offsets, if they have changed."""
-        member = self._member
-        if member.member_id != self._member_id:
-            self._member_id = member.member_id
-            self._port.identified(self._member_id)
-        positions = member.positions
-        known = frozenset(partition for partition in member.assigned if partition in positions)
-        report = member.is_in_generation, member.assigned, known
-        if report == self._reported:
-            return
-        before, self._reported = self._reported[2], report
-        if member.is_in_generation:
-            started = known - before
-            self._port.assigned({each: positions[each] if each in started else None for each in member.assigned})
-        else:
-            self._port.stopped(keep=member.assigned)
-
-    # Connections
-
-    def _send(self, request: GroupRequest) -> None:
-        if self._link is None or not self._is_connected:
-            self._held.append(request)
-        else:
-            self._in_flight.append(request)
-            self._port.send(self._link, request)
-
-    def _connect(self, node_id: int) -> None:
-        self._drop_link()
-        self._node_id = node_id
-        self._link = self._port.connect(node_id)
-
-    def _drop_link(self) -> None:
-        if self._link is not None:
-            self._port.close(self._link)
-        self._forget_link()
-
-    def _forget_link(self) -> None:
-        self._link, self._is_connected = None, False
-        self._held.clear()
-        self._in_flight.clear()
+    @property
+    def _refreshes_metadata(self) -> bool:
+        return self._classic.is_leader
 
 
 class ClassicCoordinator:
@@ -303,7 +141,7 @@ class ClassicCoordinator:
         error = self._coordinator.heartbeat(
             request.group_id, request.generation_id, request.member_id, request.group_instance_id, now_ms
         )
-        self._port.reply(link, HeartbeatResponse(error_code=error) if error else _ALIVE)
+        self._port.reply(link, HeartbeatResponse(error_code=error) if error else ALIVE)
 
     def _commit(self, link: Link, request: OffsetCommitRequest, now_ms: float) -> None:
         offsets = [
@@ -313,29 +151,14 @@ class ClassicCoordinator:
         ]
         self._coordinator.commit_offsets(
             *(request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id),
-            *(offsets, now_ms, lambda errors: self._port.reply(link, _committed(request, errors[0]))),
+            *(offsets, now_ms, lambda errors: self._port.reply(link, commit_response(request, errors[0]))),
         )
 
     def _fetched(self, request: OffsetFetchRequest, now_ms: float) -> OffsetFetchResponse:
-        group = request.groups[0]
-        wanted = [(topic.name, index) for topic in group.topics or () for index in topic.partition_indexes]
-        error, found = self._coordinator.fetch_offsets(group.group_id, wanted, now_ms)
-        offsets = {(topic, index): -1 if each is None else each.offset for topic, index, each in found}
-        topics = [
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[
-                    OffsetFetchResponsePartitions(
-                        partition_index=index, committed_offset=offsets[topic, index], metadata="", error_code=0
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(offsets).items()
-        ]
-        return OffsetFetchResponse(
-            groups=[OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=error)]
-        )
+        group_id = request.groups[0].group_id
+        error, found = self._coordinator.fetch_offsets(group_id, committed_partitions(request), now_ms)
+        offsets = {(topic, index): each.offset for topic, index, each in found if each is not None}
+        return fetch_response(request, offsets, error)
 
     def _leave(self, link: Link, request: LeaveGroupRequest, now_ms: float) -> None:
         members = [(each.member_id, each.group_instance_id) for each in request.members]
@@ -449,22 +272,6 @@ def _synced(result: SyncResult) -> SyncGroupResponse:
         protocol_type=result.protocol_type,
         protocol_name=result.protocol_name,
         assignment=result.assignment,
-    )
-
-
-def _committed(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
-    """Return the response to a commit, with one error for all its partitions."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
     )
 
 

@@ -265,7 +265,7 @@ class World:
 
     def expelled(self, group_id: str, member_id: str) -> None:
         """A coordinator has removed a member that seemed to have failed."""
-        member, incarnation = self._by_id.pop((group_id, member_id), (None, 0))
+        member, incarnation = self._by_id.get((group_id, member_id), (None, 0))
         if member is None:
             return
         ended_ms = self._ended_ms.pop((member.number, incarnation), None)
