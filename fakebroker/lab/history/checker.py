@@ -70,7 +70,8 @@ class InvariantChecker:
                 self._is_disturbed = True
 
     def changed(self, at_ms: float, member: MemberProcess) -> None:
-        self._removed.discard(member.number)
+        if not member.owned:  # It knows that it was removed. Until then it may get an assignment that was on its way.
+            self._removed.discard(member.number)
         self._check_owners(at_ms, member.group_id)
 
     def expelled(self, at_ms: float, member: MemberProcess) -> None:
