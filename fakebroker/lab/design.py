@@ -220,7 +220,7 @@ class CoordinatorPort(Protocol):
 
         Args:
             group_id: The group.
-            member_id: As in `MemberPort.identified`; ignored if no member has reported this id.
+            member_id: As in `MemberPort.identified`; the member may learn it later.
         """
 
 

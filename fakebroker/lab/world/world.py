@@ -91,6 +91,7 @@ class World:
         self._random = random.Random(f"lab {script.seed}")
         self._link_numbers = 0
         self._by_id: dict[tuple[str, str], tuple[MemberProcess, int]] = {}  # With the incarnation.
+        self._expelled_early: set[tuple[str, str]] = set()  # Ids that no member has reported yet.
         self._ended_ms: dict[tuple[int, int], float] = {}  # By number and incarnation, until it is noticed.
         plan = script.cluster
         self.partition_counts = dict(plan.topics)
@@ -262,11 +263,15 @@ class World:
     def identified(self, member: MemberProcess, member_id: str) -> None:
         """A member has reported its id."""
         self._by_id[member.group_id, member_id] = member, member.incarnation
+        if (member.group_id, member_id) in self._expelled_early:  # It has learned its id after that was removed.
+            self._expelled_early.discard((member.group_id, member_id))
+            self.expelled(member.group_id, member_id)
 
     def expelled(self, group_id: str, member_id: str) -> None:
         """A coordinator has removed a member that seemed to have failed."""
         member, incarnation = self._by_id.get((group_id, member_id), (None, 0))
         if member is None:
+            self._expelled_early.add((group_id, member_id))
             return
         ended_ms = self._ended_ms.pop((member.number, incarnation), None)
         if ended_ms is not None:
