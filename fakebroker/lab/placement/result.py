@@ -78,20 +78,23 @@ class LookupFigures:
 
     Attributes:
         placement: "option-2a" or "option-2b".
-        phase: "start-up": all clients start; "broker dies": a coordinator's host is gone.
+        phase: "start-up": all clients start; "broker dies": a coordinator crashes; "controller dies": it is also the
+            controller, which elects the leaders of partitions.
         groups, brokers: Their numbers.
         found_ms: Time until every client that looked for a coordinator knows a live one.
+        after_expiry_ms: The part of it after the session of the dead broker has expired; 0 at start-up.
         client_messages: Requests and responses between clients and brokers.
         registry_messages: Operations of the registry, their results, and events of watches. Without sessions' pings.
         controller_messages: Requests of the controller to brokers, and their responses.
-        registry_busy: Share of this time in which the registry was busy.
+        registry_busy: Share of the time, until nothing is pending, in which the registry was busy.
     """
 
     placement: PlacementName
-    phase: Literal["start-up", "broker dies"]
+    phase: Literal["start-up", "broker dies", "controller dies"]
     groups: int
     brokers: int
     found_ms: Estimate
+    after_expiry_ms: Estimate
     client_messages: Estimate
     registry_messages: Estimate
     controller_messages: Estimate

@@ -1,18 +1,20 @@
 """The placement study: `place` returns the figures of a plan. Spark counts the groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
 from fakebroker.lab.estimate import estimate_of
 from fakebroker.lab.placement.counts import ElectedGroups, EvenGroups, HashedGroups, Sample
+from fakebroker.lab.placement.lookups import LookupRun
 from fakebroker.lab.placement.plan import PlacementPlan
 from fakebroker.lab.placement.population import Counts, Populations
-from fakebroker.lab.placement.result import BalanceFigures, MoveFigures, PlacementResult
+from fakebroker.lab.placement.result import BalanceFigures, LookupFigures, MoveFigures, PlacementName, PlacementResult
 from fakebroker.replay.spark.query_settings import settings_for_count, temporary_settings
 
-Row = TypeVar("Row", BalanceFigures, MoveFigures)
+Row = TypeVar("Row", BalanceFigures, MoveFigures, LookupFigures)
 
 _TASKS_PER_CORE = 4
 """More tasks than cores, so that all cores are used until the end."""
@@ -36,7 +38,7 @@ def place(spark: SparkSession, plan: PlacementPlan, tasks: int | None = None) ->
         plan=plan,
         balance=tuple(_rows(BalanceFigures, balance)),
         moves=tuple(_rows(MoveFigures, moves)),
-        lookups=(),
+        lookups=tuple(_rows(LookupFigures, _lookups(plan))),
     )
 
 
@@ -79,6 +81,26 @@ def _by_size(
     balance.append(even.balance(plan.heartbeat_interval_ms))
     yield elected
     yield even
+
+
+def _lookups(plan: PlacementPlan) -> Iterator[Sample]:
+    """Yield the samples of look-ups for all seeds."""
+    first, last = 1, plan.lookups.brokers
+    cases: tuple[tuple[PlacementName, str, int], ...] = (
+        ("option-2a", "broker dies", last),
+        ("option-2a", "controller dies", first),
+        ("option-2b", "broker dies", last),
+    )
+    for groups in plan.lookups.groups:
+        names = [plan.name_pattern.format(number) for number in range(groups)]
+        for placement, phase, node_id in cases:
+            for seed in plan.seeds:
+                run = LookupRun(placement, plan.lookups, names, seed)
+                about = {"placement": placement, "groups": groups, "brokers": plan.lookups.brokers}
+                started = asdict(run.start_up())
+                if phase == "broker dies":
+                    yield {**about, "phase": "start-up"}, started
+                yield {**about, "phase": phase}, asdict(run.stop(node_id))
 
 
 def _folded(counts: Counts, number: int) -> Counts:
