@@ -30,6 +30,7 @@ lint: $(STAMP) ## lint and check types
 
 rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generated parts of documents; read the diff
 	$(BIN)/python -m tests.transcripts.rewrite
+	$(BIN)/python -m tests.lab.rewrite
 	$(BIN)/python -m tests.documents.generated
 
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample (about an hour); writes scenarios/soak.md
