@@ -270,13 +270,14 @@ class MemberProcess:
     ) -> None:
         world, plan = self._world, self._world.script.cluster
         node_ids = list(world.brokers)
-        broker = world.brokers[node_ids[self._lookups % len(node_ids)]]
+        asked = self._lookups
+        broker = world.brokers[node_ids[asked % len(node_ids)]]
         latency_ms = plan.latency_ms + self._extra_latency_ms
         starts = self._starts
 
         def retry() -> None:
             if starts == self._starts:
-                self._lookups += 1
+                self._lookups = max(self._lookups, asked + 1)  # Another look-up may have noticed it, too.
                 self._look_up(request, answer, done)
 
         def ask() -> None:
