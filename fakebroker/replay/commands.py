@@ -27,7 +27,7 @@ def replay(options: ReplayOptions) -> int:
 
         return play(options)
 
-    return _exit_status(command)
+    return exit_status(command)
 
 
 def report(run: Path, master: str) -> int:
@@ -46,7 +46,7 @@ def report(run: Path, master: str) -> int:
 
         return rebuild(run, master)
 
-    return _exit_status(command)
+    return exit_status(command)
 
 
 def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> int:
@@ -78,11 +78,14 @@ def compare(before: Path, after: Path, again: list[Path], page: Path | None) -> 
         print_comparison(Console(), old, new, comparison)
         return PASSED
 
-    return _exit_status(command)
+    return exit_status(command)
 
 
-def _exit_status(command: Callable[[], int]) -> int:
-    """Run a command and return its exit status; print an error of this project as one message, without a traceback."""
+def exit_status(command: Callable[[], int]) -> int:
+    """Run a command and return its exit status; print an error of this project as one message, without a traceback.
+
+    It needs the extra `spark`, and ends with `INTERRUPTED` after SIGINT and SIGTERM.
+    """
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     signal.signal(signal.SIGTERM, _interrupt)
     try:

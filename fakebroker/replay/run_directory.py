@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -33,12 +33,17 @@ _FILES = {
 """Descriptions of the files, shown in reports."""
 
 
-def new_directory(out: Path | None, name: str) -> Path:
+RUN = (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT, VIOLATIONS)
+"""Files that the directory of a new run must not contain."""
+
+
+def new_directory(out: Path | None, name: str, files: Sequence[str] = RUN) -> Path:
     """Create the directory for the results.
 
     Args:
         out: Its path, if the user gave one.
         name: The workload's name, for the default path.
+        files: Files that it must not contain.
 
     Raises:
         ConfigError: The path is not a directory, or the directory contains a run.
@@ -51,7 +56,7 @@ def new_directory(out: Path | None, name: str) -> Path:
         raise ConfigError.of("--out", str(directory), "a directory, or a path where one can be created") from None
     except OSError as error:
         raise FakebrokerError(f"{directory}: cannot be written: {error.strerror}") from None
-    for taken in (EVENTS, MEMBERS, HEAD, SUMMARY, REPORT, VIOLATIONS):
+    for taken in files:
         if (directory / taken).exists():
             raise ConfigError.of("--out", str(directory), f"a directory without a run; this one contains {taken}")
     return directory
@@ -81,7 +86,7 @@ def copy_workload(file: Path, directory: Path) -> None:
 def write_head(directory: Path, head: Head) -> None:
     """Write `head.json`."""
     with writing(directory / HEAD):
-        (directory / HEAD).write_text(_json(msgspec.to_builtins(head)), encoding="utf-8")
+        (directory / HEAD).write_text(json_text(msgspec.to_builtins(head)), encoding="utf-8")
 
 
 def recorded_events(directory: Path) -> int:
@@ -106,7 +111,7 @@ def write_results(directory: Path, summary: Summary) -> Summary:
     files = {name: what for name, what in _FILES.items() if name in written or (directory / name).exists()}
     complete = msgspec.structs.replace(summary, directory=str(directory), files=files)
     for name, text in (
-        (SUMMARY, _json(document_of(complete))),
+        (SUMMARY, json_text(document_of(complete))),
         (REPORT, page(complete)),
     ):
         with writing(directory / name):
@@ -114,7 +119,8 @@ def write_results(directory: Path, summary: Summary) -> Summary:
     return complete
 
 
-def _json(document: Mapping[str, Any]) -> str:
+def json_text(document: Mapping[str, Any]) -> str:
+    """Return the text of a JSON file."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 

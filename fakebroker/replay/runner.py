@@ -31,7 +31,7 @@ from fakebroker.replay.script.generator import member_scripts
 from fakebroker.replay.simulation.rehearsal import rehearse
 from fakebroker.replay.spark.interruption import Interruption, wait_for_result
 from fakebroker.replay.spark.live_view import live_view, status_line
-from fakebroker.replay.spark.progress import Receiver, receiving
+from fakebroker.replay.spark.progress import Receiver, Tally, receiving
 from fakebroker.replay.spark.query_settings import are_few, computed_once
 from fakebroker.replay.spark.session import address_for, spark_errors, spark_session, start_workers
 from fakebroker.replay.spark.simulation_tasks import no_outcomes, simulate, simulating_tasks, timeline_of
@@ -288,7 +288,7 @@ def _run_members(spark: SparkSession, run: Run, scripts: DataFrame, head: Head, 
     console.print(f"Running {head.members:,} members for {run.workload.duration_s:g} s", highlight=False)
     driver = unbracketed(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
     outcomes = no_outcomes(spark) if run.transport == "memory" else None
-    with receiving(driver) as receiver, ExitStack() as stack:
+    with receiving(driver, Tally) as receiver, ExitStack() as stack:
         stack.enter_context(live_view(console, receiver.total, run.workload.duration_s, head.members))
         timeline = stack.enter_context(_events(run, receiver))
         stack.enter_context(run.interruption.running(receiver.stop_tasks))
@@ -330,7 +330,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
 
 
 @contextmanager
-def _events(run: Run, receiver: Receiver) -> Iterator[Timeline]:
+def _events(run: Run, receiver: Receiver[Tally]) -> Iterator[Timeline]:
     """Perform the workload's events on the embedded cluster within the context. Simulations perform their own."""
     if run.cluster is None:
         yield Timeline()

@@ -16,7 +16,7 @@ from fakebroker.replay.spark.progress import Receiver, Sender, Tally, receiving
 def test_the_last_tallies_of_all_tasks_are_added_up() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.0.1", 0))
-        receiver = Receiver(udp)
+        receiver = Receiver(udp, Tally)
         for task, tally in [
             (0, Tally(requests=5, joined=1, errors=0, elapsed_ms=100)),
             (1, Tally(requests=7, joined=2, errors=1, elapsed_ms=150)),
@@ -29,7 +29,7 @@ def test_the_last_tallies_of_all_tasks_are_added_up() -> None:
 
 
 def test_other_datagrams_are_ignored(subtests: pytest.Subtests) -> None:
-    with receiving("127.0.0.1") as receiver:
+    with receiving("127.0.0.1", Tally) as receiver:
         assert receiver.total() == Tally()
         for datagram in (b"", b"no JSON", b"[1]", b'[1, {"unknown": 1}]', b'["x", {}]', b"\xff"):
             with subtests.test(datagram=datagram):

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.script.script import DDL, Act, Script
-from fakebroker.replay.spark.progress import receiving
+from fakebroker.replay.spark.progress import Tally, receiving
 from fakebroker.replay.spark.session import SPARK_ERRORS, cause_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
 from fakebroker.replay.workload.loads import Load
@@ -31,7 +31,7 @@ def scripts() -> list[Script]:
 def test_two_tasks_play_their_members_and_loads(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame(scripts(), DDL).repartition(2, "group")
     loads = (Load(kind="list-groups"), Load(kind="describe-groups", groups="many", at_s=1))
-    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster, receiving("127.0.0.1") as receiver:
+    with FakeCluster(brokers=2, topics={"orders": 4}) as cluster, receiving("127.0.0.1", Tally) as receiver:
         plan = TaskPlan(
             bootstrap=cluster.bootstrap_servers,
             report_to=("127.0.0.1", receiver.port),

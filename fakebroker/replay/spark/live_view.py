@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -66,16 +66,32 @@ def live_view(console: Console, total: Callable[[], Tally], duration_s: float, m
         members: Number of members.
     """
     pace = Pace()
+    with shown_live(
+        console,
+        lambda: render(total(), pace, duration_s, members),
+        lambda: line(total(), pace, duration_s, members),
+        max(_LINE_EVERY_S, duration_s / _MAX_LINES),
+    ):
+        yield
+
+
+@contextmanager
+def shown_live(
+    console: Console, render: Callable[[], RenderableType], line: Callable[[], str], line_every_s: float = _LINE_EVERY_S
+) -> Iterator[None]:
+    """Show progress within the context: live in a terminal, else as lines.
+
+    Args:
+        console: The output.
+        render: Returns what a terminal shows.
+        line: Returns a line.
+        line_every_s: Interval of the lines.
+    """
     if not console.is_terminal:
-        with _lines(console, lambda: line(total(), pace, duration_s, members), duration_s):
+        with _lines(console, line, line_every_s):
             yield
         return
-    with Live(
-        get_renderable=lambda: render(total(), pace, duration_s, members),
-        console=console,
-        refresh_per_second=_REFRESH_PER_S,
-        transient=True,
-    ):
+    with Live(get_renderable=render, console=console, refresh_per_second=_REFRESH_PER_S, transient=True):
         yield
 
 
@@ -111,12 +127,12 @@ def _elapsed_s(tally: Tally, duration_s: float, members: int) -> float:
 
 
 @contextmanager
-def _lines(console: Console, now: Callable[[], str], duration_s: float) -> Iterator[None]:
+def _lines(console: Console, now: Callable[[], str], every_s: float) -> Iterator[None]:
     """Print lines from another thread within the context."""
     over = threading.Event()
 
     def print_lines() -> None:
-        while not over.wait(max(_LINE_EVERY_S, duration_s / _MAX_LINES)):
+        while not over.wait(every_s):
             console.print(now(), highlight=False, soft_wrap=True)
 
     thread = threading.Thread(target=print_lines, name="replay lines", daemon=True)

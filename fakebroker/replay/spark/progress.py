@@ -1,4 +1,4 @@
-"""Live numbers that the tasks of a replay send to the driver, as UDP datagrams.
+"""Live numbers that tasks of Spark send to the driver, as UDP datagrams. Their type is a dataclass, such as `Tally`.
 
 Datagrams may be lost: the numbers are for display only.
 """
@@ -9,6 +9,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 _CHECK_EVERY_S = 0.1
 """Interval at which the receiver checks `stopped`."""
@@ -54,7 +60,7 @@ class Sender:
         self._address = address
         self._task = task
 
-    def send(self, tally: Tally) -> None:
+    def send(self, tally: "DataclassInstance") -> None:
         """Send a tally, which replaces the previous tally of this task."""
         try:
             self._socket.sendto(json.dumps([self._task, asdict(tally)]).encode(), self._address)
@@ -72,33 +78,38 @@ class Sender:
         self._socket.close()
 
 
-class Receiver:
+class Receiver(Generic[T]):
     """The driver's side: keeps the last tally of each task.
 
     After `stop_tasks` it answers each report with the request to stop, because any datagram may be lost.
 
     Args:
         udp: A bound socket.
+        kind: The type of tallies.
 
     Attributes:
         port: The socket's port.
         stopped: Set it to end `listen`.
     """
 
-    def __init__(self, udp: socket.socket) -> None:
+    def __init__(self, udp: socket.socket, kind: type[T]) -> None:
         udp.settimeout(_CHECK_EVERY_S)
+        self._kind = kind
         self.port: int = udp.getsockname()[1]
         self.stopped = False
         self._socket = udp
-        self._tallies: dict[int, Tally] = {}
+        self._tallies: dict[int, T] = {}
         self._tasks_are_to_stop = False
 
-    def total(self) -> Tally:
-        """Return the sum of the last tallies."""
+    def total(self) -> T:
+        """Return the sums of the last tallies; of `elapsed_ms` the maximum."""
         tallies = list(self._tallies.values())
-        total = Tally(**{field.name: sum(getattr(tally, field.name) for tally in tallies) for field in fields(Tally)})
-        total.elapsed_ms = max((tally.elapsed_ms for tally in tallies), default=0)
-        return total
+        total: dict[str, Any] = {
+            field.name: sum(getattr(tally, field.name) for tally in tallies) for field in fields(self._kind)
+        }
+        if "elapsed_ms" in total:
+            total["elapsed_ms"] = max((getattr(tally, "elapsed_ms", 0) for tally in tallies), default=0)
+        return self._kind(**total)
 
     def stop_tasks(self) -> None:
         """Request all tasks to end early, at their next reports."""
@@ -119,21 +130,22 @@ class Receiver:
         """Store the tally of a datagram; ignore invalid datagrams."""
         try:
             task, tally = json.loads(datagram)
-            self._tallies[int(task)] = Tally(**tally)
+            self._tallies[int(task)] = self._kind(**tally)
         except (ValueError, TypeError):
             return
 
 
 @contextmanager
-def receiving(host: str) -> Iterator[Receiver]:
+def receiving(host: str, kind: type[T]) -> Iterator[Receiver[T]]:
     """Receive tallies in another thread within the context.
 
     Args:
         host: Address to bind to.
+        kind: The type of tallies.
     """
     with socket.socket(_family_of(host), socket.SOCK_DGRAM) as udp:
         udp.bind((host, 0))
-        receiver = Receiver(udp)
+        receiver = Receiver(udp, kind)
         thread = threading.Thread(target=receiver.listen, name="replay progress", daemon=True)
         thread.start()
         try:

@@ -149,8 +149,12 @@ def start_workers(spark: SparkSession) -> None:
 
 
 @contextmanager
-def spark_errors(log: Path) -> Iterator[None]:
+def spark_errors(log: Path, what: str = "the replay") -> Iterator[None]:
     """Convert Spark's errors within the context to one line that names the log.
+
+    Args:
+        log: Receives the output of Spark's processes.
+        what: The subject of the line.
 
     Raises:
         FakebrokerError: A call of Spark failed.
@@ -158,7 +162,7 @@ def spark_errors(log: Path) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        raise FakebrokerError(f"the replay failed (see {log}): {cause_of(error)}") from None
+        raise FakebrokerError(f"{what} failed (see {log}): {cause_of(error)}") from None
 
 
 def settings_for(master: str, events: float) -> dict[str, str]:

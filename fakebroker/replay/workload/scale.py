@@ -82,30 +82,32 @@ def _with_smaller_groups(population: Groups, factor: float) -> Groups:
         return population
     share = max(FEWEST_MEMBERS / most, factor)
     arrival = population.arrival
-    smaller = replace(population, members=_scaled_sizes(population.members, share))
+    smaller = replace(population, members=scaled_sizes(population.members, share))
     if arrival.poisson_per_s is not None and arrival.by == "member":
         rate_per_s = arrival.poisson_per_s * smaller.member_count / population.member_count
         arrival = replace(arrival, poisson_per_s=rate_per_s)
-    grow = population.grow and replace(population.grow, instances=_scaled_size(grown, share))
+    grow = population.grow and replace(population.grow, instances=scaled_size(grown, share))
     return replace(smaller, arrival=arrival, grow=grow)
 
 
-def _scaled_sizes(members: int | Sizes, share: float) -> int | Sizes:
+def scaled_sizes(members: int | Sizes, share: float) -> int | Sizes:
+    """Return the size of groups, or its distribution, multiplied by a share."""
     if isinstance(members, int):
-        return _scaled_size(members, share)
+        return scaled_size(members, share)
     if members.uniform:
-        fewest, most = (_scaled_size(size, share) for size in members.uniform)
+        fewest, most = (scaled_size(size, share) for size in members.uniform)
         return replace(members, uniform=(fewest, most))
     if members.max is not None:
-        return replace(members, max=_scaled_size(members.max, share))
+        return replace(members, max=scaled_size(members.max, share))
     histogram: dict[str, float] = {}
     for size, weight in (members.histogram or {}).items():
-        smaller = str(_scaled_size(int(size), share))
+        smaller = str(scaled_size(int(size), share))
         histogram[smaller] = histogram.get(smaller, 0) + weight
     return replace(members, histogram=histogram)
 
 
-def _scaled_size(size: int, share: float) -> int:
+def scaled_size(size: int, share: float) -> int:
+    """Return a number of members multiplied by a share, at least 1."""
     return max(1, round(size * share))
 
 
@@ -119,5 +121,5 @@ def _scaled_load(load: Load, before: Mapping[str, Groups], after: Mapping[str, G
     if instances is not None and load.groups is not None:
         grown, remaining = before[load.groups].grow, after[load.groups].grow
         if grown is not None and remaining is not None:
-            instances = min(remaining.instances, _scaled_size(instances, remaining.instances / grown.instances))
+            instances = min(remaining.instances, scaled_size(instances, remaining.instances / grown.instances))
     return replace(load, rate_per_s=rate_per_s, instances=instances)

@@ -1,6 +1,9 @@
-"""The base class of all tables of a workload file, and the type of time spans."""
+"""The base class of all tables of a workload file, the reader of files, and the type of time spans."""
 
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -27,6 +30,20 @@ class Table(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tru
     def broken_rules(self) -> Iterator[ConfigError]:
         """Yield mistakes in combinations of keys; the types of the values have been checked before."""
         yield from ()
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file.
+
+    Raises:
+        ConfigError: It cannot be read, or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise ConfigError.of("file", str(path), f"a file that can be read: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: expected TOML: {error}", expected="TOML") from None
 
 
 def ends(span: Span) -> tuple[float, float]:

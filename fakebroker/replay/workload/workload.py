@@ -5,7 +5,6 @@ each member from it and a seed. `scenarios/workloads/README.md` documents all ke
 """
 
 import math
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,7 +24,7 @@ from fakebroker.replay.workload.group_names import names_in
 from fakebroker.replay.workload.loads import Load
 from fakebroker.replay.workload.mistakes import MAX_DURATION_S, all_mistakes
 from fakebroker.replay.workload.population import Groups
-from fakebroker.replay.workload.table import Table
+from fakebroker.replay.workload.table import Table, read_toml
 from fakebroker.replay.workload.timeline import check_events
 from fakebroker.validation import Count, Rate, convert
 
@@ -233,12 +232,7 @@ def load_workload(path: Path) -> Workload:
         ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path,
             the number of mistakes and up to ten of them, each with its key, its value and what was expected.
     """
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError.of("file", str(path), f"a file that can be read: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{path}: expected TOML: {error}", expected="TOML") from None
+    raw = read_toml(path)
     mistakes: list[ConfigError] = []
     try:
         workload = convert(raw, Workload)
