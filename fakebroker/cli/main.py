@@ -6,6 +6,7 @@ import click
 
 from fakebroker import __version__
 from fakebroker.cli.compare import compare
+from fakebroker.cli.lab import lab
 from fakebroker.cli.replay import replay
 from fakebroker.cli.report import report
 from fakebroker.cli.serve import serve
@@ -26,7 +27,7 @@ def app() -> None:
     """A fake Kafka cluster for everything that has to do with group coordination."""
 
 
-for command in (serve, replay, report, compare, top):
+for command in (serve, replay, report, compare, lab, top):
     app.add_command(command)
 
 

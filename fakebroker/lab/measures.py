@@ -71,13 +71,13 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
         groups, members: Their numbers.
         rebalances: How many rebalances ended.
         never_ended: How many had not ended at the end of the run.
-        rebalance_p50_ms, rebalance_p99_ms, rebalance_max_ms: Time from a change until each partition of the group had one
-            owner, and each live member its assignment.
-        rebalance_messages, rebalance_bytes: Means a rebalance, from the first message that is not a heartbeat or commit.
+        rebalance_p50_ms, rebalance_p99_ms, rebalance_max_ms: Time from a change until each partition of the group had
+            one owner, and each live member its assignment.
+        rebalance_messages, rebalance_bytes: Means a rebalance, from the first message that is not a beat.
         unowned_s: Partition-seconds without an owner, in groups with live members.
         double_s: Partition-seconds with more than one owner.
-        steady_messages_per_s, steady_bytes_per_s: Messages and bytes in both directions in `steady_s` of the scenario, a
-            second and member.
+        steady_messages_per_s, steady_bytes_per_s: Messages and bytes in both directions in `steady_s` of the scenario,
+            a second and member.
         coordinator_mean_per_s: Requests a second at a broker, mean over brokers and seconds.
         coordinator_peak_per_s: Requests in the second and at the broker that had most of them.
         dead: Members whose process ended without leaving, and that a coordinator removed.

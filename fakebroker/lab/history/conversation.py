@@ -36,7 +36,7 @@ class Conversation:
 
     def sent(self, at_ms: float, member: MemberProcess, message: Message, node_id: int, *, to_member: bool) -> None:
         name = kind_of(message)
-        detail = _detail(message)
+        detail = message_detail(message)
         if to_member:
             text = f"broker {node_id} -> member {member.number}: {name}{detail}"
         else:
@@ -64,8 +64,8 @@ class Conversation:
         self._checker.expelled(at_ms, member)
 
 
-def _detail(message: Message) -> str:
-    """Return the generation and the error of a message, if it has them."""
+def message_detail(message: Message) -> str:
+    """Return the generation and the error of a message in parentheses, if it has them."""
     found = []
     generation = getattr(message, "generation_id", getattr(message, "group_generation_id", None))
     if generation is not None:

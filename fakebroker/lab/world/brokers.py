@@ -97,11 +97,13 @@ class BrokerProcess:
             link.member.plan()  # The response to a beat of the coordinator ends it: the group may rest now.
 
     def on_closed(self, link: MemberLink) -> None:
-        """The client has closed a connection, or its process has ended."""
+        """The client has closed a connection, or its process has ended. What it has sent before is handled."""
         if self.links.pop(link, link) is None:
             link.is_open_at_broker = False
-            self.coordinator.disconnected(link, self._world.now_ms())
-            self.plan()
+            link.is_ending = bool(link.waiting)
+            if not link.is_ending:
+                self.coordinator.disconnected(link, self._world.now_ms())
+                self.plan()
 
     # CoordinatorPort
 
@@ -112,8 +114,13 @@ class BrokerProcess:
             self._world.scheduler.schedule(self._world.now_ms(), TIMER, link.number, self._next_request, link)
 
     def _next_request(self, link: MemberLink) -> None:
-        if link.is_open_at_broker and link.waiting and not link.is_in_progress:
+        is_read = link.is_open_at_broker or (link.is_ending and self.is_up)
+        if is_read and link.waiting and not link.is_in_progress:
             self._handle(link, link.waiting.popleft())
+            if link.is_ending and not link.waiting:
+                link.is_ending = False
+                self.coordinator.disconnected(link, self._world.now_ms())
+                self.plan()
 
     def send(self, link: Any, message: Message) -> None:
         world = self._world

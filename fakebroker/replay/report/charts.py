@@ -222,6 +222,40 @@ def paired_bars(
     axis.set_major_formatter(FuncFormatter(_number))
 
 
+def intervals(
+    axes: Axes, names: Sequence[str], values: Sequence[tuple[float, float, float] | None], colors: Sequence[int]
+) -> None:
+    """Draw a point with its confidence interval and its number for each name, below each other.
+
+    Args:
+        axes: The axes.
+        names: Labels of the rows.
+        values: Value, and lower and upper end of its interval; None for a row without a value.
+        colors: Index of the color of each row.
+    """
+    for row, (value, color) in enumerate(zip(values, colors, strict=True)):
+        if value is None:
+            axes.annotate("none", (0, row), xytext=(4, 0), textcoords="offset points", va="center", color=_FAINT)
+            continue
+        mean, low, high = value
+        ends = [[mean - low], [high - mean]]
+        axes.errorbar([mean], [row], xerr=ends, fmt="o", color=_color(color), capsize=3, markersize=5, lw=1.4)
+        axes.annotate(
+            _number(float(f"{mean:.3g}")),
+            (high, row),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlim(0, max((value[2] for value in values if value is not None), default=0) * 1.22 or 1)
+    axes.grid(visible=False, axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(_number))
+
+
 def event_lines(axes: Axes, at_s: Sequence[float], numbered: bool) -> None:
     """Draw a vertical line at the time of each event, with its number above it if `numbered`.
 

@@ -1,0 +1,73 @@
+"""`fakebroker lab`: compare designs of group coordination."""
+
+from pathlib import Path
+
+import click
+
+from fakebroker.cli.run_options import PATH, master_option
+
+
+@click.command()
+@click.argument("files", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--designs",
+    metavar="NAMES",
+    show_default="all designs",
+    help="Names of designs, separated by commas. The others are compared with the first one. A name may also be that "
+    "of a Python file with a design.",
+)
+@click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Number of seeds.")
+@click.option("--seed", type=int, default=1, show_default=True, help="First seed; the others follow.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="Run smaller scenarios: multiply the number of groups by FACTOR. Populations keep at least 20 groups, or all "
+    "of them; if that is too many, groups of more than 20 members get fewer.",
+)
+@click.option(
+    "--tasks",
+    type=click.IntRange(min=1),
+    show_default="8 per core",
+    help="Number of Spark tasks, among which the runs are distributed.",
+)
+@master_option
+@click.option("--out", metavar="DIRECTORY", type=PATH, show_default="runs/lab-TIME", help="Directory for the results.")
+def lab(
+    files: tuple[Path, ...],
+    designs: str | None,
+    seeds: int,
+    seed: int,
+    scale: float,
+    tasks: int | None,
+    master: str,
+    out: Path | None,
+) -> int:
+    """Compare designs of group coordination in virtual time, with Spark.
+
+    FILES are scenarios, in TOML. Each design runs in each scenario with each seed; the same seed gives all designs the
+    same members, failures and delays.
+
+    \b
+    Exit status:
+      0    all runs were completed
+      1    a run failed, or the study could not be completed
+      2    a scenario file or an option is invalid
+      130  interrupted; the report covers the runs until then
+    """
+    from fakebroker.lab.commands import lab as run
+    from fakebroker.lab.options import StudyOptions
+
+    options = StudyOptions(
+        files=files,
+        designs=tuple(name.strip() for name in designs.split(",")) if designs else (),
+        seeds=seeds,
+        seed=seed,
+        scale=scale,
+        tasks=tasks,
+        master=master,
+        out=out,
+    )
+    return run(options)

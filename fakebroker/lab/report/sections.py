@@ -1,0 +1,51 @@
+"""A section of the report, as data: text, tables and charts. The page shows it after the scenarios."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart with its heading.
+
+    Attributes:
+        title: What it shows, with the unit.
+        svg: The chart, from `replay.report.charts.drawing`.
+    """
+
+    title: str
+    svg: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table.
+
+    Attributes:
+        columns: The headings of its columns.
+        rows: Its cells, as text.
+        left: How many of the first columns are text; the others are numbers.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """A section of the report.
+
+    Attributes:
+        title: Its heading.
+        about: What it shows, and what to look for.
+        tables: Its tables.
+        charts: Its charts, which are beside each other if there is space.
+    """
+
+    title: str
+    about: str = ""
+    tables: Sequence[ReportTable] = ()
+    charts: Sequence[Chart] = ()
