@@ -1,1 +1,0 @@
-"""Small scripts for runs of the lab."""
