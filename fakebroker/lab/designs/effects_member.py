@@ -66,6 +66,7 @@ class EffectsMember:
         self._held: list[GroupRequest] = []
         self._in_flight: deque[GroupRequest] = deque()
         self._metadata_due_ms = inf
+        self._is_fetching_metadata = False
         self._member_id = ""
         # Whether the generation is complete, the owned partitions, and those of them whose offset is known.
         self._reported: tuple[bool, tuple[TopicPartition, ...], frozenset[TopicPartition]] = False, (), frozenset()
@@ -104,6 +105,7 @@ class EffectsMember:
 
     def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
         self._update_positions()
+        self._is_fetching_metadata = False
         self._metadata_due_ms = now_ms + self._port.metadata_max_age_ms
         self._member.metadata(partition_counts, now_ms)
         self._act(now_ms)
@@ -140,13 +142,15 @@ class EffectsMember:
         if self._metadata_due_ms <= now_ms:
             self._metadata_due_ms = inf
             if self._refreshes_metadata:
-                self._port.fetch_metadata()
+                self._fetch_metadata()
         self._act(now_ms)
 
     def idle(self) -> Idle | None:
         member = self._member
         until_ms = member.idle_until()
         if until_ms == -inf or member.next_heartbeat_ms == inf or not self._consumes or not self._is_connected:
+            return None
+        if self._is_fetching_metadata:
             return None
         beats = [Beat(member.next_heartbeat_ms, self._heartbeat_interval_ms, self._heartbeat(), ALIVE)]
         if member.next_commit_ms < inf and member.assigned:
@@ -166,6 +170,10 @@ class EffectsMember:
     def _heartbeat(self) -> HeartbeatRequest:
         return requests.heartbeat(self._member.identity)
 
+    def _fetch_metadata(self) -> None:
+        self._is_fetching_metadata = True
+        self._port.fetch_metadata()
+
     def _update_positions(self) -> None:
         self._member.positions.update(self._port.positions())
 
@@ -181,7 +189,7 @@ class EffectsMember:
                     case Send(request):
                         self._send(request)
                     case FetchMetadata():
-                        self._port.fetch_metadata()
+                        self._fetch_metadata()
                     case Fatal():
                         self._port.failed(effect.message)
         self._report()

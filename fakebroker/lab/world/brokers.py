@@ -127,6 +127,7 @@ class BrokerProcess:
         world.sent(link.member, message, self.node_id, to_member=True)
         if link.member.loses_response:
             link.member.loses_response = False
+            link.is_breaking = True
             world.links.to_client(link, link.member.on_disconnected)
             world.scheduler.schedule(world.now_ms() + link.latency_ms, EVENT, link.number, self.on_closed, link)
         elif link.is_open_at_broker:

@@ -148,6 +148,7 @@ class MemberProcess:
 
     def _break(self, link: MemberLink) -> None:
         world = self._world
+        link.is_breaking = True
         world.links.to_broker(link, world.brokers[link.node_id].on_closed)
         world.links.to_client(link, self.on_disconnected)
 
@@ -192,6 +193,11 @@ class MemberProcess:
     def unplan(self) -> None:
         """Cancel the next deadline."""
         self._scheduled_ms = inf
+
+    @property
+    def loses_message(self) -> bool:
+        """Whether a message will be lost, or a lost one has broken the connection."""
+        return self.loses_request or self.loses_response or any(link.is_breaking for link in self._links)
 
     @property
     def link(self) -> MemberLink | None:

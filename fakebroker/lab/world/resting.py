@@ -95,6 +95,8 @@ class Resting:
         node_id = self._offsets_topic.coordinator_of(group_id)
         members = [self._members[number] for number in self._idle[group_id]]
         links = [member.link for member in members]
+        if any(member.loses_message for member in members):
+            return
         if node_id is None or not all(link is not None and link.node_id == node_id for link in links):
             return
         if not self._brokers[node_id].is_up or not self._brokers[node_id].coordinator.is_steady(group_id, len(links)):

@@ -1,6 +1,6 @@
 """Drives a coordinator of the options 1.a, 1.b and 1.c with registrations, commits and the passing of time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.design import CoordinatorSettings, Design, Link
@@ -44,9 +44,11 @@ class OptionCoordinator:
         self.coordinator = design.coordinator(self.settings, self.port)
         self.links: dict[str, FakeLink] = {}
         for partition in range(self.settings.offsets_partitions):
-            records = {key: offset for key, offset in (offsets or {}).items() if self.partition_of(key[0]) == partition}
+            records: dict[Hashable, int] = {
+                key: offset for key, offset in (offsets or {}).items() if self.partition_of(key[0]) == partition
+            }
             self.coordinator.elected(partition, 0.0)
-            self.coordinator.loaded(partition, dict(records), 0.0)
+            self.coordinator.loaded(partition, records, 0.0)
 
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, self.settings.offsets_partitions)
