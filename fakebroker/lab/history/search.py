@@ -126,8 +126,11 @@ def _shorten_once(history: History, still_breaks: Callable[[History], bool]) -> 
 
 
 def _simpler(event: Event) -> Iterator[Event]:
-    """Yield the event at rounder times, the roundest first."""
-    for unit_ms in (10_000.0, 1_000.0, 100.0):
-        at_ms = event.at_ms // unit_ms * unit_ms
-        if at_ms != event.at_ms:
-            yield replace(event, at_ms=at_ms)
+    """Yield the event with rounder times, the roundest first; each is later or longer than a rounder one."""
+    names = ("at_ms", "for_ms", "extra_ms") if isinstance(event, MemberEvent) else ("at_ms",)
+    for name in names:
+        value: float = getattr(event, name)
+        for unit_ms in (10_000.0, 1_000.0, 100.0):
+            rounded = value // unit_ms * unit_ms
+            if rounded != value and (rounded or name == "at_ms"):
+                yield replace(event, **{name: rounded})  # type: ignore[arg-type]  # a field of this event
