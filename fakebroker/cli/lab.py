@@ -8,13 +8,21 @@ from fakebroker.cli.run_options import PATH, master_option
 
 
 @click.command()
-@click.argument("files", type=PATH, nargs=-1, required=True)
+@click.argument("files", type=PATH, nargs=-1)
 @click.option(
     "--designs",
     metavar="NAMES",
     show_default="all designs",
     help="Names of designs, separated by commas. The others are compared with the first one. A name may also be that "
     "of a Python file with a design.",
+)
+@click.option("--placement", is_flag=True, help="Compare placements of groups, instead of designs in scenarios.")
+@click.option(
+    "--groups",
+    type=click.IntRange(min=1, max=10_000_000_000),
+    default=100_000_000,
+    show_default=True,
+    help="Number of groups that are placed.",
 )
 @click.option("--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="Number of seeds.")
 @click.option("--seed", type=int, default=1, show_default=True, help="First seed; the others follow.")
@@ -38,6 +46,8 @@ from fakebroker.cli.run_options import PATH, master_option
 def lab(
     files: tuple[Path, ...],
     designs: str | None,
+    placement: bool,
+    groups: int,
     seeds: int,
     seed: int,
     scale: float,
@@ -48,7 +58,8 @@ def lab(
     """Compare designs of group coordination in virtual time, with Spark.
 
     FILES are scenarios, in TOML. Each design runs in each scenario with each seed; the same seed gives all designs the
-    same members, failures and delays.
+    same members, failures and delays. With --placement, there are no files: groups are placed at brokers by the hash of
+    their names, by election, and by size, and the brokers' load is compared.
 
     \b
     Exit status:
@@ -60,8 +71,12 @@ def lab(
     from fakebroker.lab.commands import lab as run
     from fakebroker.lab.options import StudyOptions
 
+    if placement == bool(files):
+        raise click.UsageError("expected FILES or --placement")
     options = StudyOptions(
         files=files,
+        placement=placement,
+        groups=groups,
         designs=tuple(name.strip() for name in designs.split(",")) if designs else (),
         seeds=seeds,
         seed=seed,

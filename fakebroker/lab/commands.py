@@ -12,7 +12,13 @@ def lab(options: StudyOptions) -> int:
     """
 
     def command() -> int:
-        from fakebroker.lab.runner import study  # requires the extra
+        if options.placement:
+            from fakebroker.lab.placement.command import study_placement  # requires the extra
+            from fakebroker.lab.placement.plan import plan_of
+
+            seeds = tuple(range(options.seed, options.seed + options.seeds))
+            return study_placement(plan_of(options.groups, seeds), options.master, options.out)
+        from fakebroker.lab.runner import study
 
         return study(options)
 

@@ -10,6 +10,8 @@ class StudyOptions:
 
     Attributes:
         files: The scenario files.
+        placement: Compare placements of groups instead of running scenarios.
+        groups: Number of groups that are placed.
         designs: Names of designs, and paths of files with designs; all designs if empty.
         seeds: Number of seeds.
         seed: The first seed; the others follow.
@@ -20,6 +22,8 @@ class StudyOptions:
     """
 
     files: tuple[Path, ...]
+    placement: bool = False
+    groups: int = 100_000_000
     designs: tuple[str, ...] = ()
     seeds: int = 5
     seed: int = 1

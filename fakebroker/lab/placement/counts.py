@@ -152,7 +152,7 @@ class ElectedGroups:
 
     def _died(self, counts: Counts, index: int) -> tuple[Counts, Counts]:
         """Return the counts after a broker has died, and the groups by size that moved."""
-        random = np.random.default_rng([self._seed, self._brokers, index])
+        random = np.random.default_rng([self._seed % 2**64, self._brokers, index])
         shares = np.full(self._brokers, 1 / (self._brokers - 1))
         shares[index] = 0.0
         moved = counts[index].copy()

@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from math import lcm
 
+MAX_GROUPS = 10_000_000_000
+"""Limit of the number of groups."""
+
 MAX_PARTITIONS = 100_000
 """Limit of the least common multiple of the numbers of partitions."""
 
@@ -97,7 +100,11 @@ class PlacementPlan:
             raise ValueError(f"groups={self.groups}: expected ascending integers >= 1")
         if self.name_pattern.count("{}") != 1:
             raise ValueError(f"name_pattern={self.name_pattern!r}: expected one {{}}")
-        for name in ("brokers", "partitions", "seeds"):
+        if self.groups[-1] > MAX_GROUPS:
+            raise ValueError(f"groups={self.groups}: expected at most {MAX_GROUPS}")
+        if not self.seeds:
+            raise ValueError("seeds=(): expected one or more")
+        for name in ("brokers", "partitions"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}: expected integers >= 1")
         if lcm(*self.partitions) > MAX_PARTITIONS:
@@ -107,3 +114,9 @@ class PlacementPlan:
         if lcm(*self.brokers, self.bootstrap) * self.sizes.largest > MAX_COUNTS:
             most = MAX_COUNTS // self.sizes.largest
             raise ValueError(f"brokers={self.brokers}: expected a common multiple of at most {most}")
+
+
+def plan_of(groups: int, seeds: tuple[int, ...]) -> PlacementPlan:
+    """Return the plan for a number of groups, and smaller populations for comparison."""
+    smaller = (each for each in PlacementPlan().groups if each < groups)
+    return PlacementPlan(groups=(*smaller, groups), seeds=seeds)
