@@ -3,7 +3,17 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.documents import brokers, commands, member_states, performance, python_api, runs, scale_out, workloads
+from tests.documents import (
+    brokers,
+    commands,
+    member_states,
+    performance,
+    placement,
+    python_api,
+    runs,
+    scale_out,
+    workloads,
+)
 from tests.documents.markdown import fill
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +43,12 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "ratios": performance.ratios,
         "parts": performance.parts,
         "groups": performance.groups,
+    },
+    "scenarios/lab/placement.md": {
+        "cost": placement.cost,
+        "balance": placement.balance,
+        "moves": placement.moves,
+        "look-ups": placement.lookups,
     },
     "fakebroker/client/README.md": {"states": member_states.diagram},
 }
