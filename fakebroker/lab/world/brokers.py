@@ -93,7 +93,8 @@ class BrokerProcess:
         link.is_in_progress = True
         self.coordinator.received(link, message, self._world.now_ms())
         self.plan()
-        if not self._world.design.has_replies:
+        design = self._world.design
+        if not design.has_replies and type(message) in design.beats:
             link.member.plan()  # The response to a beat of the coordinator ends it: the group may rest now.
 
     def on_closed(self, link: MemberLink) -> None:

@@ -25,7 +25,7 @@ _MARGIN_MS = 1.0
 """Members wake at least this long before the next event."""
 
 _LEAST_BEATS = 2
-"""A group rests if it can skip at least this number of the slowest beats."""
+"""A group rests if each member can skip at least this number of beats."""
 
 _MOST_SHIFTS = 20
 """How often the time of waking is moved to find one without a beat in flight."""
@@ -66,6 +66,7 @@ class Resting:
         self._offsets_topic, self._traffic, self._start_ms = offsets_topic, traffic, start_ms
         self._is_enabled = is_enabled
         self._idle: defaultdict[str, dict[int, Idle]] = defaultdict(dict)
+        self._busy_until_ms: dict[str, float] = {}  # Before this time it is not worth while to look at a group.
         self._events = _event_times(world.script, start_ms) if is_enabled else {}
 
     def update(self, process: MemberProcess) -> bool:
@@ -75,6 +76,8 @@ class Resting:
         if process.is_resting:
             return True
         group_id = process.group_id
+        if self._world.now_ms() < self._busy_until_ms.get(group_id, -inf):
+            return False
         group = self._world.ownership.groups[group_id]
         idle = process.member.idle() if process.member is not None and group.rebalance is None else None
         if idle is None:
@@ -101,15 +104,22 @@ class Resting:
             return
         if not self._brokers[node_id].is_up or not self._brokers[node_id].coordinator.is_steady(group_id, len(links)):
             return
-        self._set_due(group_id, members, self._brokers[node_id].coordinator.next_beats(group_id))
-        idle = self._idle[group_id]
-        until_ms = min(self._next_event(group_id), *(each.until_ms for each in idle.values())) - _MARGIN_MS
-        period_ms = max((beat.period_ms for each in idle.values() for beat in each.beats), default=inf)
-        if until_ms < world.now_ms() + (_LEAST_BEATS + 1) * period_ms:
-            return
-        plans = self._plan(members, until_ms)
-        if plans is not None:
+        event_ms = self._next_event(group_id)
+        idle = self._idle[group_id].values()
+        until_ms = min(event_ms, *(each.until_ms for each in idle)) - _MARGIN_MS
+        period_ms = min((beat.period_ms for each in idle for beat in each.beats), default=inf)
+        plans = None
+        if until_ms >= world.now_ms() + (_LEAST_BEATS + 1) * period_ms:
+            self._set_due(group_id, members, self._brokers[node_id].coordinator.next_beats(group_id))
+            plans = self._plan(members, until_ms)
+        if plans is not None and all(self._is_worth_while(plan) for plan in plans):
             self._rest(group_id, node_id, plans)
+        elif until_ms == event_ms - _MARGIN_MS:
+            self._busy_until_ms[group_id] = event_ms
+            self._idle[group_id].clear()
+
+    def _is_worth_while(self, plan: tuple[MemberProcess, float, list[_Skipped]]) -> bool:
+        return plan[1] > self._world.now_ms() and sum(each.count for each in plan[2]) >= _LEAST_BEATS
 
     def _set_due(self, group_id: str, members: list[MemberProcess], due_ms: Mapping[Link, float]) -> None:
         """Set when the coordinator sends its beats next, which members do not know."""
@@ -118,7 +128,7 @@ class Resting:
             at_ms = due_ms[member.link]
             idle = self._idle[group_id][member.number]
             beats = tuple(replace(beat, due_ms=at_ms) if beat.is_from_coordinator else beat for beat in idle.beats)
-            self._idle[group_id][member.number] = replace(idle, beats=beats)
+            self._idle[group_id][member.number] = Idle(beats, idle.until_ms)
 
     def _next_event(self, group_id: str) -> float:
         times = self._events[group_id]
@@ -198,11 +208,15 @@ def _start_in_flight(beat: Beat, round_trip_ms: float, at_ms: float) -> float | 
 
 
 def _skip(idle: Idle, round_trip_ms: float, until_ms: float) -> tuple[float, list[_Skipped]]:
-    """Return when a member wakes, with no beat in flight and its last commit not sent yet, and what it skips."""
+    """Return when a member wakes, with no beat in flight and its last commit not sent yet, and what it skips.
+
+    Commits in beats of the coordinator count only if the member sends none: the last one that it sends replaces them.
+    """
     wake_ms = until_ms
-    for beat in idle.beats:
-        if beat.is_commit and beat.due_ms <= until_ms:
-            wake_ms = min(wake_ms, beat.due_ms + floor((until_ms - beat.due_ms) / beat.period_ms) * beat.period_ms)
+    commits = [beat for beat in idle.beats if beat.is_commit and beat.due_ms <= until_ms]
+    sent = [beat for beat in commits if not beat.is_from_coordinator]
+    for beat in sent or commits:
+        wake_ms = min(wake_ms, beat.due_ms + floor((until_ms - beat.due_ms) / beat.period_ms) * beat.period_ms)
     moved = True
     while moved:
         moved = False

@@ -38,6 +38,7 @@ class Fetcher:
         self._new_correlation_id = new_correlation_id
         self.is_running = False
         self._owned: tuple[TopicPartition, ...] = ()
+        self._sample: list[PartitionAndOffset] | None = None
         self._kept: Mapping[TopicPartition, int] = {}
         self._commit_due_ms = inf
         self._pending_id: int | None = None
@@ -48,6 +49,7 @@ class Fetcher:
             partition: 0 if offset == UNKNOWN_OFFSET else offset for partition, offset in from_wire(partitions).items()
         }
         self.is_running, self._owned, self._kept = True, tuple(offsets), {}
+        self._sample = None
         is_committing = bool(offsets) and self._settings.commit_interval_ms > 0
         self._commit_due_ms = now_ms + self._settings.commit_interval_ms if is_committing else inf
         self._port.assigned(offsets)
@@ -57,6 +59,7 @@ class Fetcher:
         if self.is_running:
             self._kept = self._port.positions()
             self.is_running, self._owned, self._commit_due_ms = False, (), inf
+            self._sample = None
             self._port.stopped()
 
     def consumed(self) -> list[PartitionAndOffset]:
@@ -105,7 +108,9 @@ class Fetcher:
 
     def sample(self) -> list[PartitionAndOffset]:
         """Return offsets of the size of those that `consumed` returns."""
-        return to_wire(dict.fromkeys(self._owned, 0))
+        if self._sample is None:
+            self._sample = to_wire(dict.fromkeys(self._owned, 0))
+        return self._sample
 
     def beat(self) -> Beat | None:
         """Return the commits that are repeated; None without commits."""
