@@ -14,7 +14,7 @@ def lab(options: StudyOptions) -> int:
     def command() -> int:
         if options.placement:
             from fakebroker.lab.placement.command import study_placement  # requires the extra
-            from fakebroker.lab.placement.plan import plan_of
+            from fakebroker.lab.placement.placement_plan import plan_of
 
             seeds = tuple(range(options.seed, options.seed + options.seeds))
             return study_placement(plan_of(options.groups, seeds), options.master, options.out)

@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.padding import Padding
 
-from fakebroker.lab.placement.plan import PlacementPlan
+from fakebroker.lab.placement.placement_plan import PlacementPlan
 from fakebroker.lab.placement.report import placement_section
 from fakebroker.lab.placement.result import PlacementResult
 from fakebroker.lab.placement.study import place

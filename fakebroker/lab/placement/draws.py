@@ -5,7 +5,7 @@ Does not depend on Spark.
 
 from functools import cached_property
 
-from fakebroker.lab.placement.plan import GroupSizes
+from fakebroker.lab.placement.placement_plan import GroupSizes
 
 _MASK = 0xFFFF_FFFF_FFFF_FFFF
 _PRIMES = (

@@ -18,7 +18,7 @@ from typing import Protocol
 from fakebroker.coordinator.registry import EventKind, RegistryErrorCode, RegistryEvent
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.offsets_leaders import Replicas, striped_replicas
-from fakebroker.lab.placement.plan import LookupPlan
+from fakebroker.lab.placement.placement_plan import LookupPlan
 from fakebroker.lab.placement.registry_service import Done, Operation, Outage, RegistryService, drawn_latency_ms
 from fakebroker.lab.placement.result import PlacementName
 from fakebroker.replay.simulation.scheduler import ACTION, ARRIVAL, EVENT, RESPONSE, START_MS, Scheduler, VirtualClock

@@ -14,7 +14,7 @@ from pyspark.sql import Column, SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import java_string_hash
 from fakebroker.lab.placement.draws import ASKED, SIZE, THRESHOLD_BITS, SizeTable, key_of
-from fakebroker.lab.placement.plan import PlacementPlan
+from fakebroker.lab.placement.placement_plan import PlacementPlan
 from fakebroker.replay.script.generator import partition_of_hash
 
 Counts = NDArray[np.int64]

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from fakebroker.coordinator.registry import EventKind, Registry, RegistryError, RegistryErrorCode, RegistryEvent
-from fakebroker.lab.placement.plan import LookupPlan
+from fakebroker.lab.placement.placement_plan import LookupPlan
 from fakebroker.replay.simulation.links import Link
 from fakebroker.replay.simulation.scheduler import ARRIVAL, EVENT, RESPONSE, TIMER, Scheduler
 

@@ -83,13 +83,19 @@ def moves_table(result: PlacementResult) -> ReportTable:
 
 def lookups_tables(result: PlacementResult) -> Iterator[ReportTable]:
     """Yield a table of the look-ups at start-up, and one of those after deaths."""
-    messages = ["client messages", "registry messages", "metadata messages", "registry busy %"]
+    messages = ["client messages", "registry messages", "metadata messages"]
     started = [
-        [row.placement, f"{row.groups:,}", f"{row.found_ms.mean / 1000:.3g}", *_messages(row)]
+        [
+            row.placement,
+            f"{row.groups:,}",
+            f"{row.found_ms.mean / 1000:.3g}",
+            *_messages(row),
+            percentage(row.registry_busy),
+        ]
         for row in result.lookups
         if row.phase == "start-up"
     ]
-    yield ReportTable(["start-up", "groups", "found s", *messages], started)
+    yield ReportTable(["start-up", "groups", "found s", *messages, "registry busy"], started)
     died = [
         [
             f"{row.placement}, controller" if row.phase == "controller dies" else row.placement,
@@ -105,8 +111,7 @@ def lookups_tables(result: PlacementResult) -> Iterator[ReportTable]:
 
 
 def _messages(row: LookupFigures) -> list[str]:
-    counts = (row.client_messages, row.registry_messages, row.controller_messages)
-    return [*(f"{each.mean:,.0f}" for each in counts), f"{100 * row.registry_busy.mean:.2g}"]
+    return [f"{each.mean:,.0f}" for each in (row.client_messages, row.registry_messages, row.controller_messages)]
 
 
 def placement_title(placement: PlacementName, partitions: int | None, asked: int | None = None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fakebroker.lab.estimate import Estimate
-from fakebroker.lab.placement.plan import PlacementPlan
+from fakebroker.lab.placement.placement_plan import PlacementPlan
 
 PlacementName = Literal["option-2a", "option-2b", "load-aware"]
 PLACEMENTS: tuple[PlacementName, ...] = ("option-2a", "option-2b", "load-aware")

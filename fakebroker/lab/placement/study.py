@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from fakebroker.lab.estimate import estimate_of
 from fakebroker.lab.placement.counts import ElectedGroups, EvenGroups, HashedGroups, Sample
 from fakebroker.lab.placement.lookups import LookupRun
-from fakebroker.lab.placement.plan import PlacementPlan
+from fakebroker.lab.placement.placement_plan import PlacementPlan
 from fakebroker.lab.placement.population import Counts, Populations
 from fakebroker.lab.placement.result import BalanceFigures, LookupFigures, MoveFigures, PlacementName, PlacementResult
 from fakebroker.replay.spark.query_settings import settings_for_count, temporary_settings

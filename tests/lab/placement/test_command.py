@@ -6,29 +6,37 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
-from pyspark.sql import SparkSession
 
 from fakebroker.cli.lab import lab
 from fakebroker.lab.placement.command import PAGE, RESULT, PlacementRecord
-from fakebroker.lab.placement.plan import plan_of
+from fakebroker.lab.placement.placement_plan import PlacementPlan, plan_of
+from fakebroker.lab.placement.result import PlacementResult
+from tests.lab.placement.test_report import RESULT as RESULT_OF_ROWS
 
 
 def test_the_command_prints_tables_and_writes_files(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("fakebroker.lab.placement.command.spark_session", lambda *_: nullcontext(spark))
-    monkeypatch.setattr("fakebroker.lab.placement.study._lookups", lambda plan: iter(()))
+    plans: list[PlacementPlan] = []
+
+    def place(_: None, plan: PlacementPlan) -> PlacementResult:
+        plans.append(plan)
+        return RESULT_OF_ROWS
+
+    monkeypatch.setattr("fakebroker.lab.placement.command.spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr("fakebroker.lab.placement.command.place", place)
     out = tmp_path / "out"
     arguments = ["--placement", "--groups", "2000", "--seeds", "2", "--seed", "-3", "--out", str(out)]
     assert lab.main(arguments, standalone_mode=False) == 0
+    assert [(plan.groups, plan.seeds) for plan in plans] == [((1_000, 2_000), (-3, -2))]
+    assert plans == [plan_of(2_000, (-3, -2))]
     record = msgspec.json.decode((out / RESULT).read_bytes(), type=PlacementRecord)
-    assert record.result.plan == plan_of(2_000, (-3, -2))
-    assert record.result.plan.groups == (1_000, 2_000)
+    assert record.result == RESULT_OF_ROWS
     printed = capsys.readouterr().out
-    assert "2,000 groups: members of the" in printed
-    assert "option-2a, 1,000" in printed
+    assert "10 groups: members of the busiest broker / mean" in printed
+    assert "option-2b, 3 asked first" in printed
     page = (out / PAGE).read_text()
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     assert "option-2b, 3 asked first" in page
     assert "http" not in page.replace("http://www.w3.org", "")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fakebroker.lab.placement.draws import SIZE, THRESHOLD_BITS, SizeTable, draw, key_of, xxhash64
-from fakebroker.lab.placement.plan import GroupSizes
+from fakebroker.lab.placement.placement_plan import GroupSizes
 
 
 @pytest.mark.parametrize("sizes", [GroupSizes(), GroupSizes(exponent=1.1, largest=7), GroupSizes(largest=1)])

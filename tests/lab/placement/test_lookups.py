@@ -6,7 +6,7 @@ import pytest
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.lookups import LookupCosts, LookupRun
-from fakebroker.lab.placement.plan import LookupPlan
+from fakebroker.lab.placement.placement_plan import LookupPlan
 from fakebroker.lab.placement.registry_service import Outage
 from fakebroker.lab.placement.result import PlacementName
 from fakebroker.replay.simulation.scheduler import START_MS

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.even import dealt, drawn_off
 from fakebroker.lab.placement.offsets_leaders import OffsetsLeaders
+from fakebroker.lab.placement.placement_plan import PlacementPlan
 from fakebroker.lab.placement.placements import ElectedPlacement, EvenPlacement, HashPlacement
-from fakebroker.lab.placement.plan import PlacementPlan
 
 # Java's hash of one character is its code: "a" is 97, so in partitions 1, 2, 0, 1 of 3.
 GROUPS = {"a": 4, "b": 3, "c": 2, "d": 1}

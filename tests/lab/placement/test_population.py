@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession, functions as f
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.draws import ASKED, SIZE, SizeTable, draw, key_of, xxhash64
-from fakebroker.lab.placement.plan import GroupSizes, LookupPlan, PlacementPlan
+from fakebroker.lab.placement.placement_plan import GroupSizes, LookupPlan, PlacementPlan
 from fakebroker.lab.placement.population import Populations
 from fakebroker.lab.placement.study import place, settings_for
 from fakebroker.replay.script.generator import partition_of_hash
@@ -60,7 +60,7 @@ def test_counts_in_sql_are_those_of_the_pure_placement(spark: SparkSession, rows
 def test_hashes_and_partitions_at_their_limits(spark: SparkSession) -> None:
     """Kafka's `Utils.abs` of the smallest int is 0."""
     hashes = [0, 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 3 * 2**32 + 5, -1]
-    rows = spark.createDataFrame([(each,) for each in hashes], "hash long")
+    rows = spark.sql(f"select explode(array({', '.join(f'{each}L' for each in hashes)})) as hash")
     found = rows.select(partition_of_hash(f.col("hash"), 50), f.xxhash64("hash")).collect()
     assert [row[0] for row in found] == [0, 1, 47, 0, 47, 1, 0, 5, 1]
     assert [row[1] for row in found] == [xxhash64(each) for each in hashes]
@@ -68,7 +68,7 @@ def test_hashes_and_partitions_at_their_limits(spark: SparkSession) -> None:
 
 def test_tasks_and_partitions_do_not_change_the_result(spark: SparkSession) -> None:
     plan = PlacementPlan(
-        groups=(100, 30_000), brokers=(1, 3), partitions=(50,), seeds=(1, 2), lookups=LookupPlan(groups=(20,))
+        groups=(100, 30_000), brokers=(1, 3), partitions=(50,), seeds=(-1,), lookups=LookupPlan(groups=(20,))
     )
     results = [msgspec.json.encode(place(spark, plan, tasks)) for tasks in (1, 4)]
     assert results[0] == results[1]

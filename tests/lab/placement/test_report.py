@@ -3,7 +3,7 @@
 from typing import Literal
 
 from fakebroker.lab.estimate import Estimate
-from fakebroker.lab.placement.plan import LookupPlan, PlacementPlan
+from fakebroker.lab.placement.placement_plan import LookupPlan, PlacementPlan
 from fakebroker.lab.placement.report import balance_tables, lookups_tables, moves_table, placement_section
 from fakebroker.lab.placement.result import (
     BalanceFigures,
@@ -95,8 +95,8 @@ def test_moves_are_shares() -> None:
 
 def test_look_ups_have_times_and_messages() -> None:
     started, died = lookups_tables(RESULT)
-    costs = ["4,000", "12", "1", "1"]
-    assert started.rows == [[name, "1,000", "5", *costs] for name in ("option-2a", "option-2b")]
+    costs = ["4,000", "12", "1"]
+    assert started.rows == [[name, "1,000", "5", *costs, "1 %"] for name in ("option-2a", "option-2b")]
     assert died.rows == [[name, "1,000", "5", "0.012", *costs] for name in ("option-2a", "option-2b")]
 
 
