@@ -133,7 +133,7 @@ class Resting:
     def _next_event(self, group_id: str) -> float:
         times = self._events[group_id]
         index = bisect_right(times, self._world.now_ms())
-        return times[index] if index < len(times) else inf
+        return times[index] if index < len(times) else self._world.now_ms()  # The run is over.
 
     def _plan(
         self, members: list[MemberProcess], until_ms: float
