@@ -1,10 +1,12 @@
-"""pytest and Hypothesis settings of all tests, and the option of `make soak`.
+"""pytest and Hypothesis settings of all tests, the option of `make soak`, and a Spark session.
 
 Hypothesis draws the same examples in each run, and has no deadlines.
 """
 
 import gc
 import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import hypothesis.core
 import hypothesis.vendor.pretty
@@ -12,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.support import soak_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 settings.register_profile(
     "fakebroker",
@@ -45,3 +50,12 @@ def pytest_collection_finish() -> None:
     """Exclude the collected tests from garbage collection: some tests call `gc.collect()` to find leaks."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """A Spark session that all tests of a process share: it takes seconds to start, and a process can have only one."""
+    from fakebroker.replay.spark.session import spark_session
+
+    with spark_session("local[2]", tmp_path_factory.mktemp("spark") / "spark.log") as session:
+        yield session

@@ -2,5 +2,46 @@
 
 Compares today's protocols with those of the consumer rewrite design (Kafka 0.9). Depends on the pure coordinators and
 members, and on the simulation, the Spark session and the reports of `replay`. Start with design.py (what a design is),
-then designs/classic.py (one design), script.py (what happens in a run), world/ (a run).
+then designs/classic.py (one design), script.py (what happens in a run), world/ (a run), scenario/ (scenario files),
+measures.py (what is measured), study/ (many runs), runner.py (`fakebroker lab`).
+
+The names below are those that a design in a file of its own needs.
 """
+
+from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.lab.design import (
+    Beat,
+    Coordinator,
+    CoordinatorPort,
+    CoordinatorSettings,
+    Design,
+    Idle,
+    Link,
+    Member,
+    MemberPort,
+)
+from fakebroker.protocol.schema import Message, Struct, message, struct
+from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
+
+__all__ = [
+    "Beat",
+    "Bool",
+    "Boolean",
+    "Coordinator",
+    "CoordinatorPort",
+    "CoordinatorSettings",
+    "Design",
+    "Idle",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Link",
+    "Member",
+    "MemberPort",
+    "MemberSettings",
+    "Message",
+    "String",
+    "Struct",
+    "message",
+    "struct",
+]

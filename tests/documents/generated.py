@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.documents import (
     brokers,
     commands,
+    lab,
     member_states,
     performance,
     placement,
@@ -50,6 +51,8 @@ GENERATED: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "moves": placement.moves,
         "look-ups": placement.lookups,
     },
+    "scenarios/lab/README.md": lab.tables(),
+    "scenarios/lab/what-the-rewrite-should-have-chosen.md": {"study": lab.study, "results": lab.results},
     "fakebroker/client/README.md": {"states": member_states.diagram},
 }
 """By document: the names of its generated parts, and the functions that generate them."""

@@ -1,11 +1,9 @@
-"""A Spark session that the tests of this folder share, because it takes seconds to start."""
+"""The mark of tests that run Spark, and studies on the session of the tests."""
 
-from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 from pyspark.sql import SparkSession
-
-from fakebroker.replay.spark.session import spark_session
 
 
 @pytest.hookimpl(tryfirst=True)  # before the option `-m` selects by markers
@@ -16,7 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session("local[2]", tmp_path_factory.mktemp("spark") / "spark.log") as session:
-        yield session
+@pytest.fixture
+def studies_on_spark(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let studies in this process use the shared session."""
+    monkeypatch.setattr("fakebroker.lab.runner.spark_session", lambda *_: nullcontext(spark))

@@ -1,13 +1,10 @@
-"""Fixtures for replays: a Spark session that all tests of this folder share, because it takes seconds to start."""
+"""Fixtures for replays, and the mark of tests that run Spark."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-
-from fakebroker.replay.spark.session import spark_session
 
 
 @pytest.hookimpl(tryfirst=True)  # before the option `-m` selects by markers
@@ -17,12 +14,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_here = item.path.is_relative_to(Path(__file__).parent)
         if "spark" in getattr(item, "fixturenames", ()) or (is_here and item.get_closest_marker("slow")):
             item.add_marker("spark")
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session("local[2]", tmp_path_factory.mktemp("spark") / "spark.log") as session:
-        yield session
 
 
 @pytest.fixture

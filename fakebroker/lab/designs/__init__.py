@@ -6,7 +6,6 @@ classic.py. To add a design, write a module and add its name here; see scenarios
 designs in other files.
 """
 
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -41,7 +40,6 @@ def design_from(source: str, name: str) -> Design:
         ConfigError: The module cannot be imported, or has no design.
     """
     module = ModuleType(f"fakebroker_lab_design_{Path(name).stem}")
-    sys.modules[module.__name__] = module  # for the annotations of its messages
     try:
         exec(compile(source, name, "exec"), module.__dict__)
     except Exception as error:  # the code of a user

@@ -30,6 +30,8 @@ class Cluster(Table, frozen=True):
         rebalancer_threads: Number of threads that run the rebalances of one coordinator; options 1.b and 1.c only.
         rebalance_phase_timeout_ms: Time that a rebalancer waits for the responses of one phase; options 1.b and 1.c
             only.
+        expired_heartbeats: Number of successive heartbeats without a response after which a consumer has failed;
+            option 1.b only.
         latency_ms: Time of a message in one direction.
         connect_timeout_ms: Time after which a member gives up connecting to a host that is gone.
         request_timeout_ms: Time after which a look-up without an answer is repeated at another broker.
@@ -50,6 +52,7 @@ class Cluster(Table, frozen=True):
     max_session_timeout_ms: Positive = 1_800_000
     rebalancer_threads: Positive = 4
     rebalance_phase_timeout_ms: Positive = 10_000
+    expired_heartbeats: Positive = 1
     latency_ms: Rate = 0.5
     connect_timeout_ms: Rate = 10_000.0
     request_timeout_ms: Rate = 30_000.0
