@@ -16,6 +16,12 @@ from fakebroker.cli.run_options import PATH, master_option
     help="Names of designs, separated by commas. The others are compared with the first one. A name may also be that "
     "of a Python file with a design.",
 )
+@click.option(
+    "--histories",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Play N random histories of a small group with each design, and write short ones that break an invariant.",
+)
 @click.option("--placement", is_flag=True, help="Compare placements of groups, instead of designs in scenarios.")
 @click.option(
     "--groups",
@@ -46,6 +52,7 @@ from fakebroker.cli.run_options import PATH, master_option
 def lab(
     files: tuple[Path, ...],
     designs: str | None,
+    histories: int | None,
     placement: bool,
     groups: int,
     seeds: int,
@@ -59,22 +66,25 @@ def lab(
 
     FILES are scenarios, in TOML. Each design runs in each scenario with each seed; the same seed gives all designs the
     same members, failures and delays. With --placement, there are no files: groups are placed at brokers by the hash of
-    their names, by election, and by size, and the brokers' load is compared.
+    their names, by election, and by size, and the brokers' load is compared. With --histories, designs are searched for
+    histories in which two members own a partition, or another invariant is broken.
 
     \b
     Exit status:
       0    all runs were completed
       1    a run failed, or the study could not be completed
       2    a scenario file or an option is invalid
+      3    a design breaks an invariant that it promises
       130  interrupted; the report covers the runs until then
     """
     from fakebroker.lab.commands import lab as run
     from fakebroker.lab.options import StudyOptions
 
-    if placement == bool(files):
-        raise click.UsageError("expected FILES or --placement")
+    if placement + (histories is not None) + bool(files) != 1:
+        raise click.UsageError("expected FILES, --placement or --histories")
     options = StudyOptions(
         files=files,
+        histories=histories,
         placement=placement,
         groups=groups,
         designs=tuple(name.strip() for name in designs.split(",")) if designs else (),

@@ -12,6 +12,10 @@ def lab(options: StudyOptions) -> int:
     """
 
     def command() -> int:
+        if options.histories is not None:
+            from fakebroker.lab.history.command import search_histories  # requires the extra
+
+            return search_histories(options.designs, options.histories, options.seed, options.out)
         if options.placement:
             from fakebroker.lab.placement.command import study_placement  # requires the extra
             from fakebroker.lab.placement.placement_plan import plan_of

@@ -10,6 +10,7 @@ class StudyOptions:
 
     Attributes:
         files: The scenario files.
+        histories: Number of random histories to play instead of running scenarios.
         placement: Compare placements of groups instead of running scenarios.
         groups: Number of groups that are placed.
         designs: Names of designs, and paths of files with designs; all designs if empty.
@@ -22,6 +23,7 @@ class StudyOptions:
     """
 
     files: tuple[Path, ...]
+    histories: int | None = None
     placement: bool = False
     groups: int = 100_000_000
     designs: tuple[str, ...] = ()

@@ -11,13 +11,15 @@ from fakebroker.errors import ConfigError
 from fakebroker.lab.design import Design, Link, MemberPort
 from fakebroker.lab.designs import DESIGNS, design_named
 from fakebroker.lab.designs.classic import DESIGN, ClassicCoordinator, ClassicMember
-from fakebroker.lab.history import history as history_module
+from fakebroker.lab.history import command as command_module, history as history_module
+from fakebroker.lab.history.command import search_histories
 from fakebroker.lab.history.history import History, parse_history
 from fakebroker.lab.history.search import breaking_histories, random_history, shortened
 from fakebroker.lab.invariants import INVARIANTS, LIVE_STAYS, ONE_OWNER
 from fakebroker.lab.script import BrokerEvent, MemberEvent, TopicEvent
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.replay.options import FAILED
 from tests.support.soak import cases, soak
 
 KEPT = sorted((Path(__file__).parents[2] / "scenarios" / "lab" / "histories").glob("*.txt"))
@@ -140,6 +142,26 @@ def test_a_broken_design_is_found_and_the_history_is_shortened(
     for index in range(len(short.events)):
         without = replace(short, events=short.events[:index] + short.events[index + 1 :])
         assert invariant not in without.violations()
+
+
+def test_the_command_writes_a_short_history_for_each_broken_invariant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert search_histories(["classic", "option-1b"], 5, 1, tmp_path) == 0
+    (path,) = tmp_path.iterdir()
+    assert path.name == "option-1b-one-owner.txt"
+    history = parse_history(path.read_text())
+    assert history.breaks in history.violations()
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "classic nothing" in lines
+    assert "option-1b one-owner no option-1b-one-owner.txt" in lines
+
+
+def test_the_command_fails_if_a_promise_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient = replace(DESIGN, coordinator=ImpatientCoordinator)
+    for module in (history_module, command_module):
+        monkeypatch.setattr(module, "design_named", lambda name: impatient)
+    assert search_histories(["classic"], 1, 1, tmp_path) == FAILED
 
 
 def test_unknown_designs_are_rejected() -> None:

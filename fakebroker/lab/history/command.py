@@ -1,0 +1,64 @@
+"""Plays random histories with designs, and keeps the shortest ones that break an invariant."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import track
+
+from fakebroker.lab.designs import DESIGNS, design_named
+from fakebroker.lab.history.history import History
+from fakebroker.lab.history.search import random_history, shortened
+from fakebroker.lab.invariants import INVARIANTS
+from fakebroker.replay.options import FAILED, PASSED
+from fakebroker.replay.report.terminal import table
+from fakebroker.replay.run_directory import new_directory, writing
+from fakebroker.replay.wording import counted
+
+
+def search_histories(designs: Sequence[str], count: int, seed: int, out: Path | None) -> int:
+    """Play random histories, print which invariants are broken, and write one short history for each.
+
+    Args:
+        designs: Names of designs; all designs if empty.
+        count: Number of histories of each design.
+        seed: The seed of the first history; the others follow.
+        out: Directory for the histories; `runs/histories-<time>` if not given.
+
+    Returns:
+        `PASSED`, or `FAILED` if a design breaks an invariant that it promises.
+
+    Raises:
+        ConfigError: A design does not exist, or the directory is not valid.
+    """
+    console = Console()
+    names = designs or DESIGNS
+    guarantees = {name: design_named(name).guarantees for name in names}
+    files = tuple(f"{name}-{invariant}.txt" for name in names for invariant in INVARIANTS)
+    directory = new_directory(out, "histories", files)
+    rows, is_broken = table("design", "breaks", "promised", "file", left=4), False
+    for name in names:
+        found = _found(console, name, range(seed, seed + count))
+        for invariant, history in found.items():
+            path = directory / f"{name}-{invariant}.txt"
+            with writing(path):
+                path.write_text(shortened(history).text(), encoding="utf-8")
+            promised = invariant in guarantees[name]
+            is_broken = is_broken or promised
+            rows.add_row(name, invariant, "yes" if promised else "no", path.name)
+        if not found:
+            rows.add_row(name, "nothing", "", "")
+    console.print()
+    console.print(rows)
+    console.print(f"\n{counted(count, 'run')} of each design, from seed {seed}. Files in {directory}", highlight=False)
+    return FAILED if is_broken else PASSED
+
+
+def _found(console: Console, design: str, seeds: range) -> dict[str, History]:
+    found: dict[str, History] = {}
+    for seed in track(seeds, f"{design:10}", console=console):
+        history = random_history(design, seed)
+        for invariant in history.violations():
+            found.setdefault(invariant, replace(history, breaks=invariant))
+    return found
