@@ -200,6 +200,10 @@ class Cluster:
                 done(error)
                 return
             self.append_records(partition, records)
+        elif isinstance(records[0], PendingOffsetRecord):
+            # A zombie cannot store offsets in transactions, as in `Transactions`.
+            done(client_error(ErrorCode.REQUEST_TIMED_OUT, records, self.brokers[node_id].coordinator.config))
+            return
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
 

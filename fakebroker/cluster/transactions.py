@@ -247,8 +247,11 @@ class Transactions:
             level = cluster.features.level(TRANSACTION_VERSION)
             append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
             self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
-        # Otherwise the broker is a zombie, whose records are lost.
-        done(ErrorCode.NONE)
+            done(ErrorCode.NONE)
+        else:
+            # The broker is a zombie: the replicas that would have to store the record follow another leader. If it had
+            # success, a producer could believe that its transaction, which the new coordinator aborts, is committed.
+            done(ErrorCode.REQUEST_TIMED_OUT)
 
     def store(self, transactional_id: str, value: TransactionValue) -> ErrorCode:
         """Write the record of a new transactional id, which has a coordinator; return the error of the log, or NONE."""

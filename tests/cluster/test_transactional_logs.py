@@ -90,7 +90,9 @@ def test_the_last_stable_offset_is_that_of_the_oldest_open_transaction() -> None
     assert log.last_stable_offset == 2
     written.end(2, is_commit=False)
     assert log.last_stable_offset == log.high_watermark == 6
-    assert log.producers.aborted_in(0, 6) == [AbortedTransaction(producer_id=2, first_offset=2, marker_offset=5)]
+    aborted = AbortedTransaction(producer_id=2, first_offset=2, marker_offset=5)
+    assert [log.producers.aborted_in(*each) for each in ((0, 6), (5, 6), (0, 3))] == [[aborted]] * 3
+    assert [log.producers.aborted_in(*each) for each in ((0, 2), (6, 7))] == [[], []]
     log.truncate_before(3)
     written.write(3, b"d")
     log.truncate_before(7)
