@@ -381,6 +381,19 @@ def test_a_seeded_open_transaction(client: Cockpit) -> None:
     assert client.view("open").state == "CompleteAbort"
 
 
+def test_an_open_transaction_in_the_highest_epoch_cannot_be_aborted(client: Cockpit) -> None:
+    client.commands.seed_transaction("last", producer_id=500, epoch=32_766)
+    client.commands.abort_transaction("last")
+    producer = TransactionalClient(client.harness, 500, 32_766, transactional_id="last")
+    assert (producer.end(commit=False, version=5), producer.epoch) == ("NONE", 32_767)
+    producer.add(0)
+    assert "The coordinator cannot abort it, as in Kafka up to 4.2, because" in client.explain("last")
+    client.harness.advance(200_000)
+    assert client.view("last").state == "Ongoing"
+    with pytest.raises(ConfigError, match="UNKNOWN_SERVER_ERROR"):
+        client.commands.abort_transaction("last")
+
+
 def test_seeded_transactions_that_are_prepared(client: Cockpit) -> None:
     client.commands.hold_markers("done", "news-1")
     client.commands.seed_transaction("done", state="PrepareCommit", records={"news-0": 1, "news-1": 1})
