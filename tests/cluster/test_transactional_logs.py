@@ -262,6 +262,20 @@ def test_each_isolation_level_reads_to_its_end() -> None:
     assert fetched(harness, 3, READ_COMMITTED).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+def test_readers_skip_only_the_transactional_batches_of_an_aborted_transaction() -> None:
+    harness = ClusterHarness()
+    written = TransactionalLog(harness.partition().log)
+    written.write(1, b"plain before", in_transaction=False)
+    written.write(1, b"aborted")
+    written.write(2, b"of another producer", in_transaction=False)
+    written.write(1, b"plain", in_transaction=False)
+    written.end(1, is_commit=False)
+    written.write(1, b"committed")
+    written.end(1, is_commit=True)
+    values, next_offset = visible(fetched(harness, 0, READ_COMMITTED), 0)
+    assert (values, next_offset) == ([b"plain before", b"of another producer", b"plain", b"committed"], 7)
+
+
 def test_an_offset_inside_of_an_aborted_transaction_lists_it() -> None:
     harness = ClusterHarness()
     written = TransactionalLog(harness.partition().log)
