@@ -13,10 +13,12 @@ from fakebroker.cluster.events import perform
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (
+    LATE_MS,
     AwaitedMarker,
     HangingTransaction,
     TransactionView,
     checked_filters,
+    count_late_partitions,
     hanging_transactions,
     view_transaction,
     view_transactions,
@@ -411,6 +413,17 @@ def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expe
         client.commands.seed_transaction(state, state=state)
     records = read_records(client.harness.partition(0, TRANSACTIONS_TOPIC).log, 0)
     assert [each.value.version for each in records if each.value is not None] == [0, expected, expected]
+
+
+def test_partitions_whose_oldest_transaction_is_late(client: Cockpit) -> None:
+    client.commands.seed_hanging_transaction("news-0", producer_id=7)
+    limit_ms, begun_ms = 900_000 + LATE_MS, client.harness.now_ms
+    assert [count_late_partitions(client.cluster, begun_ms + age_ms) for age_ms in (limit_ms, limit_ms + 1)] == [0, 1]
+    client.harness.advance(1_000)
+    client.commands.seed_hanging_transaction("news-0", producer_id=8)
+    client.harness.advance(1_000)
+    client.commands.seed_hanging_transaction("news-0", producer_id=7)  # a later record of the oldest transaction
+    assert [count_late_partitions(client.cluster, begun_ms + 2_000 + limit_ms + ms) for ms in (0, 1)] == [0, 1]
 
 
 def test_a_hanging_transaction_at_an_offset(client: Cockpit) -> None:
