@@ -99,11 +99,12 @@ def transaction_config(config: Config, release: Release, version: int, partition
     """Return the settings of a transaction coordinator.
 
     Args:
-        config: The settings of the cluster.
+        config: The settings of the cluster; defaults are those of the release.
         release: The release that the broker emulates.
         version: The finalized level of the feature `transaction.version`.
         partition_count: The number of partitions of `__transaction_state`.
     """
+    config = config.of_release(release)
     return TransactionConfig(
         partition_count=partition_count,
         max_timeout_ms=config.number("transaction.max.timeout.ms"),
