@@ -432,9 +432,11 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     if len(frame) < 8:
         raise ProtocolError(f"request of {len(frame)} bytes, expected a header of 10 or more")
     api_key, api_version, correlation_id = _START.unpack_from(frame)
-    head, tail, last = frame[:4], frame[8:], peer.memo_call
-    if last is not None and tail == peer.memo_tail and head == peer.memo_head:
-        return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
+    is_small = len(frame) <= MAX_MEMO_BYTES
+    if is_small:
+        head, tail, last = frame[:4], frame[8:], peer.memo_call
+        if last is not None and tail == peer.memo_tail and head == peer.memo_head:
+            return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
     api, versions = API_BY_KEY.get(api_key), peer.broker.versions.get(api_key)
     if api is None or versions is None:
         raise ProtocolError(f"unknown API key {api_key} (version {api_version})")
@@ -451,7 +453,7 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if len(frame) <= MAX_MEMO_BYTES:
+    if is_small:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
 

@@ -59,6 +59,10 @@ class FrameBuffer:
             self.held_bytes += len(data)
             if self.held_bytes < self._needed:
                 return []
+            if self.held_bytes == self._needed > _SIZE.size:  # Exactly one frame: large ones are copied only once.
+                first, *others = self._pieces
+                self._pieces, self._needed, self.held_bytes = [], 4, 0
+                return [_NOTHING.join((memoryview(first)[4:], *others))]
             data = _NOTHING.join(self._pieces)
         frames, position, end, self._needed = [], 0, len(data), 4
         while end - position >= 4:
