@@ -194,6 +194,11 @@ def share_response(message: M) -> M:
     return message
 
 
+def forget_shared_response(message: Message) -> None:
+    """Undo `share_response`: the message is encoded each time again."""
+    del _shared_responses[id(message)]
+
+
 def encoded_response_frame(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytearray:
     """Return an encoded response as a frame, including the size field."""
     out = bytearray(8 + has_tagged_header(cls, version))

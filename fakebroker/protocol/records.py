@@ -4,10 +4,9 @@ Does not depend on requests or logs. Exceptions have the `error_code` of the res
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import ClassVar
 
 from fakebroker.errors import ErrorCode, ProtocolError
@@ -435,7 +434,7 @@ def _after_similar(data: bytes, record: tuple[int, int, int, int, int], index: i
     is_at = data.startswith
     while (
         index < count
-        and is_at(head + _offset_delta(index) + key_length, position)
+        and is_at(head + _varint(index) + key_length, position)
         and is_at(value_length, position + value_at)
         and not data[position + size_bytes - 1]  # no headers
     ):
@@ -446,16 +445,7 @@ def _after_similar(data: bytes, record: tuple[int, int, int, int, int], index: i
 
 def _varint_at(data: bytes, position: int) -> bytes:
     """Return the bytes of a varint."""
-    end = position
-    while data[end] > 127:
-        end += 1
-    return data[position : end + 1]
-
-
-@lru_cache(10_000)
-def _offset_delta(index: int) -> bytes:
-    """Return the number of a record in a batch as a varint."""
-    return unsigned_varint(index << 1)
+    return data[position : _after_varint(data, position)]
 
 
 def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
@@ -547,6 +537,11 @@ def record_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None, bool]]:
             yield record.offset, record.key, record.value is not None
         return
     data, end = batch.data, _HEADER.size
+    if batch.last_offset == batch.base_offset:  # One record, as in most batches of coordinators.
+        position = _after_varint(data, _after_varint(data, _after_varint(data, end) + 1))  # length, timestamp, offset
+        key, position = _read_bytes(data, position)
+        yield batch.base_offset, key, not data[position] & 1  # Odd lengths are negative.
+        return
     for _ in range(batch.record_count):
         length, position = _read_varint(data, end, _INT32_MAX)
         end = position + length
@@ -554,6 +549,13 @@ def record_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None, bool]]:
         offset_delta, position = _read_varint(data, position, _INT32_MAX)
         key, position = _read_bytes(data, position)
         yield batch.base_offset + offset_delta, key, _read_varint(data, position, _INT32_MAX)[0] >= 0
+
+
+def _after_varint(data: bytes, position: int) -> int:
+    """Return the position after a varint."""
+    while data[position] > 127:
+        position += 1
+    return position + 1
 
 
 def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header, ...], int]:
@@ -647,32 +649,42 @@ def encode_batch(
 
 
 def encode_pairs(
-    pairs: Iterable[tuple[bytes, bytes | None]], timestamp_ms: int, producer: tuple[int, int] | None = None
+    pairs: Sequence[tuple[bytes, bytes | None]],
+    timestamp_ms: int,
+    producer: tuple[int, int] | None = None,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
 ) -> bytes:
-    """Encode keys and values with the same timestamp as one batch from offset 0, as coordinators write them.
+    """Encode keys and values with the same timestamp as one batch, as coordinators write them.
 
-    The result equals that of `encode_batch`, which takes twice as long.
+    The result equals that of `encode_batch`, which takes several times as long.
 
     Args:
         pairs: Keys and values, at least one pair.
         timestamp_ms: Milliseconds since the Unix epoch.
         producer: The id and the epoch of the producer if the batch is transactional. The base sequence is then 0: group
             coordinators do not count the records of a producer (Kafka's `CoordinatorRuntime`).
+        base_offset: The offset of the first record.
+        leader_epoch: The partition leader epoch; -1 for none.
     """
-    out: list[bytes] = []
-    count = 0
-    for key, value in pairs:
-        ending = (_NULL, b"\0") if value is None else (_varint(len(value)), value, b"\0")
-        body = b"".join((b"\0\0", _varint(count), _varint(len(key)), key, *ending))
-        out += (_varint(len(body)), body)
-        count += 1
+    count = len(pairs)
     if producer is None:
         header = _CHECKED_PART.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count)
     else:
         header = _CHECKED_PART.pack(_TRANSACTIONAL_BIT, count - 1, timestamp_ms, timestamp_ms, *producer, 0, count)
-    checked = header + b"".join(out)
+    parts = [header]
+    for number, (key, value) in enumerate(pairs):
+        delta, key_length = _varint(number), _varint(len(key))
+        size_bytes = 3 + len(delta) + len(key_length) + len(key)  # with attributes, timestamp delta and no headers
+        if value is None:
+            parts += (_varint(size_bytes + 1), b"\0\0", delta, key_length, key, _NULL, b"\0")
+        else:
+            value_length = _varint(len(value))
+            size_bytes += len(value_length) + len(value)
+            parts += (_varint(size_bytes), b"\0\0", delta, key_length, key, value_length, value, b"\0")
+    checked = b"".join(parts)
     length = _HEADER.size - _LENGTH_END - _CHECKED_PART.size + len(checked)
-    return _UNCHECKED_PART.pack(0, length, -1, _MAGIC, crc32c(checked)) + checked
+    return _UNCHECKED_PART.pack(base_offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
 
 
 def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
@@ -702,10 +714,10 @@ def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> b
 
 def _varint(value: int) -> bytes:
     """Encode an int64 as a zigzag varint."""
-    return _SMALL_VARINTS[value] if 0 <= value < 64 else unsigned_varint(value << 1 ^ value >> 63)
+    return _SMALL_VARINTS[value] if 0 <= value < 512 else unsigned_varint(value << 1 ^ value >> 63)
 
 
-_SMALL_VARINTS = tuple(bytes((value << 1,)) for value in range(64))
+_SMALL_VARINTS = tuple(unsigned_varint(value << 1) for value in range(512))
 _NULL = b"\1"
 """The length of null: -1 as a zigzag varint."""
 

@@ -254,9 +254,10 @@ def built_by(builder: Any, records: list[Record], compression: Compression, **ch
     pairs=st.lists(st.tuples(BYTES.map(lambda key: key or b""), BYTES), min_size=1, max_size=70),
     timestamp_ms=st.integers(0, 2**63 - 1),
     producer=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1)),
+    place=st.tuples(st.integers(0, 2**62), st.integers(-1, 2**31 - 1)),
 )
 def test_encoded_pairs_are_a_batch_of_records(
-    pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int, producer: tuple[int, int]
+    pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int, producer: tuple[int, int], place: tuple[int, int]
 ) -> None:
     batch = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
     assert encode_pairs(pairs, timestamp_ms) == encode_batch(batch)
@@ -264,6 +265,7 @@ def test_encoded_pairs_are_a_batch_of_records(
     assert encode_pairs(pairs, timestamp_ms, producer) == encode_batch(
         batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True
     )
+    assert encode_pairs(pairs, timestamp_ms, None, *place) == with_base_offset(encode_batch(batch), *place)
 
 
 def test_with_base_offset_changes_only_fields_that_the_crc_does_not_cover() -> None:

@@ -75,7 +75,7 @@ def append_records(
             return log.append(_marker(first, now_ms), leader_epoch)
         if isinstance(first, PendingOffsetRecord):
             producer = first.producer_id, first.epoch
-    pairs = ((record_key(record), record_value(record, release)) for record in cast("Sequence[KeyedRecord]", written))
+    pairs = [(record_key(record), record_value(record, release)) for record in cast("Sequence[KeyedRecord]", written)]
     return append_pairs(log, pairs, leader_epoch, now_ms, producer)
 
 

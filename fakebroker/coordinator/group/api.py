@@ -95,7 +95,7 @@ The result is a `JoinResult` or `SyncResult`. A protocol extension may add other
 """
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OffsetToCommit:
     """One partition of an OffsetCommit.
 
