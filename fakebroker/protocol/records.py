@@ -431,13 +431,15 @@ def _after_similar(data: bytes, record: tuple[int, int, int, int, int], index: i
         _varint_at(data, key_at),
         _varint_at(data, start + value_at),
     )
+    if key_length == _NULL:  # The length of the value follows: one comparison instead of two.
+        key_length, value_length = key_length + value_length, b""
     is_at = data.startswith
-    while (
-        index < count
-        and is_at(head + _varint(index) + key_length, position)
-        and is_at(value_length, position + value_at)
-        and not data[position + size_bytes - 1]  # no headers
-    ):
+    while index < count:
+        delta = _SMALL_VARINTS[index] if index < len(_SMALL_VARINTS) else _varint(index)
+        if not is_at(head + delta + key_length, position):
+            break
+        if (value_length and not is_at(value_length, position + value_at)) or data[position + size_bytes - 1]:
+            break  # It has another size, or headers.
         index += 1
         position += size_bytes
     return index, position
@@ -714,7 +716,7 @@ def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> b
 
 def _varint(value: int) -> bytes:
     """Encode an int64 as a zigzag varint."""
-    return _SMALL_VARINTS[value] if 0 <= value < 512 else unsigned_varint(value << 1 ^ value >> 63)
+    return _SMALL_VARINTS[value] if 0 <= value < len(_SMALL_VARINTS) else unsigned_varint(value << 1 ^ value >> 63)
 
 
 _SMALL_VARINTS = tuple(unsigned_varint(value << 1) for value in range(512))

@@ -3,6 +3,7 @@
 What a moment contains is up to the coordinator. What was deleted or has moved keeps its history.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -119,17 +120,20 @@ class BoundedHistory(Generic[R, M]):
         self.listeners: list[Callable[[str, Sequence[R]], None]] = []
         self.dropped = 0
         self._count = self._size = 0
-        self._kept: dict[str, _Kept[M]] = {}  # The key without changes for longest comes first.
-        self._without_moments: dict[str, DroppedMoments] = {}  # The key whose last moment was dropped first.
+        # The key without changes for longest, or whose last moment was dropped first, comes first. In a plain dict,
+        # finding the first key takes longer the more keys before it were removed.
+        self._kept: OrderedDict[str, _Kept[M]] = OrderedDict()
+        self._without_moments: OrderedDict[str, DroppedMoments] = OrderedDict()
         self._unknown = NOTHING_DROPPED  # Of keys in neither of them.
 
     def keep(self, key: str, moments: Sequence[R]) -> None:
         """Add moments of a key, oldest first, and drop those that exceed the limits."""
-        kept = self._kept.pop(key, None)
+        kept = self._kept.get(key)
         if kept is None:
             dropped = self._without_moments.pop(key, self._unknown)
-            kept = _Kept([], dropped.count, dropped.until_ms, dropped.is_exact)
-        self._kept[key] = kept
+            kept = self._kept[key] = _Kept([], dropped.count, dropped.until_ms, dropped.is_exact)
+        else:
+            self._kept.move_to_end(key)
         for moment in moments:
             size = moment.size
             kept.size += size

@@ -252,8 +252,8 @@ class Group:
         moment = RecordedMoment(
             now_ms,
             change.cause,
-            state_from.value,
-            self.state.value,
+            state_from._value_,  # `value` is a property in Python.
+            self.state._value_,
             self.generation_id,
             self.leader_id,
             members,
