@@ -18,7 +18,7 @@ from fakebroker.protocol.frames import RequestHeader, read_request_header
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.registry import API_BY_KEY, Api
+from fakebroker.protocol.registry import Api
 from fakebroker.protocol.schema import Field, Message, Struct
 
 _START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
@@ -259,6 +259,8 @@ class Call:
         if type(self.response).__name__ == "JoinGroupResponse":
             found = found or [self.response.member_id]
             found += [each.member.member_id for each in self.response.member_join_response_list]
+        elif type(self.response).__name__ == "RewriteJoinGroupResponse":
+            found = found or [self.response.consumer_id]
         return tuple(dict.fromkeys(member_id for member_id in found if member_id))
 
     @property
@@ -437,7 +439,7 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         head, tail, last = frame[:4], frame[8:], peer.memo_call
         if last is not None and tail == peer.memo_tail and head == peer.memo_head:
             return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
-    api, versions = API_BY_KEY.get(api_key), peer.broker.versions.get(api_key)
+    api, versions = peer.broker.apis.get(api_key), peer.broker.versions.get(api_key)
     if api is None or versions is None:
         raise ProtocolError(f"unknown API key {api_key} (version {api_version})")
     is_supported = api_version in versions
@@ -506,6 +508,7 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetFetchRequest": lambda request: [group.group_id for group in request.groups] or [request.group_id],
     "FindCoordinatorRequest": _coordinator_keys,
     "JoinGroupRequest": _group_id,
+    "RewriteJoinGroupRequest": _group_id,
     "HeartbeatRequest": _group_id,
     "LeaveGroupRequest": _group_id,
     "SyncGroupRequest": _group_id,
@@ -524,6 +527,7 @@ _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "JoinGroupRequest": lambda request: (
         [member.member_id for member in request.join_group_members] or [request.member_id]
     ),
+    "RewriteJoinGroupRequest": lambda request: [request.consumer_id],
     "HeartbeatRequest": _member_id,
     # Versions 0-2 have one member.
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],

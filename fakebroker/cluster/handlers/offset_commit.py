@@ -26,8 +26,15 @@ Entry = tuple[str, bytes, int]
 _MOST_SHARED = 1_000
 """The number of responses that are kept for later requests."""
 
+Committer = tuple[int, str, str | None]
+"""The identity with which offsets are committed: generation, member id and instance id."""
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+NO_MEMBER: Committer = -1, "", None
+"""A commit without group management."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer | None = None) -> Message | None:
+    """Handle a commit, in the name of another committer if one is given."""
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     refused: list[tuple[Entry, ErrorCode]] = []
@@ -49,6 +56,11 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         # Version 0 commits to ZooKeeper, which the cluster does not have.
         return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     request: OffsetCommitRequest = call.request
+    generation_id, member_id, instance_id = committer or (
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+    )
     may_share = not refused and cluster.may_answer_with_bytes
 
     def respond(errors: list[ErrorCode]) -> OffsetCommitResponse:
@@ -59,9 +71,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     late: LateResponse[list[ErrorCode]] = LateResponse(respond)
     call.peer.broker.coordinator.commit_offsets(
         request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
+        generation_id,
+        member_id,
+        instance_id,
         offsets,
         now_ms,
         late,

@@ -41,33 +41,36 @@ class GroupStore:
 
     def __init__(self, registry: Registry[GroupMetadata | None]) -> None:
         self._registry = registry
-        self._versions: dict[str, int] = {}
+        self._versions: dict[Hashable, dict[str, int]] = {}  # by shard and path
 
     def read(self, shard: Hashable) -> dict[str, GroupMetadata]:
         """Return the groups of a shard, in the order of their creation."""
         groups = {}
+        versions = self._versions[shard] = {}
         path = shard_path(shard)
-        if self._registry.find(path) is None:
-            return {}
-        for child in self._registry.children(path):
-            data, version = self._registry.get(child)
+        for child in [] if self._registry.find(path) is None else self._registry.children(path):
+            data, versions[child] = self._registry.get(child)
             assert data is not None, f"{child}: expected the metadata of a group"
-            self._versions[child] = version
             groups[_text(child.rpartition("/")[2])] = data
         return groups
 
     def write(self, shard: Hashable, group_id: str, metadata: GroupMetadata) -> ErrorCode:
-        """Write a group. NOT_COORDINATOR_FOR_GROUP: another coordinator has written it, and nothing was written."""
+        """Write a group of a shard that was read before.
+
+        Returns:
+            NONE; or NOT_COORDINATOR_FOR_GROUP if another coordinator has written the group, and nothing was written.
+        """
         path = group_path(shard, group_id)
+        versions = self._versions[shard]
         try:
-            if path in self._versions:
-                self._versions[path] = self._registry.set(path, metadata, self._versions[path])
+            if path in versions:
+                versions[path] = self._registry.set(path, metadata, versions[path])
             else:
                 for parent in (ROOT, shard_path(shard)):
                     if self._registry.find(parent) is None:
                         self._registry.create(parent, None)
                 self._registry.create(path, metadata)
-                self._versions[path] = 0
+                versions[path] = 0
         except RegistryError as error:
             if error.code not in (RegistryErrorCode.BAD_VERSION, RegistryErrorCode.NODE_EXISTS):
                 raise
