@@ -37,8 +37,9 @@ Where the document is silent or contradicts itself, these readings are implement
 - Commits do not keep a session alive; only heartbeats do. An expired consumer may commit until the rebalance proceeds.
 - A commit with no consumer id and generation -1 is accepted if the group does not exist: such consumers assign
   partitions manually, and commit without group management.
-- A write that fails is answered with its error; members join again. If another coordinator has written the group, this
-  one has been demoted, and resigns the shard.
+- A write that fails is answered with its error; members join again. If another coordinator has loaded the groups, this
+  one has been demoted: the registry rejects the write, and it resigns the shard. Therefore the next coordinator writes
+  to the registry before it reads the groups, once for all groups of the shard.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping

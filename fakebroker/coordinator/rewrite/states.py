@@ -38,7 +38,7 @@ class CoordinatorState(Enum):
         Transitions:
             The generation is written -> STEADY; joins are answered.
             The write fails -> PREPARE_FOR_REBALANCE; joins get the error. A new group is forgotten -> DOWN.
-            The write shows that another coordinator has written -> DOWN, the whole shard.
+            The write shows that another coordinator was elected -> DOWN, the whole shard.
     STEADY: All consumers own partitions of the present generation. Requests as in READY.
         Transitions:
             A consumer joins or expires, or a topic changes -> PREPARE_FOR_REBALANCE.
