@@ -3,10 +3,11 @@
 The public names are imported on first use, because pytest imports this package in every run, for its plugin.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # Importing `typing` would take most of the time of this package.
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from fakebroker.client.admin.admin import Admin
     from fakebroker.client.consumer.consumer import Consumer
     from fakebroker.cluster.emulation import Broker
@@ -82,7 +83,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    import importlib
+
     if name not in _HOMES:
         raise AttributeError(f"module 'fakebroker' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

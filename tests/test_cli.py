@@ -206,7 +206,7 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
         (["--config", "x"], "--config='x': expected KEY=VALUE, such as group.max.size=100"),
         (["--config", "group.max.size=0"], "group.max.size=0: expected an integer from 1 to 2147483647"),
         (["--clock", "manual", "--speed", "2"], "--speed=2.0: expected 1 with --clock manual"),
-        (["--proposal", "batch-join", "--proposal", "x"], "proposals[1]='x': expected one of batch-join"),
+        (["--proposal", "batch-join", "--proposal", "x"], "proposals[1]='x': expected one of batch-join, rewrite"),
     ]
     for options, error in cases:
         with subtests.test(error=error):

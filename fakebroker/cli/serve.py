@@ -106,7 +106,7 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     "proposals",
     metavar="NAME",
     multiple=True,
-    help="Enable an experimental protocol extension, such as batch-join; repeatable.",
+    help="Enable an experimental protocol extension, batch-join or rewrite; repeatable.",
 )
 @click.option(
     "--events",

@@ -12,7 +12,7 @@ from fakebroker.client.versions import NegotiatedVersions, convert_request
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES, FrameBuffer, read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from fakebroker.protocol.registry import API_BY_KEY
+from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
 
 _CORRELATION_ID = struct.Struct(">i")
@@ -159,7 +159,7 @@ class BrokerConnection:
             frame = cache.frame(request, version, number, client_id)
         else:
             frame = request_frame(convert_request(request, version), version, number, client_id)
-        self._pending.append((number, API_BY_KEY[request.API_KEY].response, version, user))
+        self._pending.append((number, api_of(request).response, version, user))
         return frame
 
     def receive(self, data: bytes) -> None:

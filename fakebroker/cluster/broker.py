@@ -2,12 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
+from fakebroker.protocol.registry import API_BY_KEY, Api
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Versions
+
+if TYPE_CHECKING:  # Few clusters need it.
+    from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +36,8 @@ class BrokerNode:
         log_levels: Changed log levels; None for a logger whose level was removed. They end when the broker stops.
         registered: Whether the controller knows the broker; see UnregisterBroker.
         stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
+        apis: The APIs by key, those that a proposal replaces included.
+        rewrite: Its part in the proposal `rewrite`; None without the proposal.
     """
 
     node_id: int
@@ -47,3 +54,10 @@ class BrokerNode:
     log_levels: Mapping[str, str | None] = field(default_factory=dict)
     registered: bool = True
     stops: int = 0
+    apis: Mapping[int, Api] = field(default_factory=lambda: API_BY_KEY)
+    rewrite: "RewriteBroker | None" = None
+
+    @property
+    def groups(self) -> "Coordinator | RewriteBroker":
+        """What moves with the partitions of __consumer_offsets."""
+        return self.coordinator if self.rewrite is None else self.rewrite

@@ -18,7 +18,7 @@ from fakebroker.protocol.frames import RequestHeader, read_request_header
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
-from fakebroker.protocol.registry import API_BY_KEY, Api
+from fakebroker.protocol.registry import Api
 from fakebroker.protocol.schema import Field, Message, Struct
 
 _START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
@@ -259,6 +259,8 @@ class Call:
         if type(self.response).__name__ == "JoinGroupResponse":
             found = found or [self.response.member_id]
             found += [each.member.member_id for each in self.response.member_join_response_list]
+        elif type(self.response).__name__ == "RewriteJoinGroupResponse":
+            found = found or [self.response.consumer_id]
         return tuple(dict.fromkeys(member_id for member_id in found if member_id))
 
     @property
@@ -432,10 +434,12 @@ def read_call(peer: Peer, frame: bytes) -> Call:
     if len(frame) < 8:
         raise ProtocolError(f"request of {len(frame)} bytes, expected a header of 10 or more")
     api_key, api_version, correlation_id = _START.unpack_from(frame)
-    head, tail, last = frame[:4], frame[8:], peer.memo_call
-    if last is not None and tail == peer.memo_tail and head == peer.memo_head:
-        return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
-    api, versions = API_BY_KEY.get(api_key), peer.broker.versions.get(api_key)
+    is_small = len(frame) <= MAX_MEMO_BYTES
+    if is_small:
+        head, tail, last = frame[:4], frame[8:], peer.memo_call
+        if last is not None and tail == peer.memo_tail and head == peer.memo_head:
+            return Call(peer, last.api, api_version, correlation_id, last.client_id, last.request, len(frame))
+    api, versions = peer.broker.apis.get(api_key), peer.broker.versions.get(api_key)
     if api is None or versions is None:
         raise ProtocolError(f"unknown API key {api_key} (version {api_version})")
     is_supported = api_version in versions
@@ -451,7 +455,7 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if len(frame) <= MAX_MEMO_BYTES:
+    if is_small:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
 
@@ -504,6 +508,7 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetFetchRequest": lambda request: [group.group_id for group in request.groups] or [request.group_id],
     "FindCoordinatorRequest": _coordinator_keys,
     "JoinGroupRequest": _group_id,
+    "RewriteJoinGroupRequest": _group_id,
     "HeartbeatRequest": _group_id,
     "LeaveGroupRequest": _group_id,
     "SyncGroupRequest": _group_id,
@@ -522,6 +527,7 @@ _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "JoinGroupRequest": lambda request: (
         [member.member_id for member in request.join_group_members] or [request.member_id]
     ),
+    "RewriteJoinGroupRequest": lambda request: [request.consumer_id],
     "HeartbeatRequest": _member_id,
     # Versions 0-2 have one member.
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],

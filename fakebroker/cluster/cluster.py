@@ -5,10 +5,10 @@ clocks or random sources: ids and random numbers are passed in, so that the same
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.broker import BrokerNode
@@ -58,6 +58,10 @@ from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
+if TYPE_CHECKING:
+    from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
+    from fakebroker.cluster.rewrite.rewrite_groups import RewriteGroups
+
 _HANDLERS = handlers.BY_NAME
 
 KIP_854 = Release(3, 4)
@@ -103,6 +107,8 @@ class Cluster:
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
         answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
             server removes and sends them.
+        disconnected: The peers whose connections are to be closed. The server removes and closes them.
+        rewrite: The groups of the proposal `rewrite`; None until a broker supports it.
 
     Raises:
         ConfigError: The name or the number of partitions of a topic is invalid.
@@ -144,8 +150,8 @@ class Cluster:
             lambda: self.dynamic_number(CLEANER_BACKOFF),
         )
         copies = ReplicaCopies(self.brokers, self._copy_rate)
-        self.group_moves = CoordinatorMoves(
-            self.brokers, self.topics.offsets_partition, lambda broker: broker.coordinator, _load_groups
+        self.group_moves: CoordinatorMoves[Coordinator | RewriteBroker] = CoordinatorMoves(
+            self.brokers, self.topics.offsets_partition, lambda broker: broker.groups, _load_groups
         )
         self.transactions = Transactions(
             self,
@@ -167,6 +173,8 @@ class Cluster:
         self.next_producer_id = 0
         self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.answered: list[Call] = []
+        self.disconnected: list[Hashable] = []
+        self.rewrite: RewriteGroups | None = None
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
@@ -187,7 +195,29 @@ class Cluster:
         sessions = FetchSessions(self.config.number("max.incremental.fetch.session.cache.slots"))
         transaction_coordinator = self.transactions.new_coordinator(node_id, emulated.release)
         coordinators = coordinator, transaction_coordinator
-        return BrokerNode(node_id, "", -1, *coordinators, sessions, emulated.release, emulated.versions, rack=rack)
+        broker = BrokerNode(node_id, "", -1, *coordinators, sessions, emulated.release, emulated.versions, rack=rack)
+        self._set_apis(broker, emulated)
+        return broker
+
+    def _set_apis(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
+        """Set the APIs of a broker, and give it a coordinator of the proposal `rewrite` if it supports it."""
+        broker.apis, broker.rewrite = emulated.apis, None
+        if emulated.supports_rewrite:
+            if self.rewrite is None:
+                self.rewrite = self._new_rewrite_groups()
+            broker.rewrite = self.rewrite.new_broker(broker.coordinator)
+
+    def _new_rewrite_groups(self) -> "RewriteGroups":
+        from fakebroker.cluster.rewrite.rewrite_groups import (
+            RewriteGroups,  # takes 5 % of the start, and few clusters need it
+        )
+
+        def new_id() -> str:
+            return uuid_text(self.new_id())
+
+        groups = RewriteGroups(self.brokers, self.topics, lambda: self.now_ms, new_id, self.disconnected.append)
+        self.topics.on_change = groups.topic_changed
+        return groups
 
     def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -200,6 +230,10 @@ class Cluster:
                 done(error)
                 return
             self.append_records(partition, records)
+        elif isinstance(records[0], PendingOffsetRecord):
+            # A zombie cannot store offsets in transactions, as in `Transactions`.
+            done(client_error(ErrorCode.REQUEST_TIMED_OUT, records, self.brokers[node_id].coordinator.config))
+            return
         # Otherwise the broker is a zombie, whose records are lost.
         done(ErrorCode.NONE)
 
@@ -263,6 +297,8 @@ class Cluster:
     def _lead_offsets_topic(self) -> None:
         """Make the leaders of a new topic __consumer_offsets the coordinators of its partitions, without groups."""
         self.group_moves.clear()
+        if self.rewrite is not None:
+            self.rewrite.clear()
         partitions = self.topics.offsets_topic.partitions
         for broker in self.brokers.values():
             self.group_moves.resign_all(broker, self.now_ms)
@@ -270,7 +306,7 @@ class Cluster:
         for partition in partitions:
             leader = self.leader_of(partition)
             if leader is not None:
-                leader.coordinator.lead(partition.index, self.now_ms)
+                leader.groups.lead(partition.index, self.now_ms)
 
     @property
     def controller_id(self) -> int:
@@ -400,6 +436,7 @@ class Cluster:
         """Change the release that a broker emulates. Stop the broker first, because clients use its old versions."""
         broker.release, broker.versions = emulated.release, emulated.versions
         broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
+        self._set_apis(broker, emulated)
         self.transactions.configure()
 
     def remove_broker(self, broker: BrokerNode, now_ms: float, how: Failover) -> None:
@@ -515,7 +552,7 @@ class Cluster:
             if not self.faults.delay_request(call, fault, now_ms):
                 self._handle_with_fault(call, fault)
         else:
-            response = _HANDLERS[call.api.name](self, call, now_ms)
+            response = _HANDLERS[call.api.handler](self, call, now_ms)
         if call.peer.broker.coordinator.answers:
             self.settle(now_ms)
         if response is None:
@@ -542,7 +579,7 @@ class Cluster:
     def _handle_between_actions(self, call: Call, fault: ActiveFault) -> None:
         if call.boundaries_or_none is not None:
             call.boundaries_or_none.handled_ms = self.now_ms
-        self.faults.handle(call, partial(_HANDLERS[call.api.name], self), self.now_ms)
+        self.faults.handle(call, partial(_HANDLERS[call.api.handler], self), self.now_ms)
         if fault.then:
             self.faults.actions.add(fault.then, call, fault)
 
@@ -604,6 +641,8 @@ class Cluster:
         self.controller.tick(now_ms)
         for broker in self.brokers.values():
             broker.coordinator.tick(now_ms)
+        if self.rewrite is not None:
+            self.rewrite.tick(now_ms)
         self.transactions.tick(now_ms)
         # After the timers of groups, because sessions restart when their coordinator moves.
         self.controller.balance_leaders(now_ms)
@@ -621,6 +660,8 @@ class Cluster:
         """
         deadlines = [broker.coordinator.next_deadline() for broker in self.brokers.values()]
         deadlines.append(self.transactions.next_deadline())
+        if self.rewrite is not None:
+            deadlines.append(self.rewrite.next_deadline())
         deadlines += (self.controller.next_deadline(), self.sync_delays.next_deadline())
         deadlines += (self.faults.next_deadline(), self.log_manager.next_deadline())
         return min([deadline for deadline in deadlines if deadline is not None], default=None)
@@ -647,7 +688,7 @@ def _partition_for(internal_topic: Topic, key: str) -> Partition:
     return internal_topic.partitions[partition_for(key, len(internal_topic.partitions))]
 
 
-def _load_groups(coordinator: Coordinator, partition: Partition, now_ms: float) -> None:
+def _load_groups(coordinator: "Coordinator | RewriteBroker", partition: Partition, now_ms: float) -> None:
     coordinator.finish_loading(partition.index, read_records(partition.log, partition.index), now_ms)
 
 

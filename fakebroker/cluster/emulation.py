@@ -4,14 +4,14 @@ Resolves user settings (`Broker`) with the tables of `protocol/`; has no state.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from fakebroker.errors import ConfigError, check_integer, one_of
-from fakebroker.protocol.registry import API_BY_NAME, APIS, PROPOSALS, Api
+from fakebroker.protocol.registry import API_BY_KEY, API_BY_NAME, APIS, PROPOSALS, Api
 from fakebroker.protocol.releases import NEWEST, RELEASES, Release, release
 from fakebroker.protocol.schema import NO_VERSIONS, Versions
 
@@ -58,10 +58,12 @@ class EmulatedRelease:
     Attributes:
         release: The release whose behavior the broker has.
         versions: The versions that the broker supports and reports in ApiVersions, by API key.
+        apis: The APIs, by key: Kafka's, or those with which proposals replace them.
     """
 
     release: Release
     versions: Mapping[int, Versions]
+    apis: Mapping[int, Api] = field(default_factory=lambda: API_BY_KEY)
 
     @classmethod
     def of(cls, broker: Broker, proposals: Sequence[str] = ()) -> "EmulatedRelease":
@@ -73,7 +75,7 @@ class EmulatedRelease:
                 addition.
 
         Raises:
-            ConfigError: The release, an API, a version or a proposal is unknown.
+            ConfigError: The release, an API, a version or a proposal is unknown, or two proposals change one API.
         """
         named = None if broker.as_version is None else _release(broker.as_version)
         ranges = {api.name: _range(api, named) for api in APIS} | _proposed(named or NEWEST, proposals)
@@ -82,13 +84,19 @@ class EmulatedRelease:
                 raise ConfigError.unknown(f"api_versions.{name}", cap, one_of(API_BY_NAME, name), kind="API")
             ranges[name] = _capped(API_BY_NAME[name], ranges[name], cap)
         versions = {api.key: supported for api in APIS if (supported := ranges[api.name]) is not None}
-        return cls(named or NEWEST, versions)
+        return cls(named or NEWEST, versions, _apis(named or NEWEST, proposals))
 
     @property
     def supports_batch_join(self) -> bool:
         """Whether the broker supports the proposal `batch-join` (KAFKA-8397)."""
         api = API_BY_NAME["JoinGroup"]
-        return PROPOSALS["batch-join"][api.name].last in self.versions.get(api.key, NO_VERSIONS)
+        proposed = PROPOSALS["batch-join"].versions[api.name]
+        return proposed is not None and proposed.last in self.versions.get(api.key, NO_VERSIONS)
+
+    @property
+    def supports_rewrite(self) -> bool:
+        """Whether the broker supports the proposal `rewrite`, the consumer rewrite design."""
+        return self.apis[API_BY_NAME["JoinGroup"].key].proposal == "rewrite"
 
 
 def emulated_releases(
@@ -120,13 +128,22 @@ def emulated_releases(
 
 
 def _proposed(named: Release, proposals: Sequence[str]) -> dict[str, Versions | None]:
-    """Return the API versions that proposals add to a release: none except for the newest release."""
-    for index, name in enumerate(proposals):
+    """Return the API versions that proposals change in a release: none except for the newest release."""
+    changed: dict[str, Versions | None] = {}
+    for index, name in enumerate(dict.fromkeys(proposals)):
         if name not in PROPOSALS:
             raise ConfigError.of(f"proposals[{index}]", name, one_of(PROPOSALS, name))
-    if named != NEWEST:
-        return {}
-    return {api: versions for name in proposals for api, versions in PROPOSALS[name].items()}
+        for api, versions in PROPOSALS[name].versions.items():
+            if api in changed:
+                raise ConfigError.of(f"proposals[{index}]", name, f"no other proposal that changes {api}")
+            changed[api] = versions
+    return changed if named == NEWEST else {}
+
+
+def _apis(named: Release, proposals: Sequence[str]) -> Mapping[int, Api]:
+    if named != NEWEST or not any(PROPOSALS[name].replaced for name in proposals):
+        return API_BY_KEY
+    return {**API_BY_KEY, **{key: api for name in proposals for key, api in PROPOSALS[name].replaced.items()}}
 
 
 def _release(as_version: str) -> Release:

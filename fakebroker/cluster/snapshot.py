@@ -6,6 +6,7 @@ copied. Does not depend on connections and ports, which the server restores.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
@@ -16,6 +17,9 @@ from fakebroker.cluster.quotas import Entity
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.rewrite.rewrite_groups import GroupRegistry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +36,7 @@ class Snapshot:
         topics: Copies of the topics.
         scram_iterations, placed_topics, next_producer_id: See `Cluster`.
         offsets_topic_is_used: See `Topics`.
+        registry: A copy of the group metadata of the proposal `rewrite`.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
 
@@ -46,6 +51,7 @@ class Snapshot:
     placed_topics: int
     next_producer_id: int
     offsets_topic_is_used: bool
+    registry: "GroupRegistry | None" = None
     records: dict[int, list[Record]] = field(default_factory=dict)
 
 
@@ -63,6 +69,7 @@ def take(cluster: Cluster) -> Snapshot:
         placed_topics=cluster.placed_topics,
         next_producer_id=cluster.next_producer_id,
         offsets_topic_is_used=cluster.topics.offsets_topic_is_used,
+        registry=None if cluster.rewrite is None else cluster.rewrite.saved(),
     )
 
 
@@ -82,6 +89,8 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     incremented (`_leader_epoch`).
     """
     _release_all(cluster, now_ms)
+    if cluster.rewrite is not None:
+        cluster.rewrite.restore(snapshot.registry)
     brokers = {node_id: _restored(cluster, broker) for node_id, broker in snapshot.brokers.items()}
     if list(brokers) != list(cluster.brokers):
         cluster.brokers.clear()
@@ -141,6 +150,8 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
         for index in dict.fromkeys(group.partition for group in broker.coordinator.groups()):
             broker.coordinator.resign(index, now_ms)
         cluster.transactions.moves.resign_all(broker, now_ms)
+    if cluster.rewrite is not None:
+        cluster.rewrite.resign_all(now_ms)
     cluster.settle(now_ms)
     cluster.transactions.give_up()
     for call, response in cluster.sync_delays.release_all():
@@ -156,9 +167,9 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
 
 def _restored(cluster: Cluster, kept: BrokerNode) -> BrokerNode:
     """Restore a broker in place, because connections refer to it, or recreate one that was removed."""
-    fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions))
+    fresh = cluster.new_broker(kept.node_id, EmulatedRelease(kept.release, kept.versions, kept.apis))
     broker = cluster.brokers.get(kept.node_id) or replace(kept)
-    for name in ("release", "versions", "coordinator", "transaction_coordinator", "fetch_sessions"):
+    for name in ("release", "versions", "coordinator", "transaction_coordinator", "fetch_sessions", "apis", "rewrite"):
         setattr(broker, name, getattr(fresh, name))
     broker.stops += broker.up and not kept.up
     broker.up, broker.rack, broker.configs = kept.up, kept.rack, kept.configs
@@ -177,7 +188,7 @@ def _load(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         index = partition.index
         if index not in snapshot.records:
             snapshot.records[index] = _newest(read_records(partition.log, index))
-        coordinator = cluster.brokers[partition.leader_id].coordinator
+        coordinator = cluster.brokers[partition.leader_id].groups
         coordinator.start_loading(index)
         coordinator.finish_loading(index, snapshot.records[index], now_ms)
     cluster.transactions.load()

@@ -127,6 +127,7 @@ class Topics:
     Attributes:
         offsets_topic: The topic __consumer_offsets; set by the first call of `create_offsets_topic`.
         offsets_topic_is_used: Whether clients see __consumer_offsets. Otherwise iteration, `get` and `find` omit it.
+        on_change: Called with the name of a topic that was created, got partitions, or was deleted; None if nothing is.
     """
 
     def __init__(self, new_id: Callable[[], bytes], is_up: Callable[[int], bool]) -> None:
@@ -138,6 +139,7 @@ class Topics:
         self._former_names: dict[bytes, str] = {}
         self.offsets_topic: Topic
         self.offsets_topic_is_used = False
+        self.on_change: Callable[[str], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -189,6 +191,7 @@ class Topics:
         self._show(topic)
         if name == OFFSETS_TOPIC:
             self.offsets_topic, self.offsets_topic_is_used = topic, True
+        self._changed(topic)
         return topic
 
     def create_offsets_topic(self, assignment: Sequence[Sequence[int]]) -> None:
@@ -218,6 +221,12 @@ class Topics:
             log = PartitionLog(compactor=Compactor() if topic.name == OFFSETS_TOPIC else None)
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
+        if topic.name in self._by_name:
+            self._changed(topic)
+
+    def _changed(self, topic: Topic) -> None:
+        if self.on_change is not None:
+            self.on_change(topic.name)
 
     def clones(self) -> list[Topic]:
         """Return independent copies of all topics, logs included."""
@@ -238,6 +247,7 @@ class Topics:
         self._former_names[topic.topic_id] = topic.name
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         self._by_metric_name.pop(unify_collision_chars(topic.name), None)
+        self._changed(topic)
 
 
 def spread(

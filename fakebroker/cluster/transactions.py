@@ -99,11 +99,12 @@ def transaction_config(config: Config, release: Release, version: int, partition
     """Return the settings of a transaction coordinator.
 
     Args:
-        config: The settings of the cluster.
+        config: The settings of the cluster; defaults are those of the release.
         release: The release that the broker emulates.
         version: The finalized level of the feature `transaction.version`.
         partition_count: The number of partitions of `__transaction_state`.
     """
+    config = config.of_release(release)
     return TransactionConfig(
         partition_count=partition_count,
         max_timeout_ms=config.number("transaction.max.timeout.ms"),
@@ -247,8 +248,11 @@ class Transactions:
             level = cluster.features.level(TRANSACTION_VERSION)
             append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
             self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
-        # Otherwise the broker is a zombie, whose records are lost.
-        done(ErrorCode.NONE)
+            done(ErrorCode.NONE)
+        else:
+            # The broker is a zombie: the replicas that would have to store the record follow another leader. If it had
+            # success, a producer could believe that its transaction, which the new coordinator aborts, is committed.
+            done(ErrorCode.REQUEST_TIMED_OUT)
 
     def store(self, transactional_id: str, value: TransactionValue) -> ErrorCode:
         """Write the record of a new transactional id, which has a coordinator; return the error of the log, or NONE."""

@@ -1,8 +1,9 @@
 """A registry of nodes with versions, sessions and watches: ZooKeeper's part in coordination, as a small pure model.
 
-Has what the consumer rewrite design needs of ZooKeeper: atomic creation, versioned writes, ephemeral nodes, session
-expiry and one-shot watches (`DataTree`, `SessionTrackerImpl`, `WatchManager`). Every call takes effect at once; callers
-schedule calls and deliver events to model latency and failures. Does not depend on a clock: the time is an argument.
+Has what the consumer rewrite design needs of ZooKeeper: atomic creation, versioned writes, writes that check the
+version of another node in one transaction, ephemeral nodes, session expiry and one-shot watches (`DataTree`,
+`Op.check`, `SessionTrackerImpl`, `WatchManager`). Every call takes effect at once; callers schedule calls and deliver
+events to model latency and failures. Does not depend on a clock: the time is an argument.
 """
 
 from collections.abc import Iterator
@@ -93,6 +94,9 @@ class _Session:
     child_watches: dict[str, None] = field(default_factory=dict)
 
 
+Check = tuple[str, int]
+"""A node and the version that it must have for a write to another node."""
+
 _Watches = dict[str, dict[int, None]]
 """The sessions that watch each path, in the order in which they set their watches."""
 
@@ -168,18 +172,21 @@ class Registry(Generic[T]):
 
     # Nodes
 
-    def create(self, path: str, data: T, session_id: int | None = None) -> None:
+    def create(self, path: str, data: T, session_id: int | None = None, *, check: Check | None = None) -> None:
         """Create a node with version 0.
 
         Args:
             path: The node.
             data: Its data.
             session_id: For an ephemeral node, the session with which it is deleted.
+            check: Another node, and the version that it must have.
 
         Raises:
-            RegistryError: NODE_EXISTS; NO_NODE, if the parent is missing; NO_CHILDREN_FOR_EPHEMERALS, if the parent is
-                ephemeral; SESSION_EXPIRED; BAD_ARGUMENTS, if the path is not valid.
+            RegistryError: NO_NODE or BAD_VERSION of `check`; NODE_EXISTS; NO_NODE, if the parent is missing;
+                NO_CHILDREN_FOR_EPHEMERALS, if the parent is ephemeral; SESSION_EXPIRED; BAD_ARGUMENTS, if the path is
+                not valid.
         """
+        self._check(check)
         if path in self._nodes:
             raise RegistryError(RegistryErrorCode.NODE_EXISTS, path)
         parent, siblings = self._siblings(path)
@@ -232,20 +239,22 @@ class Registry(Generic[T]):
         self._watch(self._child_watches, path, watcher_id)
         return list(children)
 
-    def set(self, path: str, data: T, version: int = ANY_VERSION) -> int:
+    def set(self, path: str, data: T, version: int = ANY_VERSION, *, check: Check | None = None) -> int:
         """Replace the data of a node.
 
         Args:
             path: The node.
             data: The new data.
             version: The version that the node must have.
+            check: Another node, and the version that it must have.
 
         Returns:
             The new version, one more than before.
 
         Raises:
-            RegistryError: NO_NODE, BAD_VERSION.
+            RegistryError: NO_NODE or BAD_VERSION, of the node or of `check`.
         """
+        self._check(check)
         node = self._node(path)
         self._check_version(node, path, version)
         node.data = data
@@ -286,6 +295,10 @@ class Registry(Generic[T]):
         if node is None:
             raise RegistryError(RegistryErrorCode.NO_NODE, path)
         return node
+
+    def _check(self, check: Check | None) -> None:
+        if check is not None:
+            self._check_version(self._node(check[0]), *check)
 
     def _check_version(self, node: _Node[T], path: str, version: int) -> None:
         if version not in (ANY_VERSION, node.version):

@@ -59,6 +59,10 @@ class FrameBuffer:
             self.held_bytes += len(data)
             if self.held_bytes < self._needed:
                 return []
+            if self.held_bytes == self._needed > _SIZE.size:  # Exactly one frame: large ones are copied only once.
+                first, *others = self._pieces
+                self._pieces, self._needed, self.held_bytes = [], 4, 0
+                return [_NOTHING.join((memoryview(first)[4:], *others))]
             data = _NOTHING.join(self._pieces)
         frames, position, end, self._needed = [], 0, len(data), 4
         while end - position >= 4:
@@ -188,6 +192,11 @@ def share_response(message: M) -> M:
     """Return the message; from now on it is encoded once per version. It must not be modified."""
     _shared_responses[id(message)] = _SharedResponse(message)
     return message
+
+
+def forget_shared_response(message: Message) -> None:
+    """Undo `share_response`: the message is encoded each time again."""
+    del _shared_responses[id(message)]
 
 
 def encoded_response_frame(cls: type[Message], body: bytes, version: int, correlation_id: int) -> bytearray:

@@ -6,7 +6,7 @@ them is used, because importing all takes longer than starting a cluster.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 
@@ -22,12 +22,20 @@ class Api:
         name: Kafka's name, such as "JoinGroup".
         versions: The versions that brokers serve, unless they emulate a release.
         advertised_versions: The versions that brokers return in ApiVersions, unless they emulate a release.
+        messages: The name that its messages and their module are derived from: that of the API, unless a proposal
+            replaces the messages.
+        handler: The name that the module of its handler is derived from: that of the API, unless a proposal replaces
+            the handler.
+        proposal: The proposal that replaces the API's messages or handler; "" for Kafka's APIs.
     """
 
     key: int
     name: str
     versions: Versions
     advertised_versions: Versions
+    messages: str
+    handler: str
+    proposal: str = ""
 
     @cached_property
     def request(self) -> type[Message]:
@@ -40,14 +48,9 @@ class Api:
         return self._message("Response")
 
     def _message(self, kind: str) -> type[Message]:
-        messages = import_module(f"fakebroker.protocol.messages.{self.module_name}")
-        found: type[Message] = getattr(messages, self.name + kind)
+        messages = import_module(f"fakebroker.protocol.messages.{module_name(self.messages)}")
+        found: type[Message] = getattr(messages, self.messages + kind)
         return found
-
-    @property
-    def module_name(self) -> str:
-        """The name of the modules that have the messages and the handler of this API."""
-        return module_name(self.name)
 
 
 def module_name(api_name: str) -> str:
@@ -56,7 +59,7 @@ def module_name(api_name: str) -> str:
 
 
 def _api(key: int, name: str, served: str, advertised: str | None = None) -> Api:
-    return Api(key, name, Versions.parse(served), Versions.parse(advertised or served))
+    return Api(key, name, Versions.parse(served), Versions.parse(advertised or served), name, name)
 
 
 APIS = (
@@ -122,15 +125,60 @@ APIS = (
     _api(75, "DescribeTopicPartitions", "0"),
 )
 
-PROPOSALS: Mapping[str, Mapping[str, Versions]] = {
-    "batch-join": {"JoinGroup": Versions(0, 10)},  # KAFKA-8397, not implemented in Kafka.
-}
-"""The proposed protocol extensions that can be enabled: the API versions of each."""
-
 API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}
 
 
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A proposed change of the protocol.
+
+    Attributes:
+        versions: The versions of APIs that brokers serve and advertise with it, by name; None: not supported.
+        replaced: APIs with other messages or another handler, by key.
+    """
+
+    versions: Mapping[str, Versions | None]
+    replaced: Mapping[int, Api] = field(default_factory=dict)
+
+
+def _replaced(proposal: str, name: str, versions: str, *, messages: str = "", handler: str) -> Api:
+    api, served = API_BY_NAME[name], Versions.parse(versions)
+    return Api(api.key, name, served, served, messages or name, handler, proposal)
+
+
+_REWRITE = (
+    # OffsetCommit keeps all versions: version 1 is the document's, and administrators use others.
+    _replaced("rewrite", "OffsetCommit", "0-10", handler="RewriteOffsetCommit"),
+    _replaced("rewrite", "JoinGroup", "0", messages="RewriteJoinGroup", handler="RewriteJoinGroup"),
+    _replaced("rewrite", "Heartbeat", "0", handler="RewriteHeartbeat"),
+)
+
+PROPOSALS: Mapping[str, Proposal] = {
+    # KAFKA-8397, not implemented in Kafka.
+    "batch-join": Proposal({"JoinGroup": Versions(0, 10)}),
+    # The consumer rewrite design, which 0.9 replaced. Its ConsumerMetadata is version 0 of FindCoordinator.
+    "rewrite": Proposal(
+        {**{api.name: api.versions for api in _REWRITE}, "SyncGroup": None, "LeaveGroup": None},
+        {api.key: api for api in _REWRITE},
+    ),
+}
+"""The proposed changes of the protocol that can be enabled."""
+
+# By API key: the class of requests, and the API.
+_REPLACED_MESSAGES = {
+    api.key: (f"{api.messages}Request", api)
+    for proposal in PROPOSALS.values()
+    for api in proposal.replaced.values()
+    if api.messages != api.name
+}
+
+
 def api_of(request: Message | type[Message]) -> Api:
     """Return the API of a request or request class."""
+    replaced = _REPLACED_MESSAGES.get(request.API_KEY)
+    if replaced is not None:
+        kind = request if isinstance(request, type) else type(request)
+        if kind.__name__ == replaced[0]:
+            return replaced[1]
     return API_BY_KEY[request.API_KEY]

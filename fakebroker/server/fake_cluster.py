@@ -110,7 +110,8 @@ class FakeCluster(JournalExport):
             implemented version of each API.
         api_versions: Maps the name of an API to its first and last supported version, or to None if the API is not
             supported.
-        proposals: Kafka proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397).
+        proposals: Proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397), or "rewrite", the
+            consumer rewrite design.
         first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a

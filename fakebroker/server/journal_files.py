@@ -22,7 +22,7 @@ from fakebroker.cluster.inspect.journal_filters import TopicName
 from fakebroker.cluster.inspect.journal_queries import JournalQueries, JournalView
 from fakebroker.cluster.journal.dropped_calls import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, one_of
-from fakebroker.protocol.registry import API_BY_NAME
+from fakebroker.protocol.registry import API_BY_NAME, PROPOSALS, Api
 from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, UUID, Primitive
 from fakebroker.validation import Count, convert, join, read_json
@@ -88,6 +88,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     number: int = 0
     transactional_ids: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
+    proposal: str = ""
 
 
 class JournalExport(JournalQueries):
@@ -230,13 +231,26 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "request": None if call.request is None else plain(call.request, call.api_version),
         "response": None if call.response is None else plain(call.response, call.response_version),
         "number": call.number,
+        **({"proposal": call.api.proposal} if call.api.proposal else {}),
     }
 
 
-def _call(entry: _Entry) -> Call:
+def _api(entry: _Entry) -> Api:
+    """Return the API of an entry, in Kafka's form or in that of a proposal."""
     if entry.api not in API_BY_NAME:
         raise ConfigError.of("api", entry.api, one_of(API_BY_NAME, entry.api))
-    api, peer = API_BY_NAME[entry.api], Peer.recorded(entry.client_host, entry.connection)
+    if not entry.proposal:
+        return API_BY_NAME[entry.api]
+    replaced = {name: {api.name: api for api in each.replaced.values()} for name, each in PROPOSALS.items()}
+    apis = replaced.get(entry.proposal, {})
+    if entry.api not in apis:
+        known = [name for name, each in replaced.items() if entry.api in each]
+        raise ConfigError.of("proposal", entry.proposal, one_of(known, entry.proposal))
+    return apis[entry.api]
+
+
+def _call(entry: _Entry) -> Call:
+    api, peer = _api(entry), Peer.recorded(entry.client_host, entry.connection)
     call = Call(peer, api, entry.version, entry.correlation_id, entry.client_id, None, entry.size)
     if entry.fault is not None:
         call.fault = restored_fault(entry.fault)

@@ -367,6 +367,8 @@ class Reactor:
     def _deliver(self) -> None:
         """Write the completed responses, and let their connections handle queued frames."""
         cluster = self.cluster
+        if cluster.disconnected:
+            self._disconnect_peers()
         if cluster.faults.actions.is_running:
             return  # Called by a command that is an action. The caller of the actions delivers the responses.
         answered, cluster.answered = cluster.answered, []
@@ -391,6 +393,14 @@ class Reactor:
                 self.network_faults.after_response(connection, call.fault, self.wire_clock.now_ms())
             if connection.queued:
                 self._handle_later(connection)
+
+    def _disconnect_peers(self) -> None:
+        """Close the connections that the cluster breaks."""
+        peers, self.cluster.disconnected[:] = self.cluster.disconnected[:], []
+        for connection in peers:
+            assert isinstance(connection, Connection)
+            if not connection.is_closed:
+                self.close(connection, "the session of its consumer has expired")
 
     def _mute(self, connection: Connection, call: Call) -> None:
         """Write a response and handle no further requests for its throttle time (KIP-219), or first delay it."""

@@ -19,6 +19,11 @@ def pin(core: int) -> None:
         os.sched_setaffinity(0, {CORES[core]})
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def rows_of(module: str, *arguments: object) -> list[dict[str, Any]]:
     """Run a module as a process on the first core, and return the objects that it prints, one line of JSON each."""
     command = [sys.executable, "-m", module, *map(str, arguments)]

@@ -62,7 +62,8 @@ def test_numbers_have_three_digits() -> None:
 
 def test_figures_of_the_other_measurements() -> None:
     rows = [{"members": size, "us_per_member": 50.0, "join_us_per_member": 30.0} for size in big_groups.SIZES]
-    memory = {"import_ms": 100.0, "start_ms": 4.0, "group_bytes": 1_300.0, "connection_bytes": 7_000.0}
+    times = {"import_ms": 100.0, "package_ms": 1.0, "trio_ms": 60.0, "start_ms": 4.0}
+    memory = times | {"group_bytes": 1_300.0, "made_group_bytes": 1_200.0, "connection_bytes": 7_000.0}
     found = [
         *big_groups.figures(rows, 10.0),
         *footprint.figures(memory),
@@ -73,8 +74,11 @@ def test_figures_of_the_other_measurements() -> None:
         (1.0, "times", ""),
         (0.2, "times", ""),
         (100.0, "ms", "reached"),
+        (1.0, "ms", ""),
+        (60.0, "ms", ""),
         (4.0, "ms", "reached"),
         (1.3, "GB", "MISSED"),
+        (1.2, "GB", "reached"),
         (70.0, "MB", "reached"),
         (400_000, "requests/s", "reached"),
         (4.0, "times", ""),

@@ -116,7 +116,7 @@ def test_invalid_settings_of_a_broker(subtests: pytest.Subtests) -> None:
 
 
 def test_an_unknown_proposal() -> None:
-    with pytest.raises(ConfigError, match=r"^proposals\[0\]='batch': expected one of batch-join; did you"):
+    with pytest.raises(ConfigError, match=r"^proposals\[0\]='batch': expected one of batch-join, rewrite; did you"):
         emulated_releases(1, None, {}, ["batch"])
 
 

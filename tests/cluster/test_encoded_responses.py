@@ -1,4 +1,4 @@
-"""Responses that handlers return as bytes equal the encoded messages, for any request, in any state of the cluster."""
+"""Responses that are bytes or shared equal those of each request, for any request, in any state of the cluster."""
 
 from typing import Any
 
@@ -7,20 +7,25 @@ from hypothesis import example, given, settings, strategies as st
 
 from fakebroker.cluster import call as call_module
 from fakebroker.cluster.call import Call, Peer, UndecodedCall, read_call
+from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.handlers import offset_commit
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode, ProtocolError
+from fakebroker.protocol import frames
 from fakebroker.protocol.codec import encode
-from fakebroker.protocol.frames import request_frame
+from fakebroker.protocol.frames import request_frame, response_frame
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.protocol.types import ZERO_UUID
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import commit_of, offset_to_commit
 from tests.support.soak import examples
@@ -184,3 +189,39 @@ def test_dropped_calls_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert journal.dropped == 2
     assert [kind.calls for kind in journal.dropped_calls] == [2]
     assert decoded == []
+
+
+committed_topics = st.lists(
+    st.builds(
+        OffsetCommitRequestTopic,
+        name=st.sampled_from(["news", "orders", "no-such-topic"]),
+        topic_id=st.sampled_from([ZERO_UUID, b"\1" * 16]),
+        partitions=st.lists(st.integers(0, 4).map(offset_to_commit), max_size=4),
+    ),
+    max_size=4,
+)
+
+
+@settings(max_examples=examples(50, soak=1000))
+@given(requests=st.lists(committed_topics, min_size=1, max_size=6), version=st.sampled_from([1, 2, 7, 8, 9]))
+def test_shared_responses_to_commits_equal_those_of_each_request(
+    requests: list[list[OffsetCommitRequestTopic]], version: int
+) -> None:
+    harness = ClusterHarness({"news": 4, "orders": 4})
+    before = len(frames._shared_responses)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offset_commit, "_SUCCESSES", offset_commit._Successes())
+        patch.setattr(offset_commit, "_MOST_SHARED", 2)
+        for topics in requests * 2:
+            request = OffsetCommitRequest(group_id="g", topics=topics)
+            shared = harness.ask(request, version)
+            with pytest.MonkeyPatch.context() as without:
+                without.setattr(Cluster, "may_answer_with_bytes", False)
+                own = harness.ask(request, version)
+            assert own is not shared
+            assert own == shared
+            assert response_frame(own, version, 5) == response_frame(shared, version, 5)
+            assert len(frames._shared_responses) <= before + 2
+        for response in offset_commit._SUCCESSES.values():
+            frames.forget_shared_response(response)
+    assert len(frames._shared_responses) == before

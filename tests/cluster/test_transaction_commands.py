@@ -13,10 +13,12 @@ from fakebroker.cluster.events import perform
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (
+    LATE_MS,
     AwaitedMarker,
     HangingTransaction,
     TransactionView,
     checked_filters,
+    count_late_partitions,
     hanging_transactions,
     view_transaction,
     view_transactions,
@@ -381,6 +383,19 @@ def test_a_seeded_open_transaction(client: Cockpit) -> None:
     assert client.view("open").state == "CompleteAbort"
 
 
+def test_an_open_transaction_in_the_highest_epoch_cannot_be_aborted(client: Cockpit) -> None:
+    client.commands.seed_transaction("last", producer_id=500, epoch=32_766)
+    client.commands.abort_transaction("last")
+    producer = TransactionalClient(client.harness, 500, 32_766, transactional_id="last")
+    assert (producer.end(commit=False, version=5), producer.epoch) == ("NONE", 32_767)
+    producer.add(0)
+    assert "The coordinator cannot abort it, as in Kafka up to 4.2, because" in client.explain("last")
+    client.harness.advance(200_000)
+    assert client.view("last").state == "Ongoing"
+    with pytest.raises(ConfigError, match="UNKNOWN_SERVER_ERROR"):
+        client.commands.abort_transaction("last")
+
+
 def test_seeded_transactions_that_are_prepared(client: Cockpit) -> None:
     client.commands.hold_markers("done", "news-1")
     client.commands.seed_transaction("done", state="PrepareCommit", records={"news-0": 1, "news-1": 1})
@@ -398,6 +413,17 @@ def test_seeds_have_the_transaction_version_of_the_cluster(as_version: str, expe
         client.commands.seed_transaction(state, state=state)
     records = read_records(client.harness.partition(0, TRANSACTIONS_TOPIC).log, 0)
     assert [each.value.version for each in records if each.value is not None] == [0, expected, expected]
+
+
+def test_partitions_whose_oldest_transaction_is_late(client: Cockpit) -> None:
+    client.commands.seed_hanging_transaction("news-0", producer_id=7)
+    limit_ms, begun_ms = 900_000 + LATE_MS, client.harness.now_ms
+    assert [count_late_partitions(client.cluster, begun_ms + age_ms) for age_ms in (limit_ms, limit_ms + 1)] == [0, 1]
+    client.harness.advance(1_000)
+    client.commands.seed_hanging_transaction("news-0", producer_id=8)
+    client.harness.advance(1_000)
+    client.commands.seed_hanging_transaction("news-0", producer_id=7)  # a later record of the oldest transaction
+    assert [count_late_partitions(client.cluster, begun_ms + 2_000 + limit_ms + ms) for ms in (0, 1)] == [0, 1]
 
 
 def test_a_hanging_transaction_at_an_offset(client: Cockpit) -> None:

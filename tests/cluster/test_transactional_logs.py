@@ -90,7 +90,9 @@ def test_the_last_stable_offset_is_that_of_the_oldest_open_transaction() -> None
     assert log.last_stable_offset == 2
     written.end(2, is_commit=False)
     assert log.last_stable_offset == log.high_watermark == 6
-    assert log.producers.aborted_in(0, 6) == [AbortedTransaction(producer_id=2, first_offset=2, marker_offset=5)]
+    aborted = AbortedTransaction(producer_id=2, first_offset=2, marker_offset=5)
+    assert [log.producers.aborted_in(*each) for each in ((0, 6), (5, 6), (0, 3))] == [[aborted]] * 3
+    assert [log.producers.aborted_in(*each) for each in ((0, 2), (6, 7))] == [[], []]
     log.truncate_before(3)
     written.write(3, b"d")
     log.truncate_before(7)
@@ -258,6 +260,20 @@ def test_each_isolation_level_reads_to_its_end() -> None:
     assert (dirty.aborted_transactions, clean.aborted_transactions) == (None, [])
     assert fetched(harness, 2, READ_COMMITTED).records == b""
     assert fetched(harness, 3, READ_COMMITTED).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_readers_skip_only_the_transactional_batches_of_an_aborted_transaction() -> None:
+    harness = ClusterHarness()
+    written = TransactionalLog(harness.partition().log)
+    written.write(1, b"plain before", in_transaction=False)
+    written.write(1, b"aborted")
+    written.write(2, b"of another producer", in_transaction=False)
+    written.write(1, b"plain", in_transaction=False)
+    written.end(1, is_commit=False)
+    written.write(1, b"committed")
+    written.end(1, is_commit=True)
+    values, next_offset = visible(fetched(harness, 0, READ_COMMITTED), 0)
+    assert (values, next_offset) == ([b"plain before", b"of another producer", b"plain", b"committed"], 7)
 
 
 def test_an_offset_inside_of_an_aborted_transaction_lists_it() -> None:

@@ -403,6 +403,23 @@ def test_replicas_that_the_log_of_ids_needs(as_version: str, subtests: pytest.Su
             assert client.init(version=4) is error
 
 
+def test_when_transactions_that_have_timed_out_are_looked_for(subtests: pytest.Subtests) -> None:
+    name = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    for as_version, config, at_s in (("2.4", {}, 60), ("2.5", {}, 10), ("2.4", {name: 20_000}, 20)):
+        with subtests.test(as_version=as_version, config=config):
+            given: dict[str, object] = dict(config)
+            client = TransactionalClient(ClusterHarness({"news": 1}, 1, given, as_version))
+            assert client.init(version=1, transaction_timeout_ms=1_000) is ErrorCode.NONE
+            client.add(0, version=1)
+            broker = client.harness.cluster.brokers[1]
+            states = []
+            for seconds in (at_s - 1, 1):
+                client.harness.advance(1_000 * seconds)
+                (found,) = broker.transaction_coordinator.transactions()
+                states.append(found.state.value)
+            assert states == ["Ongoing", "CompleteAbort"]
+
+
 def test_ids_are_not_stored_without_enough_replicas() -> None:
     client = TransactionalClient(ClusterHarness(topics={"news": 1}, brokers=3))
     harness, coordinator = client.harness, client.coordinator()

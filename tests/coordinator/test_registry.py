@@ -48,6 +48,18 @@ def test_writes_and_deletions_check_the_version() -> None:
     assert registry.get("/a") == ("new", 0)
 
 
+def test_a_write_may_check_the_version_of_another_node() -> None:
+    registry: Registry[str] = Registry()
+    registry.create("/a", "")
+    registry.create("/b", "", check=("/a", 0))
+    registry.set("/a", "")
+    fails(Code.BAD_VERSION, lambda: registry.create("/c", "", check=("/a", 0)))
+    fails(Code.BAD_VERSION, lambda: registry.set("/b", "x", check=("/a", 0)))
+    fails(Code.NO_NODE, lambda: registry.set("/b", "x", check=("/c", 0)))
+    assert registry.get("/b") == ("", 0)
+    assert registry.set("/b", "x", 0, check=("/a", 1)) == 1
+
+
 def test_a_parent_exists_before_and_after_its_children() -> None:
     registry: Registry[str] = Registry()
     fails(Code.NO_NODE, lambda: registry.create("/a/b", ""))
@@ -183,6 +195,7 @@ def test_the_order_of_events() -> None:
 
 PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/a/x/z"])
 SESSIONS = st.integers(1, 4)
+CHECKS = st.none() | st.tuples(PATHS, st.integers(-1, 2))
 
 
 class RegistryMachine(RuleBasedStateMachine):
@@ -244,11 +257,16 @@ class RegistryMachine(RuleBasedStateMachine):
         if self.run(missing, lambda: self.registry.close_session(session)):
             self.end(session)
 
-    @rule(path=PATHS, data=st.integers(), session=st.none() | SESSIONS)
-    def create(self, path: str, data: int, session: int | None) -> None:
+    def error_of_check(self, check: tuple[str, int] | None) -> Code | None:
+        return None if check is None else self.error_of_write(*check)
+
+    @rule(path=PATHS, data=st.integers(), session=st.none() | SESSIONS, check=CHECKS)
+    def create(self, path: str, data: int, session: int | None, check: tuple[str, int] | None) -> None:
         parent = self.parent(path)
-        error = None
-        if path in self.nodes:
+        error = self.error_of_check(check)
+        if error is not None:
+            pass
+        elif path in self.nodes:
             error = Code.NODE_EXISTS
         elif parent != "/" and parent not in self.nodes:
             error = Code.NO_NODE
@@ -256,7 +274,7 @@ class RegistryMachine(RuleBasedStateMachine):
             error = Code.NO_CHILDREN_FOR_EPHEMERALS
         elif session is not None and session not in self.deadlines:
             error = Code.SESSION_EXPIRED
-        if self.run(error, lambda: self.registry.create(path, data, session)):
+        if self.run(error, lambda: self.registry.create(path, data, session, check=check)):
             self.nodes[path] = data, 0, session
             self.fire("data", Kind.NODE_CREATED, path)
             self.fire("children", Kind.CHILDREN_CHANGED, parent)
@@ -266,9 +284,10 @@ class RegistryMachine(RuleBasedStateMachine):
             return Code.NO_NODE
         return None if version in (-1, self.nodes[path][1]) else Code.BAD_VERSION
 
-    @rule(path=PATHS, data=st.integers(), version=st.integers(-1, 2))
-    def set(self, path: str, data: int, version: int) -> None:
-        if self.run(self.error_of_write(path, version), lambda: self.registry.set(path, data, version)):
+    @rule(path=PATHS, data=st.integers(), version=st.integers(-1, 2), check=CHECKS)
+    def set(self, path: str, data: int, version: int, check: tuple[str, int] | None) -> None:
+        error = self.error_of_check(check) or self.error_of_write(path, version)
+        if self.run(error, lambda: self.registry.set(path, data, version, check=check)):
             _, old, owner = self.nodes[path]
             self.nodes[path] = data, old + 1, owner
             self.fire("data", Kind.DATA_CHANGED, path)

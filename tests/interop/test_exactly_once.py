@@ -32,6 +32,7 @@ KINDS = (
     "lost answers",
     "stopped brokers",
     "zombies",
+    "zombies of coordinators",
     *(f"{what} moved in {state}" for what in ("groups", "transactions") for state in STATES),
 )
 """What happens in the first 200 runs of a client; see `Failures.seen`."""

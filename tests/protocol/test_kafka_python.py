@@ -7,12 +7,14 @@ from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.schema import Message
 from tests.support import message_versions
 from tests.support.kafka_python_codec import differing_declarations, kafka_python_class, kafka_python_object
-from tests.support.message_versions import PROPOSED_VERSIONS, filled, message_subtest
+from tests.support.message_versions import PROPOSED_MESSAGES, PROPOSED_VERSIONS, filled, message_subtest
 from tests.support.soak import soak
 from tests.support.strategies import check_drawn_messages
 
-MESSAGES = [cls for cls in message_versions.MESSAGES if "DelegationToken" not in cls.__name__]
-"""The messages that kafka-python has: all except those of delegation tokens."""
+MESSAGES = [
+    cls for cls in message_versions.MESSAGES if "DelegationToken" not in cls.__name__ and cls not in PROPOSED_MESSAGES
+]
+"""The messages that kafka-python has: all of Kafka except those of delegation tokens."""
 KAFKA_VERSIONS = [(cls, version) for cls, version in message_versions.KAFKA_VERSIONS if cls in MESSAGES]
 
 LACKS = ("UnregisterBroker", "GetTelemetrySubscriptions", "PushTelemetry")

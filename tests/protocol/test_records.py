@@ -1,6 +1,7 @@
 """Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, invalid batches."""
 
 import dataclasses
+import random
 import struct
 from contextlib import suppress
 from typing import Any
@@ -28,6 +29,7 @@ from fakebroker.protocol.records import (
     decode_records,
     encode_batch,
     encode_pairs,
+    iterate_records,
     only_batch,
     split_batches,
     validate_batch,
@@ -252,9 +254,10 @@ def built_by(builder: Any, records: list[Record], compression: Compression, **ch
     pairs=st.lists(st.tuples(BYTES.map(lambda key: key or b""), BYTES), min_size=1, max_size=70),
     timestamp_ms=st.integers(0, 2**63 - 1),
     producer=st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1)),
+    place=st.tuples(st.integers(0, 2**62), st.integers(-1, 2**31 - 1)),
 )
 def test_encoded_pairs_are_a_batch_of_records(
-    pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int, producer: tuple[int, int]
+    pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int, producer: tuple[int, int], place: tuple[int, int]
 ) -> None:
     batch = [Record(offset, timestamp_ms, key, value) for offset, (key, value) in enumerate(pairs)]
     assert encode_pairs(pairs, timestamp_ms) == encode_batch(batch)
@@ -262,6 +265,7 @@ def test_encoded_pairs_are_a_batch_of_records(
     assert encode_pairs(pairs, timestamp_ms, producer) == encode_batch(
         batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True
     )
+    assert encode_pairs(pairs, timestamp_ms, None, *place) == with_base_offset(encode_batch(batch), *place)
 
 
 def test_with_base_offset_changes_only_fields_that_the_crc_does_not_cover() -> None:
@@ -427,10 +431,10 @@ def test_damaged_records_are_decoded_or_a_protocol_error(compression: Compressio
 
 
 def plainly_validated(batch: RecordBatch) -> int | str:
-    """Return the largest timestamp of all decoded records, or the error."""
+    """Return the largest timestamp of all decoded records, or the first error."""
     try:
         newest_ms = -1
-        for offset, record in enumerate(decode_records(batch)):
+        for offset, record in enumerate(iterate_records(batch)):
             if record.offset != offset:
                 return f"{batch.label}: a record with offset {record.offset}, expected {offset}"
             newest_ms = max(newest_ms, record.timestamp_ms)
@@ -477,6 +481,38 @@ def test_batches_are_validated_as_if_their_records_were_decoded(
     for position, byte in damage:
         data[RECORDS_AT + position % (len(data) - RECORDS_AT)] = byte
     batch = the_batch(repaired(bytes(data)))
+    try:
+        found: int | str = validate_batch(batch)
+    except InvalidBatchError as error:
+        found = str(error)
+    assert found == plainly_validated(batch)
+
+
+SIZES = st.none() | st.integers(0, 80) | st.just(8_200)
+
+
+@soak
+@DRAWN
+@given(
+    runs=st.lists(st.tuples(SIZES, SIZES, st.integers(0, 100), st.integers(1, 70)), min_size=1, max_size=3),
+    damage=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=2),
+    cut=st.just(0) | st.integers(0, 200),
+)
+def test_batches_with_records_of_the_same_sizes_are_validated_as_if_they_were_decoded(
+    runs: list[tuple[int | None, int | None, int, int]], damage: list[tuple[float, int]], cut: int
+) -> None:
+    records: list[Record] = []
+    for key_bytes, value_bytes, delay_ms, repeats in runs:
+        for _ in range(repeats):
+            key, value = (
+                None if size is None else random.Random(len(records)).randbytes(size)
+                for size in (key_bytes, value_bytes)
+            )
+            records.append(Record(len(records), NOW_MS + delay_ms, key, value))
+    data = bytearray(encode_batch(records))
+    for place, byte in damage:
+        data[RECORDS_AT + int(place * (len(data) - RECORDS_AT))] = byte
+    batch = the_batch(repaired(bytes(data[: max(RECORDS_AT, len(data) - cut)])))
     try:
         found: int | str = validate_batch(batch)
     except InvalidBatchError as error:

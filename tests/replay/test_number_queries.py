@@ -358,6 +358,24 @@ def test_members_without_a_response_for_their_session_timeout_are_unknown(spark:
     assert {second: over_time["groups"]["stable"][index] for second, index in at_s.items()} == {15: 2, 40: 2, 80: 1}
 
 
+def test_folded_heartbeats_are_counted_in_the_slices_of_single_ones(spark: SparkSession) -> None:
+    """Their intervals are multiples of a second, of a millisecond, and of neither; some begin in the same second."""
+    second, folded, single = 1_000_000, [], []
+    end = Event(120 * second, 120 * second, None, "leave", -1, -1, "g", "g-0", kind="act")
+    for number, step_us in enumerate((3 * second, 3 * second, 2_873_000, 2_718_281)):
+        for since_us, count in ((900_000, 30), (1_400_000, 30), (1_999_999, 30), (7 * second, 1), (8 * second, 2)):
+            sent = [since_us + step_us * index for index in range(count)]
+            beat = Event(0, 0, 500 + number, "Heartbeat", 4, 2, "g", "g-0", 1, 0)
+            single += [beat._replace(scheduled_us=at_us, sent_us=at_us) for at_us in sent]
+            until_us = sent[-1] if count > 1 else None
+            folded.append(beat._replace(scheduled_us=since_us, sent_us=since_us, count=count, until_us=until_us))
+    start = Event(0, 0, None, "start", -1, -1, "g", "g-0", kind="act")
+    of_folded, of_single = (numbers(spark, [start, *rows, end], TWO) for rows in (folded, single))
+    for name in ("apis", "total", "steady"):
+        assert of_folded[name] == of_single[name]
+    assert of_folded["over_time"]["apis"] == of_single["over_time"]["apis"]
+
+
 def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
     events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, missing="lost")]
     summary = numbers(spark, events, TWO)

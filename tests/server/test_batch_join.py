@@ -105,7 +105,7 @@ def test_upgraded_and_added_brokers_have_the_proposal() -> None:
 
 
 def test_an_unknown_proposal_is_rejected() -> None:
-    with pytest.raises(ConfigError, match=r"^proposals\[0\]='x': expected one of batch-join$"):
+    with pytest.raises(ConfigError, match=r"^proposals\[0\]='x': expected one of batch-join, rewrite$"):
         FakeCluster(proposals=["x"])
 
 

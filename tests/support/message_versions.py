@@ -16,8 +16,16 @@ from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive
 
 M = TypeVar("M", bound=Struct)
 
-REQUESTS: tuple[type[Message], ...] = tuple(api.request for api in APIS)
-RESPONSES: tuple[type[Message], ...] = tuple(api.response for api in APIS)
+PROPOSED_APIS = tuple(
+    api for proposal in PROPOSALS.values() for api in proposal.replaced.values() if api.messages != api.name
+)
+"""APIs whose messages a proposal replaces."""
+
+PROPOSED_MESSAGES = tuple(cls for api in PROPOSED_APIS for cls in (api.request, api.response))
+"""Messages that exist in no release of Kafka, and therefore in no other codec."""
+
+REQUESTS: tuple[type[Message], ...] = tuple(api.request for api in (*APIS, *PROPOSED_APIS))
+RESPONSES: tuple[type[Message], ...] = tuple(api.response for api in (*APIS, *PROPOSED_APIS))
 MESSAGES = REQUESTS + RESPONSES
 
 MESSAGE_VERSIONS = tuple((cls, version) for cls in MESSAGES for version in cls.VERSIONS)
@@ -28,12 +36,13 @@ NEWEST_VERSIONS = tuple((cls, cls.VERSIONS.last) for cls in MESSAGES)
 
 PROPOSED_VERSIONS = {
     (cls, version)
-    for versions_by_api in PROPOSALS.values()
-    for name, versions in versions_by_api.items()
+    for proposal in PROPOSALS.values()
+    for name, versions in proposal.versions.items()
+    if API_BY_NAME[name].key not in proposal.replaced
     for cls in (API_BY_NAME[name].request, API_BY_NAME[name].response)
-    for version in versions
+    for version in versions or ()
     if version not in API_BY_NAME[name].advertised_versions
-}
+} | {(cls, version) for cls in PROPOSED_MESSAGES for version in cls.VERSIONS}
 """Versions that exist in no release of Kafka, and therefore in no other codec."""
 
 KAFKA_VERSIONS = tuple(each for each in MESSAGE_VERSIONS if each not in PROPOSED_VERSIONS)

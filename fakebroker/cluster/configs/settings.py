@@ -115,6 +115,7 @@ _OLDER_DEFAULTS = (
     (Release(2, 0), "offsets.retention.minutes", 24 * 60),
     (Release(2, 3), "group.max.session.timeout.ms", 300_000),
     (Release(2, 5), "message.max.bytes", 1_000_012),
+    (Release(2, 5), "transaction.abort.timed.out.transaction.cleanup.interval.ms", 60_000),
     (Release(4, 0), "log.message.timestamp.after.max.ms", 2**63 - 1),  # KIP-1030
 )
 
@@ -177,10 +178,12 @@ class Config:
             release: The release that the broker emulates.
             expects_instances: Whether the broker supports the proposal `batch-join` (KAFKA-8397).
         """
+        return self.of_release(release)._coordinator(release, expects_instances)
+
+    def of_release(self, release: Release) -> "Config":
+        """Return these settings with the defaults of a release."""
         older = older_defaults(release)
-        if older:
-            return Config({**older, **self.overrides})._coordinator(release, expects_instances)
-        return self._coordinator(release, expects_instances)
+        return Config({**older, **self.overrides}) if older else self
 
     def _coordinator(self, release: Release, expects_instances: bool) -> CoordinatorConfig:
         return CoordinatorConfig(

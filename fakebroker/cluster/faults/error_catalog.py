@@ -374,6 +374,7 @@ _KINDS = {
     "partition_index": "partition",
     "partition_id": "partition",
     "member_id": "member_id",
+    "consumer_id": "member_id",
     "group_instance_id": "instance_id",
     "transactional_id": "transactional_id",
     "v3_and_below_transactional_id": "transactional_id",
@@ -391,6 +392,22 @@ _BARE_KINDS = {
 _PATHS_WITHOUT_ERRORS = {"ListPartitionReassignments": ("topics", "partition_indexes")}
 """The paths of partitions in requests whose errors are about the request as a whole."""
 _TOPIC_RESOURCE, GROUP_KEY, TRANSACTION_KEY = 2, 0, 1
+
+PROPOSED_PLACES: Mapping[str, tuple[Place, ...]] = {
+    "RewriteJoinGroup": (
+        _place(
+            _COORDINATOR + "INVALID_REQUEST ILLEGAL_GENERATION INCONSISTENT_GROUP_PROTOCOL UNKNOWN_MEMBER_ID "
+            "INVALID_SESSION_TIMEOUT UNSUPPORTED_ASSIGNOR"
+        ),
+    ),
+}
+"""The places of errors in messages that a proposal replaces, by the name of the messages."""
+
+
+def error_places(api: Api) -> tuple[Place, ...]:
+    """Return the places of errors in the messages of an API, from the whole message to its smallest parts."""
+    return PROPOSED_PLACES.get(api.messages) or PLACES[api.name]
+
 
 Part = Mapping[str, Any]
 """The names in a message or in a part of it, by kind: group, topic, partition, member_id, instance_id and so on."""
@@ -435,7 +452,7 @@ def requested_parts(api: Api, request: Any, version: int, topic_name: TopicName)
     key_type = getattr(request, "key_type", GROUP_KEY)
     if key_type not in (GROUP_KEY, TRANSACTION_KEY):
         return
-    paths = [place.request_path for place in PLACES[api.name] if version in place.versions]
+    paths = [place.request_path for place in error_places(api) if version in place.versions]
     path = _PATHS_WITHOUT_ERRORS.get(api.name, paths[-1])
     for part in _parts(request, path, version, topic_name, {}):
         if api.name != "FindCoordinator":
@@ -464,7 +481,7 @@ def _parts(struct: Struct, path: tuple[str, ...], version: int, topic_name: Topi
 def kinds_of(api: Api) -> tuple[str, ...]:
     """Return the kinds of names in the requests and responses of an API."""
     found: dict[str, None] = {}
-    for place in PLACES[api.name]:
+    for place in error_places(api):
         for message, path in ((api.request, place.request_path), (api.response, place.response_path)):
             found |= dict.fromkeys(_kinds_on(message, path))
     if api.name == "FindCoordinator":  # Its keys are groups or transactional ids.

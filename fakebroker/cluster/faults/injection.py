@@ -14,11 +14,11 @@ from fakebroker.cluster.call import Boundaries, Call, Peer
 from fakebroker.cluster.faults.actions import BoundAction, PendingActions
 from fakebroker.cluster.faults.error_catalog import (
     GROUP_KEY,
-    PLACES,
     TRANSACTION_KEY,
     Part,
     Place,
     TopicName,
+    error_places,
     kinds_of,
     requested_parts,
 )
@@ -442,7 +442,7 @@ def place_of(fault: Fault, call: Call) -> Place | None:
     member uses the first that is not the whole response. Others use the first.
     """
     places = [
-        place for place in PLACES[call.api.name] if call.api_version in place.versions and fault.code in place.errors
+        place for place in error_places(call.api) if call.api_version in place.versions and fault.code in place.errors
     ]
     if fault.partition is not None:
         return places[-1] if places else None

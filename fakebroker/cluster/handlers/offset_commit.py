@@ -1,15 +1,16 @@
 """OffsetCommit: commit offsets of a group. Unknown partitions get an error here; the coordinator handles the rest."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.frames import forget_shared_response, share_response
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -19,11 +20,21 @@ from fakebroker.protocol.schema import Message
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-Entry = tuple[OffsetCommitRequestTopic, OffsetCommitRequestPartition]
-"""A partition of a request."""
+Entry = tuple[str, bytes, int]
+"""A partition of a request: the name and the id of the topic, of which it has one, and the index."""
+
+_MOST_SHARED = 1_000
+"""The number of responses that are kept for later requests."""
+
+Committer = tuple[int, str, str | None]
+"""The identity with which offsets are committed: generation, member id and instance id."""
+
+NO_MEMBER: Committer = -1, "", None
+"""A commit without group management."""
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer | None = None) -> Message | None:
+    """Handle a commit, in the name of another committer if one is given."""
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     refused: list[tuple[Entry, ErrorCode]] = []
@@ -33,25 +44,36 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         topic = cluster.topics.find(requested.name, requested.topic_id, by_id=by_id)
         for partition in requested.partitions:
             if topic is None:
-                refused.append(((requested, partition), unknown))
+                refused.append(((requested.name, requested.topic_id, partition.partition_index), unknown))
             elif topic.partition(partition.partition_index) is None:
-                refused.append(((requested, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                entry = requested.name, requested.topic_id, partition.partition_index
+                refused.append((entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
-                accepted.append((requested, partition))
+                accepted.append((requested.name, requested.topic_id, partition.partition_index))
                 offsets.append(_offset(call, topic.name, partition, now_ms))
     version = call.api_version
     if version == 0 or not offsets:
         # Version 0 commits to ZooKeeper, which the cluster does not have.
         return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     request: OffsetCommitRequest = call.request
-    late: LateResponse[list[ErrorCode]] = LateResponse(
-        lambda errors: _response(refused, accepted, _errors_of_version(errors, version))
-    )
-    call.broker.coordinator.commit_offsets(
-        request.group_id,
+    generation_id, member_id, instance_id = committer or (
         request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
+    )
+    may_share = not refused and cluster.may_answer_with_bytes
+
+    def respond(errors: list[ErrorCode]) -> OffsetCommitResponse:
+        if may_share and not any(errors):
+            return _SUCCESSES[tuple(accepted)]
+        return _response(refused, accepted, _errors_of_version(errors, version))
+
+    late: LateResponse[list[ErrorCode]] = LateResponse(respond)
+    call.peer.broker.coordinator.commit_offsets(
+        request.group_id,
+        generation_id,
+        member_id,
+        instance_id,
         offsets,
         now_ms,
         late,
@@ -61,14 +83,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
 
 def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:
     retention_ms, timestamp_ms = call.request.retention_time_ms, partition.commit_timestamp
-    return OffsetToCommit(
-        topic=name,
-        partition=partition.partition_index,
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata,
-        commit_timestamp_ms=None if timestamp_ms == -1 else timestamp_ms,
-        expire_timestamp_ms=None if retention_ms == -1 else int(now_ms) + retention_ms,
+    return OffsetToCommit(  # By position, which takes half as long.
+        name,
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata,
+        None if timestamp_ms == -1 else timestamp_ms,
+        None if retention_ms == -1 else int(now_ms) + retention_ms,
     )
 
 
@@ -80,17 +102,30 @@ def _errors_of_version(errors: list[ErrorCode], api_version: int) -> list[ErrorC
 
 
 def _response(
-    refused: list[tuple[Entry, ErrorCode]], accepted: list[Entry], errors: list[ErrorCode]
+    refused: list[tuple[Entry, ErrorCode]], accepted: Sequence[Entry], errors: Sequence[ErrorCode]
 ) -> OffsetCommitResponse:
     topics: dict[tuple[str, bytes], OffsetCommitResponseTopic] = {}
-    for (requested, partition), error in [*refused, *zip(accepted, errors, strict=True)]:
-        key = requested.name, requested.topic_id
-        topic = topics.get(key)
+    for (name, topic_id, index), error in [*refused, *zip(accepted, errors, strict=True)]:
+        topic = topics.get((name, topic_id))
         if topic is None:
-            topic = topics[key] = OffsetCommitResponseTopic(
-                name=requested.name, topic_id=requested.topic_id, partitions=[]
-            )
-        topic.partitions.append(
-            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-        )
+            topic = OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=[])
+            topics[name, topic_id] = topic
+        topic.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
     return OffsetCommitResponse(topics=list(topics.values()))
+
+
+class _Successes(dict[tuple[Entry, ...], OffsetCommitResponse]):
+    """The responses without errors, by partitions: a consumer commits the same partitions again and again."""
+
+    __slots__ = ()
+
+    def __missing__(self, accepted: tuple[Entry, ...]) -> OffsetCommitResponse:
+        if len(self) >= _MOST_SHARED:
+            for response in self.values():
+                forget_shared_response(response)
+            self.clear()
+        self[accepted] = response = share_response(_response([], accepted, [ErrorCode.NONE] * len(accepted)))
+        return response
+
+
+_SUCCESSES = _Successes()

@@ -15,13 +15,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> SyncGroupResponse |
     request: SyncGroupRequest = call.request
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return response(call, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    sync = SyncGroup(
-        generation_id=request.generation_id,
-        member_id=request.member_id,
-        instance_id=request.group_instance_id,
-        protocol_type=request.protocol_type,
-        protocol_name=request.protocol_name,
-        assignments=tuple((one.member_id, one.assignment) for one in request.assignments),
+    sync = SyncGroup(  # By position, which takes half as long.
+        request.generation_id,
+        request.member_id,
+        request.group_instance_id,
+        request.protocol_type,
+        request.protocol_name,
+        tuple([(one.member_id, one.assignment) for one in request.assignments]),
     )
     call.broker.coordinator.sync_group(request.group_id, sync, call, now_ms)
     return None

@@ -48,6 +48,10 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
         partition = cluster.offsets_partition_of(group_id)
         loading = cluster.group_moves.loading.get(partition.index)
         sentences = not_served(group_id, broker, error, partition, loading, now_ms)
+    elif broker.rewrite is not None and (registered := broker.rewrite.coordinator.group(group_id)) is not None:
+        from fakebroker.cluster.rewrite.explain_rewrite import explain_rewrite  # few clusters need it
+
+        sentences = explain_rewrite(registered, broker.node_id, now_ms)
     elif group is None:
         sentences = _without_group(cluster, group_id, moments, now_ms)
     else:

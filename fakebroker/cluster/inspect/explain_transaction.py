@@ -10,6 +10,7 @@ from fakebroker.cluster.inspect.deadlines import counted, delays_of, listed
 from fakebroker.cluster.inspect.explain import lower_first, not_served, seconds_text, without_coordinator, zombies_of
 from fakebroker.cluster.inspect.transaction_views import awaited_markers, find_transaction, hanging_transactions
 from fakebroker.coordinator.transaction.history import TransactionMoment
+from fakebroker.coordinator.transaction.records import MAX_EPOCH
 from fakebroker.coordinator.transaction.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -114,7 +115,9 @@ def _ongoing(cluster: Cluster, transaction: Transaction, now_ms: float) -> Itera
         f"begun {seconds_text(now_ms - value.start_ms)} ago."
     )
     yield from _unstable(cluster, transaction)
-    if transaction.scheduled_ms != inf:
+    if value.epoch == MAX_EPOCH:
+        yield "The coordinator cannot abort it, as in Kafka up to 4.2, because there is no higher epoch."
+    elif transaction.scheduled_ms != inf:
         yield (
             f"If it does not end, it is aborted in {seconds_text(transaction.scheduled_ms - now_ms)}: its timeout is "
             f"{seconds_text(value.timeout_ms)}."

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf
 from typing import Any, TypedDict
 
@@ -315,10 +316,17 @@ def count_by_state(cluster: Cluster) -> Counter[str]:
 
 
 def count_late_partitions(cluster: Cluster, now_ms: float) -> int:
-    """Return the number of partitions with transactions that should have timed out (ReplicaManager)."""
+    """Return the number of partitions with transactions that should have timed out.
+
+    As in Kafka's `ProducerStateManager.hasLateTransaction`, the last record of the producer counts whose transaction is
+    the oldest one in the partition.
+    """
     latest_ms = now_ms - cluster.config.number("transaction.max.timeout.ms") - LATE_MS
     return sum(
-        any(producer.last_timestamp_ms < latest_ms for producer, _ in partition.log.producers.open_transactions())
+        any(
+            producer.last_timestamp_ms < latest_ms
+            for producer, _ in islice(partition.log.producers.open_transactions(), 1)
+        )
         for topic in cluster.topics.all()
         for partition in topic.partitions
     )

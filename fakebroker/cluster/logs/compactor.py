@@ -19,8 +19,8 @@ DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
 STEP_RECORDS = 64
 """How many records are appended between two steps of compaction."""
 
-SWEEP_FACTOR = 4
-"""How many records a compaction step visits for each record appended. Visiting 4 takes as long as appending 1."""
+SWEEP_FACTOR = 8
+"""How many records a compaction step visits for each record appended: a pass needs memory until it ends."""
 
 
 class Compactor:

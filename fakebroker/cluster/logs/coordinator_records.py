@@ -4,7 +4,7 @@ Each key and value begins with its version, an int16; the version of a key is th
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
@@ -23,7 +23,7 @@ _READ_BYTES = 1024 * 1024
 
 def append_pairs(
     log: PartitionLog,
-    pairs: Iterable[tuple[bytes, bytes | None]],
+    pairs: Sequence[tuple[bytes, bytes | None]],
     leader_epoch: int,
     now_ms: float,
     producer: tuple[int, int] | None = None,
@@ -40,7 +40,12 @@ def append_pairs(
     Returns:
         The offset of the first record.
     """
-    return log.append(records.encode_pairs(pairs, int(now_ms), producer), leader_epoch)
+    base_offset = log.log_end_offset
+    batch = records.RecordBatch(records.encode_pairs(pairs, int(now_ms), producer, base_offset, leader_epoch))
+    if producer is not None:
+        log.producers.remember(batch)
+    log.append_batch(batch, leader_epoch)
+    return base_offset
 
 
 def read_all(

@@ -75,7 +75,7 @@ def append_records(
             return log.append(_marker(first, now_ms), leader_epoch)
         if isinstance(first, PendingOffsetRecord):
             producer = first.producer_id, first.epoch
-    pairs = ((record_key(record), record_value(record, release)) for record in cast("Sequence[KeyedRecord]", written))
+    pairs = [(record_key(record), record_value(record, release)) for record in cast("Sequence[KeyedRecord]", written)]
     return append_pairs(log, pairs, leader_epoch, now_ms, producer)
 
 
@@ -116,8 +116,13 @@ def _read_record(batch: RecordBatch, record: LogRecord) -> Record | None:
 def record_key(record: KeyedRecord) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
-        return prefixed(GroupMetadataKey(group=record.group_id), _GROUP_KEY_VERSION)
+        return _group_key(record.group_id)
     return _offset_key(record.group_id, record.topic, record.partition)
+
+
+@lru_cache(maxsize=_MAX_CACHED_KEYS)
+def _group_key(group_id: str) -> bytes:
+    return prefixed(GroupMetadataKey(group=group_id), _GROUP_KEY_VERSION)
 
 
 @lru_cache(maxsize=_MAX_CACHED_KEYS)

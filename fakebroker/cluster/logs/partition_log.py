@@ -170,16 +170,23 @@ class PartitionLog:
         """
         base_offset = self.log_end_offset
         stored = RecordBatch(with_base_offset(batch, base_offset, leader_epoch))
-        self.epochs.assign(leader_epoch, base_offset)
         self.producers.remember(stored)
-        self._batches.append(stored)
-        self.size_bytes += stored.size_bytes
-        self.log_end_offset = stored.last_offset + 1
+        self.append_batch(stored, leader_epoch)
+        return base_offset
+
+    def append_batch(self, batch: RecordBatch, leader_epoch: int) -> None:
+        """Append a batch with the log end offset as its base offset and with this leader epoch.
+
+        If it is a batch of a producer, the caller adds it to `producers`.
+        """
+        self.epochs.assign(leader_epoch, batch.base_offset)
+        self._batches.append(batch)
+        self.size_bytes += len(batch.data)
+        self.log_end_offset = batch.last_offset + 1
         if self._compactor is None:
             self.retain(self._retention_bytes)
         else:
             self.size_bytes -= self._compactor.appended(self._batches, self.size_bytes, self.producers)
-        return base_offset
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, end_offset: int | None = None) -> bytes:
         """Return whole batches. The first one contains the offset, or is the next one if compaction removed the record.

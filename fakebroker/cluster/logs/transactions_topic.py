@@ -42,7 +42,7 @@ def append_records(
     Raises:
         ProtocolError: A value does not fit its field, such as a string of more than 32767 bytes.
     """
-    pairs = ((record_key(record.transactional_id), record_value(record.value, version)) for record in written)
+    pairs = [(record_key(record.transactional_id), record_value(record.value, version)) for record in written]
     return append_pairs(log, pairs, leader_epoch, now_ms)
 
 

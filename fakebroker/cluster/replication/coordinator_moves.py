@@ -32,8 +32,9 @@ class Failover(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         lose_tail: Number of the newest records of the log that are lost with the old leader.
         lose_all: Whether the whole log is lost.
         zombie: Whether the old coordinator continues to answer, as if partitioned from the other brokers, until
-            `stop_zombies`, or until it stops or leads again. Its writes are lost. No effect if the old coordinator is
-            down or has not finished loading.
+            `stop_zombies`, or until it stops or leads again. Its writes are lost; requests that would store anything of
+            a transaction get COORDINATOR_NOT_AVAILABLE. No effect if the old coordinator is down or has not finished
+            loading.
         stale_ms: How long FindCoordinator still returns the old coordinator, in milliseconds of the brokers' time.
     """
 

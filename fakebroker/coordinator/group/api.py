@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fakebroker.errors import ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class JoinGroup:
     """One JoinGroup request.
 
@@ -58,7 +58,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SyncGroup:
     """One SyncGroup request. The protocol type and name are `None` in versions that do not have them.
 
@@ -95,7 +95,7 @@ The result is a `JoinResult` or `SyncResult`. A protocol extension may add other
 """
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class OffsetToCommit:
     """One partition of an OffsetCommit.
 

@@ -47,6 +47,7 @@ from fakebroker.coordinator.group.records import (
     Record,
     TransactionEnd,
 )
+from fakebroker.coordinator.group.snapshot_dict import OnlyEntry
 from fakebroker.coordinator.runtime.partitions import LedPartition
 from fakebroker.coordinator.runtime.runtime import Append, CoordinatorRuntime
 from fakebroker.errors import ErrorCode
@@ -350,7 +351,11 @@ class Coordinator:
         if group is None:
             error = self._error_without_group(group_id)
             return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
-        member = group.members.get(member_id)
+        members = group.members
+        if members.__class__ is OnlyEntry:  # The usual case; a call of its `get` would take longer.
+            member = members.value if members.key == member_id else None
+        else:
+            member = members.get(member_id)
         if (
             member is None
             or generation_id != group.generation_id

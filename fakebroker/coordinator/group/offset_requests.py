@@ -18,6 +18,8 @@ from fakebroker.coordinator.runtime.placement import java_string_length
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
+_NONE = ErrorCode.NONE  # A global is faster than an attribute of an enumeration.
+
 Outcome = tuple[list[ErrorCode], tuple[OffsetRecord, ...]]
 """One error code for each partition, and the records to append."""
 
@@ -39,14 +41,9 @@ def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: Coordinator
         expire_timestamp_ms = wanted.expire_timestamp_ms
         if expire_timestamp_ms is None and config.is_before_kip_211:
             expire_timestamp_ms = timestamp_ms + config.offsets_retention_ms
-        committed = CommittedOffset(
-            offset=wanted.offset,
-            leader_epoch=wanted.leader_epoch,
-            metadata=metadata,
-            commit_timestamp_ms=timestamp_ms,
-            expire_timestamp_ms=expire_timestamp_ms,
-        )
-        errors.append(ErrorCode.NONE)
+        # By position, which takes half as long.
+        committed = CommittedOffset(wanted.offset, timestamp_ms, wanted.leader_epoch, metadata, expire_timestamp_ms)
+        errors.append(_NONE)
         records.append(OffsetRecord(group_id, wanted.topic, wanted.partition, committed))
     return errors, tuple(records)
 

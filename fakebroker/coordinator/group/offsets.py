@@ -9,21 +9,21 @@ from types import MappingProxyType
 from fakebroker.topic_partition import TopicPartition
 
 
-@dataclass(slots=True, kw_only=True, frozen=True)
+@dataclass(slots=True)
 class CommittedOffset:
-    """The committed offset of a group for one partition (Kafka's `OffsetAndMetadata`).
+    """The committed offset of a group for one partition (Kafka's `OffsetAndMetadata`). Not modified.
 
     Attributes:
         offset: As committed; any number, including -1.
-        leader_epoch: -1 if unknown.
         commit_timestamp_ms: When it was committed, by the coordinator's clock.
+        leader_epoch: -1 if unknown.
         expire_timestamp_ms: When the offset expires; `None` to apply the retention of the broker.
     """
 
     offset: int
+    commit_timestamp_ms: int
     leader_epoch: int = -1
     metadata: str = ""
-    commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
 
     def is_expired(self, now_ms: float, retention_ms: int, empty_since_ms: float | None) -> bool:

@@ -97,5 +97,5 @@ Store = Callable[[str, GroupMetadata, Stored], None]
 """Write the metadata of a group to the registry, in one atomic write.
 
 The callback may be called before this returns, or later. NOT_COORDINATOR_FOR_GROUP means that another coordinator has
-written the group since it was loaded here, so that this one must have been demoted.
+read the shard since it was loaded here, so that this one must have been demoted.
 """

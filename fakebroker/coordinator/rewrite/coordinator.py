@@ -19,8 +19,10 @@ Where the document is silent or contradicts itself, these readings are implement
   it has one session timeout to join. Later heartbeats do not, so that no consumer defers the rebalance forever.
 - A heartbeat with an older generation is answered with IllegalGeneration. The rebalance starts with the JoinGroup that
   this causes (failover phase 4).
-- A late heartbeat cancels a rebalance only if all consumers whose expiry caused it have returned, no other consumer has
-  sent a heartbeat, and no JoinGroup waits. Otherwise the consumer that returned takes part in the rebalance.
+- A late heartbeat counts if no consumer that is alive has sent a heartbeat, no JoinGroup waits, and only expired
+  sessions have caused the rebalance. It is answered with no error, and the consumer is alive again. The last expired
+  consumer that returns cancels the rebalance; until then the next heartbeat of a consumer that is alive, also of one
+  that has returned, is answered with IllegalGeneration.
 - If all consumers of a group have expired, no consumer can be notified: the rebalance waits for a late heartbeat, which
   cancels it, or for a JoinGroup, with which it proceeds. Generations without consumers do not exist, and groups are
   never deleted, so that generation ids keep rising.
@@ -35,8 +37,9 @@ Where the document is silent or contradicts itself, these readings are implement
 - Commits do not keep a session alive; only heartbeats do. An expired consumer may commit until the rebalance proceeds.
 - A commit with no consumer id and generation -1 is accepted if the group does not exist: such consumers assign
   partitions manually, and commit without group management.
-- A write that fails is answered with its error; members join again. If another coordinator has written the group, this
-  one has been demoted, and resigns the shard.
+- A write that fails is answered with its error; members join again. If another coordinator has loaded the groups, this
+  one has been demoted: the registry rejects the write, and it resigns the shard. Therefore the next coordinator writes
+  to the registry before it reads the groups, once for all groups of the shard.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -328,9 +331,8 @@ class RewriteCoordinator:
             return ILLEGAL_GENERATION
         consumer.connection = connection
         self._return(consumer, now_ms)
-        if group.expired:
-            return self._announce(consumer, now_ms)
-        self._enter(group, STEADY, f"a late heartbeat of {consumer.consumer_id!r} canceled the rebalance", now_ms)
+        if not group.expired:
+            self._enter(group, STEADY, f"a late heartbeat of {consumer.consumer_id!r} canceled the rebalance", now_ms)
         return NONE
 
     def _return(self, consumer: Consumer, now_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""One coordinator's view of the groups in the registry: reads those of a shard, writes generations by version."""
+"""One coordinator's view of the groups in the registry: reads those of a shard, writes generations."""
 
 from collections.abc import Hashable
 
@@ -32,8 +32,8 @@ def _text(name: str) -> str:
 class GroupStore:
     """Reads and writes the groups of one coordinator; every call takes effect at once.
 
-    A group that another coordinator has written since it was read or written here has another version, and cannot be
-    written here any more: so a coordinator that was demoted without its knowledge changes nothing.
+    The version of a shard's node counts the coordinators that have read it. A coordinator that was demoted without its
+    knowledge has an older one, and its writes are rejected, also those that are on their way.
 
     Args:
         registry: The registry, shared by all coordinators.
@@ -41,35 +41,43 @@ class GroupStore:
 
     def __init__(self, registry: Registry[GroupMetadata | None]) -> None:
         self._registry = registry
-        self._versions: dict[str, int] = {}
+        self._epochs: dict[Hashable, int] = {}
 
     def read(self, shard: Hashable) -> dict[str, GroupMetadata]:
-        """Return the groups of a shard, in the order of their creation."""
-        groups = {}
+        """Exclude earlier coordinators of a shard, and return its groups in the order of their creation."""
         path = shard_path(shard)
         if self._registry.find(path) is None:
-            return {}
+            if self._registry.find(ROOT) is None:
+                self._registry.create(ROOT, None)
+            self._registry.create(path, None)
+        self._epochs[shard] = self._registry.set(path, None)
+        groups = {}
         for child in self._registry.children(path):
-            data, version = self._registry.get(child)
+            data, _ = self._registry.get(child)
             assert data is not None, f"{child}: expected the metadata of a group"
-            self._versions[child] = version
             groups[_text(child.rpartition("/")[2])] = data
         return groups
 
     def write(self, shard: Hashable, group_id: str, metadata: GroupMetadata) -> ErrorCode:
-        """Write a group. NOT_COORDINATOR_FOR_GROUP: another coordinator has written it, and nothing was written."""
-        path = group_path(shard, group_id)
+        """Write a group of a shard that was read before.
+
+        Returns:
+            NONE; or NOT_COORDINATOR_FOR_GROUP if another coordinator has read the shard, and nothing was written.
+        """
+        path, check = group_path(shard, group_id), (shard_path(shard), self._epochs[shard])
         try:
-            if path in self._versions:
-                self._versions[path] = self._registry.set(path, metadata, self._versions[path])
+            if self._registry.find(path) is None:
+                self._registry.create(path, metadata, check=check)
             else:
-                for parent in (ROOT, shard_path(shard)):
-                    if self._registry.find(parent) is None:
-                        self._registry.create(parent, None)
-                self._registry.create(path, metadata)
-                self._versions[path] = 0
+                self._registry.set(path, metadata, check=check)
         except RegistryError as error:
-            if error.code not in (RegistryErrorCode.BAD_VERSION, RegistryErrorCode.NODE_EXISTS):
+            if error.code is not RegistryErrorCode.BAD_VERSION:
                 raise
             return NOT_COORDINATOR_FOR_GROUP
         return NONE
+
+
+def stored_group(registry: Registry[GroupMetadata | None], shard: Hashable, group_id: str) -> GroupMetadata | None:
+    """Return the metadata of a group in the registry, without becoming its coordinator."""
+    found = registry.find(group_path(shard, group_id))
+    return None if found is None else found[0]

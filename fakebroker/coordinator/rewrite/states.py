@@ -26,20 +26,19 @@ class CoordinatorState(Enum):
             A consumer joins or expires, or the partitions differ from those that are owned -> PREPARE_FOR_REBALANCE.
     PREPARE_FOR_REBALANCE: Waiting for the JoinGroup of each consumer.
         JoinGroup: waits. A consumer that waits does not expire.
-        Heartbeat: IllegalGeneration. The first one restarts the session, within which the consumer has to join. But the
-        heartbeat of an expired consumer cancels a rebalance that only it has caused and that no other consumer has
-        seen: NONE.
+        Heartbeat: IllegalGeneration. The first one restarts the session, within which the consumer has to join. But an
+        expired consumer gets NONE if only expired consumers have caused the rebalance, and no other one has noticed.
         OffsetCommit: accepted from the present generation.
         Transitions:
             All consumers that are alive have joined, at least one -> REBALANCING.
-            A late heartbeat cancels the rebalance -> STEADY.
+            All expired consumers have returned before another one has noticed -> STEADY.
     REBALANCING: The next generation is being written to the registry.
         JoinGroup: waits for the rebalance after this one.
         Heartbeat, OffsetCommit: IllegalGeneration.
         Transitions:
             The generation is written -> STEADY; joins are answered.
             The write fails -> PREPARE_FOR_REBALANCE; joins get the error. A new group is forgotten -> DOWN.
-            The write shows that another coordinator has written -> DOWN, the whole shard.
+            The write shows that another coordinator was elected -> DOWN, the whole shard.
     STEADY: All consumers own partitions of the present generation. Requests as in READY.
         Transitions:
             A consumer joins or expires, or a topic changes -> PREPARE_FOR_REBALANCE.

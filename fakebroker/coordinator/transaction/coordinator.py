@@ -487,10 +487,13 @@ class TransactionCoordinator:
         cause: str,
         now_ms: float,
         done: Callable[[ErrorCode], None],
+        *,
+        is_repeated: bool = False,
     ) -> None:
         """Append a record for a transition that was begun; then complete the transition, or undo it after an error.
 
-        If the outcome of a transaction is stored, its markers are written after `done` was called.
+        If the outcome of a transaction is stored, its markers are written after `done` was called. The history does not
+        have the errors of repeated appends.
         """
 
         def complete(error: ErrorCode, at_ms: float) -> None:
@@ -501,7 +504,8 @@ class TransactionCoordinator:
             if error:
                 what = f"{cause}: {value.state.value} could not be stored, {error.name}"
                 transaction.pending = None
-                self._on_change(transaction, state_from, state_from, what, at_ms)
+                if not is_repeated:
+                    self._on_change(transaction, state_from, state_from, what, at_ms)
                 done(CLIENT_ERRORS.get(error, error))
                 return
             transaction.complete(value, last_epoch)
@@ -590,7 +594,7 @@ class TransactionCoordinator:
             if not awaited:
                 self._complete(transaction, now_ms)
 
-    def _complete(self, transaction: Transaction, now_ms: float) -> None:
+    def _complete(self, transaction: Transaction, now_ms: float, *, is_repeated: bool = False) -> None:
         """Store that a transaction has ended. After an error that may pass, this is retried."""
         transaction.awaits_markers = None
         value = transaction.completed(now_ms)
@@ -601,7 +605,9 @@ class TransactionCoordinator:
                 transaction.pending = pending
                 self._timers.schedule(transaction, now_ms + RETRY_MS)
 
-        self._store(transaction, value, transaction.last_epoch, "all markers written", now_ms, complete)
+        self._store(
+            transaction, value, transaction.last_epoch, "all markers written", now_ms, complete, is_repeated=is_repeated
+        )
         transaction.has_failed_fence = False
 
     def _changed(self, transaction: Transaction, state_from: str, cause: str, now_ms: float) -> None:
@@ -633,7 +639,7 @@ class TransactionCoordinator:
     def _expire(self, transaction: Transaction, now_ms: float) -> None:
         if transaction.state in PREPARED:
             if transaction.awaits_markers is None:
-                self._complete(transaction, now_ms)
+                self._complete(transaction, now_ms, is_repeated=True)
         elif transaction.pending is not None:
             interval_ms = self.config.abort_check_interval_ms
             if transaction.state is not ONGOING:

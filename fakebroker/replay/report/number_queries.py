@@ -45,26 +45,36 @@ _BOUNDS = """
 transactions."""
 
 # Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests,
-# evenly spaced from `sent_us` to `until_us`.
+# evenly spaced from `sent_us` to `until_us`. Rows with the same numbers of requests in all slices are added up before
+# they are divided into slices: if the interval of the requests and the length of a slice are multiples of `grid_us`,
+# these numbers do not change if the times are rounded down to multiples of it.
 _TALLY = f"""
-    with spread as (
-        select api, source, error, missing, latency_us, {three_digits("latency_us")} key, sent_us, `count`,
-            if(`count` > 1, coalesce(until_us, sent_us), sent_us) last_us
+    with timed as (
+        select api, source, error, missing, latency_us, {three_digits("latency_us")} key, `count`,
+            sent_us - :begin_us since_us, if(`count` > 1, coalesce(until_us, sent_us), sent_us) - :begin_us last_us
         from requests
-    ), sliced as (
-        select *, coalesce((last_us - sent_us) / nullif(`count` - 1, 0), 0) step_us,
-            explode(sequence(
-                bigint(floor((sent_us - :begin_us) / :slice_us)),
-                bigint(floor((last_us - :begin_us) / :slice_us)))) slice
-        from spread
     ), placed as (
-        select *, case when step_us <= 0 then `count`
-            else least(`count`, ceil(((slice + 1) * :slice_us + :begin_us - sent_us) / step_us))
-                - greatest(0, ceil((slice * :slice_us + :begin_us - sent_us) / step_us)) end n
+        select *, if(`count` > 1, pmod(since_us, grid_us), pmod(since_us, :slice_us)) off_us
+        from (
+            select *, case when `count` = 1 or pmod(last_us - since_us, (`count` - 1) * 1000000L) = 0 then :grid_us
+                when pmod(last_us - since_us, (`count` - 1) * 1000L) = 0 then 1000 else 1 end grid_us
+            from timed)
+    ), added as (
+        select api, source, error, missing, key, since_us - off_us since_us, last_us - off_us last_us, `count`,
+            count(*) rows, max(latency_us) max_us
+        from placed group by all
+    ), sliced as (
+        select *, coalesce((last_us - since_us) / nullif(`count` - 1, 0), 0) step_us, explode(sequence(
+            bigint(floor(since_us / :slice_us)), bigint(floor(last_us / :slice_us)))) slice
+        from added
+    ), counted as (
+        select *, rows * case when step_us <= 0 then `count`
+            else least(`count`, ceil(((slice + 1) * :slice_us - since_us) / step_us))
+                - greatest(0, ceil((slice * :slice_us - since_us) / step_us)) end n
         from sliced
     )
-    select api, source, slice, error, missing, key, bigint(sum(n)) n, max(latency_us) max_us
-    from placed where n > 0 group by all"""
+    select api, source, slice, error, missing, key, bigint(sum(n)) n, max(max_us) max_us
+    from counted where n > 0 group by all"""
 
 _KINDS = {
     "unexpected_errors": IS_UNEXPECTED,
@@ -281,7 +291,8 @@ def _run_queries(
     else:
         joined_us = bounds["all_joined_us"]
         steady_slice = None if joined_us is None else slices.first_from(joined_us)
-    tally = computed_once(spark.sql(_TALLY, when), few)
+    grid_us = 1_000_000 if slices.length_us % 1_000_000 == 0 else 1_000
+    tally = computed_once(spark.sql(_TALLY, {**when, "grid_us": grid_us}), few)
     tally.createOrReplaceTempView("tally")
     create_states(spark, end_us, few)
     _create_offsets_partitions(spark, offsets_partitions)

@@ -264,7 +264,6 @@ class Network:
         elif self._cluster.faults.actions:
             self._cluster.faults.actions.run()
             self._cluster.tick(now_ms)  # as the server's reactor does after each command
-            self._cluster.tick(now_ms)  # as the server's reactor does after each command
         self.send_responses(now_ms)
         cluster = self._cluster
         if cluster.faults.active or cluster.transactions.is_used or cluster.sync_delays.next_deadline() is not None:

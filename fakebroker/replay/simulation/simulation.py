@@ -128,12 +128,13 @@ class Simulation:
         )
         self.transport = VirtualTransport(self.network, self.scheduler, attrgetter("number"))
         self.shared = None
-        self.drivers = [
-            MemberDriver(
-                ScriptedMember(script, START_MS, self.recorder.add, closed_loop=settings.closed_loop), number, self
-            )
-            for number, script in enumerate(scripts)
-        ]
+        with _no_garbage_collection():
+            self.drivers = [
+                MemberDriver(
+                    ScriptedMember(script, START_MS, self.recorder.add, closed_loop=settings.closed_loop), number, self
+                )
+                for number, script in enumerate(scripts)
+            ]
         self._producers = [
             ProducerDriver(ScriptedProducer(driver.member, self.recorder.add), driver, number, self)
             for number, driver in enumerate(
@@ -290,18 +291,21 @@ class Simulation:
             self._plan(driver)
 
     def _plan(self, driver: MemberDriver) -> None:
+        """Schedule a call of a member, unless one is scheduled earlier: most deadlines move before they are due."""
         due_ms = driver.member.next_deadline()
-        if due_ms != driver.scheduled_ms:
+        if due_ms < driver.scheduled_ms:
             driver.scheduled_ms = due_ms
-            if due_ms < inf:
-                at_ms = max(due_ms, self.clock.moment_ms)
-                self.scheduler.schedule(at_ms, ACTION, driver.number, self._tick, driver, due_ms)
+            at_ms = max(due_ms, self.clock.moment_ms)
+            self.scheduler.schedule(at_ms, ACTION, driver.number, self._tick, driver, due_ms)
 
-    def _tick(self, driver: MemberDriver, due_ms: float) -> None:
-        """Call a member at its deadline, unless the deadline has moved since this was scheduled."""
-        if due_ms == driver.scheduled_ms and driver.number not in self._idle.numbers:
+    def _tick(self, driver: MemberDriver, scheduled_ms: float) -> None:
+        """Call a member at its deadline, unless it is idle or the deadline has moved since this was scheduled."""
+        if scheduled_ms == driver.scheduled_ms and driver.number not in self._idle.numbers:
             driver.scheduled_ms = inf
-            driver.tick(due_ms)
+            if driver.member.next_deadline() <= scheduled_ms:
+                driver.tick(scheduled_ms)
+            else:
+                self._plan(driver)
 
     # Producers
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.commands import COMMANDS
-from fakebroker.cluster.configs.settings import Config, older_defaults
+from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import NodeId
 from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
@@ -141,9 +141,8 @@ class Workload(Table, frozen=True, kw_only=True):
             yield from checks.check_source(f"expect[{index}]", expectation.source, self.load)
 
     def _check_populations(self) -> Iterator[ConfigError]:
-        older = older_defaults(self.cluster.release)
         try:
-            config = Config({**older, **self.cluster.config})
+            config = Config(self.cluster.config).of_release(self.cluster.release)
         except ConfigError as error:
             yield error.within("cluster.config")
             return

@@ -166,6 +166,22 @@ def test_phase_4_a_write_that_was_lost_leaves_the_previous_generation() -> None:
     assert lab.beat(one, 1) is NONE
 
 
+def test_phase_4_a_write_on_its_way_is_rejected_when_the_next_coordinator_has_read_the_registry() -> None:
+    lab = RewriteLab()
+    (one,) = lab.stable_group(1)
+    lab.held = []
+    old = lab.join(one)
+    late_write = lab.held.pop()
+    lab.held = None
+    lab.elect(2)  # the former coordinator does not notice
+    lab.load(2)
+    late_write()
+    assert old.answer.error is NOT_COORDINATOR_FOR_GROUP
+    assert lab.group.generation_id == 1
+    assert lab.beat(one, 1) is NONE
+    assert lab.join(one).answer.generation_id == 2
+
+
 def test_phase_4_a_new_consumer_that_did_not_get_its_id_expires() -> None:
     lab = RewriteLab()
     (one,) = lab.stable_group(1)

@@ -206,9 +206,23 @@ def test_a_rebalance_is_canceled_only_when_all_expired_consumers_have_returned()
     assert lab.beat(ids[2], 3) is NONE
     lab.later(SESSION_MS - 1)
     assert list(lab.group.expired) == ids[:2]
-    assert lab.beat(ids[0], 3) is ILLEGAL_GENERATION  # it takes part in the rebalance without the other
+    assert lab.beat(ids[0], 3) is NONE
     assert list(lab.group.expired) == ids[1:2]
-    assert lab.beat(ids[1], 3) is ILLEGAL_GENERATION
+    assert lab.state is PREPARE_FOR_REBALANCE
+    assert lab.beat(ids[1], 3) is NONE
+    assert lab.state is STEADY
+    assert [lab.beat(each, 3) for each in ids] == [NONE] * 3
+
+
+def test_a_consumer_that_has_returned_is_one_of_the_rest_for_those_that_have_not() -> None:
+    lab = RewriteLab()
+    ids = lab.stable_group(2)
+    lab.later(SESSION_MS)
+    assert list(lab.group.expired) == ids
+    assert lab.beat(ids[0], 2) is NONE
+    assert lab.beat(ids[0], 2) is ILLEGAL_GENERATION
+    assert lab.beat(ids[1], 2) is ILLEGAL_GENERATION
+    assert lab.join(ids[0]).answer.generation_id == 3
 
 
 def test_a_rebalance_of_a_group_without_consumers_waits_for_one() -> None:

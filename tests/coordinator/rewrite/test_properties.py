@@ -75,11 +75,12 @@ class RewriteMachine(RuleBasedStateMachine):
         consumer_id = self.ids[number % len(self.ids)]
         group = self.lab.coordinator.group("g")
         generation_id = (group.generation_id if group else 0) + generation_offset
+        returns = group is not None and consumer_id in group.expired
         error = self.lab.beat(consumer_id, generation_id)
         if error is NONE:
             assert group is not None
             assert generation_offset == 0
-            assert group.state in (READY, STEADY)
+            assert returns or group.state in (READY, STEADY)
             assert consumer_id in group.consumers
         elif group is not None and error is UNKNOWN_CONSUMER:
             assert consumer_id not in group

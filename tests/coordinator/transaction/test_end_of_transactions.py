@@ -224,6 +224,8 @@ def test_the_end_is_stored_again_after_an_error() -> None:
     assert lab.value.state.value == "PrepareCommit"
     lab.advance(1)
     assert lab.value.state.value == "PrepareCommit"
+    failures = [cause for cause in lab.causes if "CompleteCommit could not be stored" in cause]
+    assert len(failures) == 1, "only the first of many attempts is recorded"
     lab.append_error = ErrorCode.NONE
     lab.advance(1)
     assert (lab.value.state.value, len(lab.sent)) == ("CompleteCommit", 1)

@@ -141,6 +141,17 @@ def test_a_new_producer_aborts_the_transaction_of_the_old_one(version: int, last
 
 
 @pytest.mark.parametrize("version", [0, 2])
+def test_after_a_fence_an_earlier_request_cannot_be_repeated(version: int) -> None:
+    lab = TransactionLab(TransactionConfig(version=version))
+    lab.init()
+    assert lab.init(FIRST_PRODUCER_ID, 0) == good(1)
+    lab.add(P0, epoch=1)
+    lab.init()
+    assert lab.value.state.value == "CompleteAbort"
+    assert lab.init(FIRST_PRODUCER_ID, 0).error is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("version", [0, 2])
 def test_an_epoch_that_could_not_be_stored_is_not_raised_again(version: int) -> None:
     lab = TransactionLab(TransactionConfig(version=version))
     lab.init()

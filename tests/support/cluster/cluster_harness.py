@@ -113,7 +113,8 @@ class ClusterHarness:
     ) -> Call:
         """Send a request whose frame has a size. Returns the call, whose response may be pending."""
         peer = peer or self.peer(broker)
-        call = Call(peer, api_of(request), version, 1, client_id, carried(request, version), size_bytes)
+        api = peer.broker.apis[api_of(request).key]
+        call = Call(peer, api, version, 1, client_id, carried(request, version), size_bytes)
         self.cluster.handle(call, self.now_ms)
         self.cluster.faults.actions.run()
         return call

@@ -8,7 +8,7 @@ from fakebroker.coordinator.registry import Registry
 from fakebroker.coordinator.rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
 from fakebroker.coordinator.rewrite.group import ConsumerGroup
-from fakebroker.coordinator.rewrite.group_store import GroupStore
+from fakebroker.coordinator.rewrite.group_store import GroupStore, stored_group
 from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
@@ -175,7 +175,7 @@ class RewriteLab:
     @property
     def stored(self) -> GroupMetadata | None:
         """The group's metadata in the registry."""
-        return GroupStore(self.registry).read(SHARD).get(GROUP)
+        return stored_group(self.registry, SHARD, GROUP)
 
     def stable_group(self, size: int, **kwargs: object) -> list[str]:
         """Let new consumers join one after the other, and return their ids. The last generation has all of them."""

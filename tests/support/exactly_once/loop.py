@@ -157,7 +157,10 @@ class Failures:
         self._move("groups", self._cluster.cluster.offsets_partition_of(GROUP_ID), is_slow)
 
     def _move(self, what: str, partition: Partition, is_slow: bool) -> None:
-        """Move a coordinator to another broker that is up; if it is slow, it loads until some requests were sent."""
+        """Move a coordinator to another broker that is up; if it is slow, it loads until some requests were sent.
+
+        Some coordinators of transactions remain as zombies, which store nothing.
+        """
         others = [
             broker.node_id for broker in self._cluster.brokers if broker.up and broker.node_id != partition.leader_id
         ]
@@ -169,7 +172,9 @@ class Failures:
         if what == "groups":
             self._cluster.move_coordinator(GROUP_ID, to, load_ms=load_ms)
         else:
-            self._cluster.move_transaction_coordinator(TRANSACTIONAL_ID, to, load_ms=load_ms)
+            zombie = self._random.random() < 0.3
+            self.seen["zombies of coordinators"] += zombie
+            self._cluster.move_transaction_coordinator(TRANSACTIONAL_ID, to, load_ms=load_ms, zombie=zombie)
         if is_slow:
             self._after_some_requests(self._cluster.finish_loading)
 
@@ -190,6 +195,7 @@ class Failures:
         self._cluster.clear_faults()
         self._start_brokers()
         self._cluster.finish_loading()
+        self._cluster.stop_zombies()
         self._held_markers.close()
 
     def has_ended(self) -> bool:

@@ -37,6 +37,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -62,6 +63,7 @@ NEWEST = {
     "delete": 2,
     "uncommit": 0,
     "txn-commit": 5,
+    "register": 0,
     **NEWEST_OF_PRODUCERS,
 }
 """The version of a request without `v...`."""
@@ -81,6 +83,7 @@ class TranscriptMember:
     """One member: its identity according to the answers, and the fields of its last join, which later joins repeat.
 
     Attributes:
+        topics, strategy: The subscription and the strategy of the proposal `rewrite`.
         next_verb: The next step of a client that follows the protocol; "" if that is undefined.
         producer: Its transactional producer.
     """
@@ -96,6 +99,8 @@ class TranscriptMember:
     metadata: bytes = b"-"
     session_timeout_ms: int = 10_000
     rebalance_timeout_ms: int = 60_000
+    topics: list[str] = field(default_factory=lambda: ["news"])
+    strategy: str = "range"
     next_verb: str = ""
     producer: TranscriptProducer = field(default_factory=lambda: TranscriptProducer(count()))
 
@@ -104,6 +109,10 @@ class TranscriptMember:
         options = step.options
         self.group_id = options.get("group", self.group_id)
         self.producer.begin(step)
+        if step.verb == "register":
+            self.topics = options.get("topics", self.topics)
+            self.strategy = options.get("strategy", self.strategy)
+            self.session_timeout_ms = options.get("session", self.session_timeout_ms)
         if step.verb not in ("join", "batch"):
             return
         if "static" in options:
@@ -163,13 +172,13 @@ class Members:
                     self._receive_join(name, result.member.member_id, result.error_code, response)
             case JoinGroupResponse():
                 self._receive_join(member.name, response.member_id, response.error_code, response)
+            case RewriteJoinGroupResponse() if not response.error_code:
+                self._name_id(member.name, response.consumer_id)
+                member.member_id, member.generation_id = response.consumer_id, response.group_generation_id
 
     def _receive_join(self, name: str, member_id: str, error_code: int, response: JoinGroupResponse) -> None:
         """Update a member, or the name of an expected instance, `@instance`, from the result of its join."""
-        label = self._labels.get(member_id, "@")
-        if member_id not in ("", "unknown") and label.startswith("@"):
-            earlier = sum(label.partition("#")[0] == name for label in self._labels.values())
-            self._labels[member_id] = f"{name}#{earlier + 1}" if earlier and name != label else name
+        self._name_id(name, member_id)
         if name.startswith("@"):
             return
         member = self.member(name)
@@ -179,6 +188,12 @@ class Members:
         if not error_code:
             member.generation_id = response.generation_id
             member.protocol_name = response.protocol_name
+
+    def _name_id(self, name: str, member_id: str) -> None:
+        label = self._labels.get(member_id, "@")
+        if member_id not in ("", "unknown") and label.startswith("@"):
+            earlier = sum(label.partition("#")[0] == name for label in self._labels.values())
+            self._labels[member_id] = f"{name}#{earlier + 1}" if earlier and name != label else name
 
     def id_of(self, label: str, place: str) -> str:
         """Return the member id with this name. `unknown` is an id that no member has got, `none` is an empty id."""
@@ -204,6 +219,8 @@ class Members:
                 return self._join(step, member, version)
             case "batch":
                 return self._batch(step, member)
+            case "register":
+                return self._register(step, member)
             case "sync":
                 return self._sync(step, member, version)
             case "beat":
@@ -246,6 +263,15 @@ class Members:
             group_instance_id=instance_id,
             protocol_type=member.protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=member.metadata) for name in member.protocols],
+        )
+
+    def _register(self, step: Step, member: TranscriptMember) -> RewriteJoinGroupRequest:
+        return RewriteJoinGroupRequest(
+            group_id=_unquoted(member.group_id),
+            session_timeout_ms=member.session_timeout_ms,
+            topics=member.topics,
+            consumer_id=self.id_of(step.options["as"], step.place) if "as" in step.options else member.member_id,
+            partition_assignment_strategy=member.strategy,
         )
 
     def _batch(self, step: Step, asker: TranscriptMember) -> JoinGroupRequest:

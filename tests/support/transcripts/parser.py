@@ -117,6 +117,7 @@ MEMBER_VERBS = {
     "delete": _Grammar(("group", "broker"), (), rf'{_GROUP}|""', "a group's name"),
     "uncommit": _Grammar(("group", "broker"), (), _PARTITION, "a partition, news-0"),
     "come": _Grammar((*_IDENTITY, *_JOIN)),
+    "register": _Grammar(("as", "group", "broker", "topics", "strategy", "session")),
     "batch": _Grammar(
         ("group", "broker", *_JOIN),
         (),
@@ -158,6 +159,7 @@ CLUSTER_VERBS = {
     "stop": _Grammar(("broker", *_FAILOVER_OPTIONS), (*_FAILOVER_FLAGS, "no_election"), needs=("broker",)),
     "start": _Grammar(("broker", *_FAILOVER_OPTIONS), _FAILOVER_FLAGS, needs=("broker",)),
     "delete": _Grammar(("topic",), needs=("topic",)),
+    "state": _Grammar((), (), _GROUP, "a group's name"),
     "do": _Grammar((), (), r"[a-z_]+", "an event with its arguments, hold group_id=g"),
 }
 
@@ -318,7 +320,7 @@ def _parse_arguments(step: Step, grammar: _Grammar, tokens: list[str]) -> Step:
     for key in grammar.needs:
         if key not in options:
             raise TranscriptError(f"{step.place}: {step.command!r}: expected {key}=")
-    if step.verb in ("at", "group", "do", "end") and len(words) != 1:
+    if step.verb in ("at", "group", "state", "do", "end") and len(words) != 1:
         raise TranscriptError(f"{step.place}: {step.command!r}: expected {grammar.word_form}")
     return Step(step.place, step.command, step.actor, step.verb, tuple(words), options, version)
 

@@ -19,7 +19,7 @@ from tests.support.transcripts.producers import (
     first_partition,
     steps_to,
 )
-from tests.support.transcripts.response_text import answer_text, group_text, joined_ranges
+from tests.support.transcripts.response_text import answer_text, group_text, joined_ranges, rewrite_group_text
 from tests.support.transcripts.targets import SentTranscriptRequest, Target
 
 _COLUMN = 40
@@ -28,6 +28,7 @@ _PAST = {
     "beat": "has beaten",
     "commit": "committed",
     "join": "joined",
+    "register": "registered",
     "sync": "synced",
     "write": "wrote",
 }
@@ -210,6 +211,8 @@ class _Player:
                 self._wait_until(duration_ms(step.words[0][1:]), step)
             case "group":
                 return group_text(self._members, self._target.group(step.words[0]))
+            case "state":
+                return rewrite_group_text(self._members, *self._target.rewrite_group(step.words[0]))
             case "move":
                 self._perform(
                     "move_coordinator", step, {"group_id": options.get("group", "g"), "to": options["to"], **failover}

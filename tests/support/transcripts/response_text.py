@@ -1,9 +1,12 @@
 """The text of responses and groups in transcripts. Leaves out values that differ between runs."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from fakebroker.cluster.inspect.views import GroupView
+from fakebroker.coordinator.rewrite.group import ConsumerGroup
+from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.protocol.consumer_protocol import decode_subscription
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
@@ -19,6 +22,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
+from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.schema import Message
@@ -36,6 +40,8 @@ def answer_text(members: Members, member: TranscriptMember, response: Message) -
             return _batch(members, response)
         case JoinGroupResponse():
             return _joined(members, member, response)
+        case RewriteJoinGroupResponse():
+            return _registered(members, member, response)
         case SyncGroupResponse():
             assignment = response.assignment.decode() or "(empty)"
             return error_text(response.error_code) if response.error_code else f"assignment {assignment}"
@@ -102,6 +108,29 @@ def _joined(members: Members, member: TranscriptMember, response: JoinGroupRespo
         parts.append("skip assignment")
     if own != member.name:
         parts.append(f"id {own}")
+    return ", ".join(parts)
+
+
+def _registered(members: Members, member: TranscriptMember, response: RewriteJoinGroupResponse) -> str:
+    """Return the generation and the number of partitions; which ones depends on the ids, which differ between runs."""
+    if response.error_code:
+        return error_text(response.error_code)
+    owned = Counter({topic.topic_name: len(topic.partitions) for topic in response.partitions_to_own})
+    parts = [f"generation {response.group_generation_id}"]
+    parts += [f"{number} of {topic}" for topic, number in owned.items()] or ["no partitions"]
+    own = members.label(response.consumer_id)
+    return ", ".join(parts + ([f"id {own}"] if own != member.name else []))
+
+
+def rewrite_group_text(members: Members, state: CoordinatorState, group: ConsumerGroup | None) -> str:
+    """Return the text of a group of the proposal `rewrite`, as its coordinator has it."""
+    if group is None:
+        return f"{state.value}, no group"
+    parts = [state.value, f"generation {group.generation_id}", group.strategy]
+    for kind, ids in (("consumers", group.consumers), ("expired", group.expired)):
+        if ids:
+            known = sorted(members.label(each) if members.has_label(each) else "(new)" for each in ids)
+            parts.append(f"{kind} {joined_ranges(known)}")
     return ", ".join(parts)
 
 

@@ -12,6 +12,8 @@ from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.events import perform
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, view_group
 from fakebroker.cluster.topics import NO_LEADER
+from fakebroker.coordinator.rewrite.group import ConsumerGroup
+from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
 from fakebroker.server.fake_cluster import FakeCluster
@@ -67,6 +69,10 @@ class Target(Protocol):
 
     def group(self, group_id: str) -> GroupView: ...
 
+    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+        """Return the state of the coordinator for a group of the proposal `rewrite`, and the group."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -74,6 +80,14 @@ def _leader_of(cluster: Cluster, place: TopicPartition) -> int:
     topic = cluster.topics.get(place[0])
     partition = None if topic is None else topic.partition(place[1])
     return NO_LEADER if partition is None else partition.leader_id
+
+
+def _rewrite_group(cluster: Cluster, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+    broker = cluster.coordinator_of(group_id)
+    if broker is None or broker.rewrite is None:
+        return CoordinatorState.DOWN, None
+    coordinator = broker.rewrite.coordinator
+    return coordinator.state_of(group_id), coordinator.group(group_id)
 
 
 # The core
@@ -139,6 +153,9 @@ class CoreTarget:
 
     def group(self, group_id: str) -> GroupView:
         return view_group(self._cluster, group_id, self._harness.now_ms)
+
+    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+        return _rewrite_group(self._cluster, group_id)
 
     def close(self) -> None:
         """Do nothing: the core has no resources."""
@@ -220,6 +237,9 @@ class TcpTarget:
 
     def group(self, group_id: str) -> GroupView:
         return self._cluster.group(group_id)
+
+    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+        return self._cluster.call(lambda: _rewrite_group(self._cluster.cluster, group_id))
 
     def close(self) -> None:
         for exchange in self._exchanges:

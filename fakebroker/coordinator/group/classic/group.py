@@ -13,13 +13,20 @@ from fakebroker.coordinator.group.api import JoinedMember, JoinGroup, JoinResult
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION, GroupExtension
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.protocol_selection import most_voted
-from fakebroker.coordinator.group.classic.shared_values import shared_counts, shared_protocols, shared_topics
+from fakebroker.coordinator.group.classic.shared_values import (
+    shared_counts,
+    shared_protocols,
+    shared_text,
+    shared_timeouts,
+    shared_topics,
+)
 from fakebroker.coordinator.group.classic.states import (
     COMPLETING_REBALANCE,
     CONSUMER_PROTOCOL_TYPE,
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
+    STABLE,
     TRANSITIONS,
     GroupState,
 )
@@ -29,7 +36,7 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
-from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, OnlyEntry, SnapshotDict
 from fakebroker.errors import ErrorCode
 
 V = TypeVar("V")
@@ -53,7 +60,8 @@ class Group:
         protocol_name: The protocol of the generation; `None` without one.
         leader_id: `None` exactly if there are no members. A lost leader is succeeded by the member that was added
             first; a static member that was replaced counts as added at its replacement.
-        members: By member id, in the order in which they were added.
+        members: By member id, in the order in which they were added. The only member of a Stable group is in an
+            `OnlyEntry`, to save memory; see `changeable_members`.
         protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
             Kafka, a member that names a protocol twice is counted twice.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
@@ -145,7 +153,7 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: SnapshotDict[Member] = SnapshotDict()
+        self.members: SnapshotDict[Member] | OnlyEntry[Member] = SnapshotDict()
         self.protocol_counts: Mapping[str, int] = NO_ENTRIES
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetStore()
@@ -184,6 +192,10 @@ class Group:
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"group {self.group_id!r}: no transition from {self.state.value} to {state.value}")
         previous_state, self.state = self.state, state
+        if state is STABLE:
+            self.pack_members()
+        elif previous_state is STABLE:
+            self.changeable_members()
         self.state_since_ms = now_ms
         self.is_initial_rebalance = state is PREPARING_REBALANCE and previous_state is EMPTY
         self._add_moment(previous_state, now_ms)
@@ -240,8 +252,8 @@ class Group:
         moment = RecordedMoment(
             now_ms,
             change.cause,
-            state_from.value,
-            self.state.value,
+            state_from._value_,  # `value` is a property in Python.
+            self.state._value_,
             self.generation_id,
             self.leader_id,
             members,
@@ -343,16 +355,32 @@ class Group:
 
     # Members
 
+    def changeable_members(self) -> SnapshotDict[Member]:
+        """Return the members as a dict that can be changed."""
+        members = self.members
+        if isinstance(members, OnlyEntry):
+            self.members = members = SnapshotDict(members.items())
+        return members
+
+    def pack_members(self) -> None:
+        """Reduce the memory of a Stable group: most have one member."""
+        if len(self.members) == 1:
+            [(member_id, member)] = self.members.items()
+            self.members = OnlyEntry(member_id, member)
+
     def add(self, member: Member, protocol_type: str) -> None:
         """Add a member, whose id may have been pending. The first member sets the protocol type of the group."""
         member.protocols = shared_protocols(member.protocols)
+        member.client_id, member.client_host = shared_text(member.client_id), shared_text(member.client_host)
+        timeouts_ms = member.rebalance_timeout_ms, member.session_timeout_ms
+        member.rebalance_timeout_ms, member.session_timeout_ms = shared_timeouts(timeouts_ms)
         if not self.members:
-            self.protocol_type = protocol_type
+            self.protocol_type = shared_text(protocol_type)
             self.leader_id = member.member_id
         self.pending_members = _without_key(self.pending_members, member.member_id)
         if member.instance_id is not None:
             self.static_members = _with_entry(self.static_members, member.instance_id, member.member_id)
-        self.members[member.member_id] = member
+        self.changeable_members()[member.member_id] = member
         self.change.joined.append(member.member_id)
         self._count_protocols(member, 1)
 
@@ -362,8 +390,9 @@ class Group:
             self._count_protocols(member, -1)
             member.protocols = shared_protocols(request.protocols)
             self._count_protocols(member, 1)
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.session_timeout_ms = request.session_timeout_ms
+        timeouts_ms = request.rebalance_timeout_ms, request.session_timeout_ms
+        if timeouts_ms != (member.rebalance_timeout_ms, member.session_timeout_ms):
+            member.rebalance_timeout_ms, member.session_timeout_ms = shared_timeouts(timeouts_ms)
 
     def remove(self, member_id: str) -> None:
         """Remove a member or a pending id. A parked join gets UNKNOWN_MEMBER_ID; a parked sync is never answered."""
@@ -372,7 +401,7 @@ class Group:
         self.take_held_sync(member_id)
         self.awaiting_sync.pop(member_id, None)
         self.pending_members = _without_key(self.pending_members, member_id)
-        member = self.members.pop(member_id, None)
+        member = self.changeable_members().pop(member_id, None) if member_id in self.members else None
         if member is None:
             return
         self.change.left.append(member_id)
@@ -390,10 +419,11 @@ class Group:
         old_member_id = self.static_members[instance_id]
         self.answer_join(old_member_id, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member_id=old_member_id))
         self.answer_sync(old_member_id, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
-        member: Member = self.members.pop(old_member_id)
+        members = self.changeable_members()
+        member: Member = members.pop(old_member_id)
         member.member_id = new_member_id
         member.is_new = False
-        self.members[new_member_id] = member
+        members[new_member_id] = member
         self.change.left.append(old_member_id)
         self.change.joined.append(new_member_id)
         self.static_members = _with_entry(self.static_members, instance_id, new_member_id)

@@ -26,6 +26,16 @@ def shared_assignment(assignment: bytes) -> bytes:
     return assignment if len(assignment) > _MOST_BYTES else _shared(assignment)
 
 
+def shared_text(text: str) -> str:
+    """Return an equal text that was passed before, or this one."""
+    return _shared(text)
+
+
+def shared_timeouts(timeouts_ms: tuple[int, int]) -> tuple[int, int]:
+    """Return a pair of equal numbers that was passed before, or this one."""
+    return _shared(timeouts_ms)
+
+
 def shared_topics(topics: frozenset[str]) -> frozenset[str]:
     """Return an equal set of topics that was passed before, or this one."""
     return _shared(topics)

@@ -1,0 +1,19 @@
+"""Heartbeat of the proposal `rewrite`: IllegalGeneration announces a rebalance."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message:
+    assert call.broker.rewrite is not None
+    request: HeartbeatRequest = call.request
+    error = call.broker.rewrite.coordinator.heartbeat(
+        request.group_id, request.generation_id, request.member_id, now_ms, call.peer
+    )
+    return HeartbeatResponse(error_code=error)

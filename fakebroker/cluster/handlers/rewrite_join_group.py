@@ -1,0 +1,46 @@
+"""JoinGroup of the proposal `rewrite`: answered when all consumers have joined, with the consumer's partitions."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.coordinator.rewrite.api import JoinAnswer, JoinRequest
+from fakebroker.protocol.messages.rewrite_join_group import (
+    RewriteJoinGroupRequest,
+    RewriteJoinGroupResponse,
+    RewriteOwnedTopic,
+)
+from fakebroker.protocol.schema import Message
+from fakebroker.topic_partition import by_topic
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    assert call.broker.rewrite is not None
+    request: RewriteJoinGroupRequest = call.request
+    join = JoinRequest(
+        request.group_id,
+        request.consumer_id,
+        request.session_timeout_ms,
+        tuple(request.topics),
+        request.partition_assignment_strategy,
+        call.peer.client_host,
+        call.peer,
+    )
+    late = LateResponse(_response)
+    call.broker.rewrite.coordinator.join_group(join, now_ms, late)
+    return late.take(cluster, call)
+
+
+def _response(answer: JoinAnswer) -> RewriteJoinGroupResponse:
+    return RewriteJoinGroupResponse(
+        error_code=answer.error,
+        group_generation_id=answer.generation_id,
+        consumer_id=answer.consumer_id,
+        partitions_to_own=[
+            RewriteOwnedTopic(topic_name=topic, partitions=partitions)
+            for topic, partitions in by_topic(answer.partitions).items()
+        ],
+    )

@@ -1,0 +1,41 @@
+"""OffsetCommit of the proposal `rewrite`: its coordinator checks the request, the classic one stores the offsets."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers import offset_commit
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from fakebroker.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    assert call.broker.rewrite is not None
+    request: OffsetCommitRequest = call.request
+    if call.api_version == 0:  # no generation; it commits to ZooKeeper
+        return offset_commit.handle(cluster, call, now_ms)
+    error = call.broker.rewrite.coordinator.error_of_commit(
+        request.group_id, request.generation_id_or_member_epoch, request.member_id
+    )
+    if not error:
+        return offset_commit.handle(cluster, call, now_ms, offset_commit.NO_MEMBER)
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
