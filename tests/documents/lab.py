@@ -1,7 +1,11 @@
-"""The generated parts of the lab's documents: tables of keys, of scenarios, and of recorded results."""
+"""The generated parts of the lab's documents: tables of keys, of scenarios, and of recorded results.
+
+`python -m tests.documents.lab DIRECTORY` records the results of a study.
+"""
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +23,7 @@ from tests.documents.workloads import keys_table
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "lab"
 RECORDED = FOLDER / "recorded.json"
-"""The `summary.json` of the study that the document discusses."""
+"""The study that the document discusses: its `summary.json` without rebalances by cause, one line for each figure."""
 
 TABLES: dict[str, type[msgspec.Struct]] = {
     "scenario": Scenario,
@@ -91,3 +95,23 @@ def _of_scenarios(summary: StudySummary) -> Iterator[str]:
                 rows.append((figure.title, *marked))
         sizes = f"{scenario.groups:,} groups, {scenario.members:,} members, {scenario.duration_s:g} s"
         yield f"### {scenario.name}\n\n{sizes}:\n\n{table(('', *summary.designs), rows)}"
+
+
+def record(directory: Path) -> None:
+    """Record the results of a study.
+
+    Args:
+        directory: The directory of its results.
+    """
+    summary = {**json.loads((directory / "summary.json").read_text()), "causes": []}
+    lines = []
+    for key, value in summary.items():
+        text = json.dumps(value)
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            text = "[\n" + ",\n".join(f"    {json.dumps(each)}" for each in value) + "\n  ]"
+        lines.append(f"  {json.dumps(key)}: {text}")
+    RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))

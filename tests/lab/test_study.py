@@ -161,7 +161,8 @@ def test_the_page_has_all_parts_and_needs_no_network(plan: StudyPlan, rows: list
     ("value", "text"),
     [
         (0, "0"),
-        (0.0004, "<0.001"),
+        (0.00004, "<0.0001"),
+        (0.0004, "0.0004"),
         (0.1234, "0.123"),
         (12.34, "12.3"),
         (999.6, "1,000"),

@@ -3,7 +3,7 @@
 from fakebroker.lab.estimate import Estimate
 from fakebroker.lab.study.figures import Figure
 
-_LEAST = 0.0005
+_LEAST = 0.001
 """Intervals that are narrower than this multiple of the value are not shown: its three digits are exact."""
 
 
@@ -16,7 +16,7 @@ def short(value: float) -> str:
         return f"{rounded / 1e3:g}k"
     if abs(rounded) >= 1000:
         return f"{value:,.0f}"
-    return "<0.001" if 0 < abs(rounded) < 0.001 else f"{rounded:g}"
+    return "<0.0001" if 0 < abs(rounded) < 0.0001 else f"{rounded:g}"
 
 
 def estimate(figure: Figure, value: Estimate | None) -> str:
