@@ -109,7 +109,8 @@ class Resting:
         until_ms = min(event_ms, *(each.until_ms for each in idle)) - _MARGIN_MS
         period_ms = min((beat.period_ms for each in idle for beat in each.beats), default=inf)
         plans = None
-        if until_ms >= world.now_ms() + (_LEAST_BEATS + 1) * period_ms:
+        is_fast = max(map(_round_trip, members)) < period_ms  # Else beats are left out while one is in flight.
+        if is_fast and until_ms >= world.now_ms() + (_LEAST_BEATS + 1) * period_ms:
             self._set_due(group_id, members, self._brokers[node_id].coordinator.next_beats(group_id))
             plans = self._plan(members, until_ms)
         if plans is not None and all(self._is_worth_while(plan) for plan in plans):
