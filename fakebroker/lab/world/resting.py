@@ -80,7 +80,7 @@ class Resting:
             return False
         group = self._world.ownership.groups[group_id]
         idle = process.member.idle() if process.member is not None and group.rebalance is None else None
-        if idle is None:
+        if idle is None or any(beat.due_ms < self._world.now_ms() for beat in idle.beats):  # Late after a pause.
             self._idle[group_id].pop(process.number, None)
             return False
         self._idle[group_id][process.number] = idle
