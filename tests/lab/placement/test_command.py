@@ -43,5 +43,5 @@ def test_the_command_prints_tables_and_writes_files(
 
 def test_either_files_or_a_placement_study_is_expected(tmp_path: Path) -> None:
     for arguments in ([], ["--placement", str(tmp_path / "scenario.toml")]):
-        with pytest.raises(click.UsageError, match="expected FILES or --placement"):
+        with pytest.raises(click.UsageError, match="expected FILES, --placement or --histories"):
             lab.main(arguments, standalone_mode=False)
