@@ -189,7 +189,7 @@ class Resting:
     def _wake_member(process: MemberProcess, link: MemberLink, skipped: list[_Skipped]) -> None:
         process.is_resting = False
         assert process.member is not None
-        for each in skipped:
+        for each in sorted(skipped, key=lambda each: each.last_ms):  # Beats that are due together keep their order.
             trip_ms = link.latency_ms if each.beat.is_from_coordinator else 2 * link.latency_ms
             process.member.beats_skipped(each.beat, each.due_ms, each.last_ms + trip_ms)
         process.plan()
