@@ -36,15 +36,6 @@ from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import Beat, CoordinatorPort, CoordinatorSettings, Design, Idle, Link, MemberPort, Records
 from fakebroker.lab.designs.options.fetcher import Fetcher
-from fakebroker.lab.designs.options.groups import (
-    Assignment,
-    ConsumerInfo,
-    GroupInfo,
-    Groups,
-    assignment_of,
-    changed_topics,
-    registration_error,
-)
 from fakebroker.lab.designs.options.messages import (
     NOT_COORDINATOR,
     REBALANCE,
@@ -59,9 +50,18 @@ from fakebroker.lab.designs.options.messages import (
     from_wire,
 )
 from fakebroker.lab.designs.options.offset_cache import OffsetCache
-from fakebroker.lab.designs.options.ownership import write_ownership
 from fakebroker.lab.designs.options.pings import Pings
+from fakebroker.lab.designs.options.registered_ownership import write_ownership
 from fakebroker.lab.designs.options.registration import Registration, new_consumer_id, register_request
+from fakebroker.lab.designs.options.served_groups import (
+    Assignment,
+    ConsumerInfo,
+    GroupInfo,
+    ServedGroups,
+    assignment_of,
+    changed_topics,
+    registration_error,
+)
 from fakebroker.lab.designs.options.sessions import Sessions
 from fakebroker.lab.invariants import ALL_OWNED, LIVE_STAYS, NONE_SKIPPED
 from fakebroker.protocol.schema import Message
@@ -230,7 +230,7 @@ class Option1aCoordinator:
 
     def __init__(self, settings: CoordinatorSettings, port: CoordinatorPort) -> None:
         self._settings, self._port = settings, port
-        self._groups: Groups[_Group] = Groups(_Group)
+        self._groups: ServedGroups[_Group] = ServedGroups(_Group)
         self._offsets = OffsetCache(settings.offsets_partitions, port)
         self._sessions = Sessions()
         self._partition_counts = dict(port.partition_counts())

@@ -18,7 +18,6 @@ from fakebroker.lab.design import Beat, CoordinatorPort, CoordinatorSettings, De
 from fakebroker.lab.designs.options.fetcher import Fetcher
 from fakebroker.lab.designs.options.fetcher_consumer import FetcherConsumer
 from fakebroker.lab.designs.options.fetcher_coordinator import FetcherCoordinator
-from fakebroker.lab.designs.options.groups import ConsumerInfo
 from fakebroker.lab.designs.options.messages import (
     UNKNOWN_CONSUMER,
     OffsetCommitRequest,
@@ -28,6 +27,7 @@ from fakebroker.lab.designs.options.messages import (
 )
 from fakebroker.lab.designs.options.offset_cache import OffsetCache
 from fakebroker.lab.designs.options.pings import Pings
+from fakebroker.lab.designs.options.served_groups import ConsumerInfo
 from fakebroker.lab.designs.options.sessions import Sessions
 from fakebroker.lab.invariants import LIVE_STAYS, NONE_SKIPPED
 from fakebroker.protocol.schema import Message

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Link, Records
-from fakebroker.lab.designs.options.groups import ConsumerInfo, Groups, changed_topics, registration_error
 from fakebroker.lab.designs.options.messages import (
     NOT_COORDINATOR,
     UNKNOWN_CONSUMER,
@@ -19,6 +18,7 @@ from fakebroker.lab.designs.options.messages import (
 )
 from fakebroker.lab.designs.options.offset_cache import OffsetCache
 from fakebroker.lab.designs.options.rebalancers import RebalancedGroup, Rebalancers
+from fakebroker.lab.designs.options.served_groups import ConsumerInfo, ServedGroups, changed_topics, registration_error
 from fakebroker.protocol.schema import Message
 
 
@@ -69,7 +69,7 @@ class FetcherCoordinator:
         new_detection: Callable[[CoordinatorSettings, CoordinatorPort, OffsetCache], FailureDetection],
     ) -> None:
         self._settings, self._port = settings, port
-        self._groups: Groups[RebalancedGroup] = Groups(RebalancedGroup)
+        self._groups: ServedGroups[RebalancedGroup] = ServedGroups(RebalancedGroup)
         self._offsets = OffsetCache(settings.offsets_partitions, port)
         self._rebalancers = Rebalancers(settings, port, self._offsets)
         self._detection = new_detection(settings, port, self._offsets)

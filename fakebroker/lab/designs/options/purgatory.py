@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from fakebroker.coordinator.runtime.timer_queue import TimerQueue
-from fakebroker.lab.designs.options.groups import ConsumerInfo
+from fakebroker.lab.designs.options.served_groups import ConsumerInfo
 
 
 @dataclass(slots=True, eq=False)

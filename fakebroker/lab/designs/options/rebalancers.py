@@ -12,7 +12,6 @@ from functools import partial
 from itertools import count
 
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings
-from fakebroker.lab.designs.options.groups import Assignment, ConsumerInfo, GroupInfo, assignment_of
 from fakebroker.lab.designs.options.messages import (
     StartFetcherRequest,
     StartFetcherResponse,
@@ -21,8 +20,9 @@ from fakebroker.lab.designs.options.messages import (
     from_wire,
 )
 from fakebroker.lab.designs.options.offset_cache import OffsetCache
-from fakebroker.lab.designs.options.ownership import Ownership, ownership_of, read_ownership, write_ownership
 from fakebroker.lab.designs.options.purgatory import Purgatory
+from fakebroker.lab.designs.options.registered_ownership import Ownership, ownership_of, read_ownership, write_ownership
+from fakebroker.lab.designs.options.served_groups import Assignment, ConsumerInfo, GroupInfo, assignment_of
 from fakebroker.topic_partition import TopicPartition
 
 
@@ -90,7 +90,7 @@ class RebalancedGroup(GroupInfo):
         super().__init__(group_id)
         self.is_rebalance_bit_set = False
         self.rebalancer: Rebalancer | None = None
-        self.rebalance: Rebalance | None = None
+        self.rebalance: FetcherRebalance | None = None
 
 
 class Rebalancer:
@@ -98,7 +98,7 @@ class Rebalancer:
 
     def __init__(self) -> None:
         self.queue: deque[RebalancedGroup] = deque()
-        self.rebalance: Rebalance | None = None
+        self.rebalance: FetcherRebalance | None = None
 
     @property
     def load(self) -> int:
@@ -106,7 +106,7 @@ class Rebalancer:
         return len(self.queue) + (self.rebalance is not None)
 
 
-class Rebalance:
+class FetcherRebalance:
     """One rebalance.
 
     Attributes:
@@ -177,7 +177,11 @@ class Rebalancers:
                 self._responded(rebalance, consumer, message.error_code, self._write)
 
     def _responded(
-        self, rebalance: Rebalance, consumer: ConsumerInfo, error: int, proceed: Callable[[Rebalance], None]
+        self,
+        rebalance: FetcherRebalance,
+        consumer: ConsumerInfo,
+        error: int,
+        proceed: Callable[[FetcherRebalance], None],
     ) -> None:
         if error:
             self._end(rebalance, FAILED)
@@ -206,11 +210,11 @@ class Rebalancers:
             if not group.consumers:
                 self._unassign(group)
                 continue
-            rebalance = group.rebalance = rebalancer.rebalance = Rebalance(group, rebalancer)
+            rebalance = group.rebalance = rebalancer.rebalance = FetcherRebalance(group, rebalancer)
             group_id = group.group_id
             self._port.access(partial(read_ownership, group_id=group_id), partial(self._compare, rebalance))
 
-    def _end(self, rebalance: Rebalance, state: RebalanceState) -> None:
+    def _end(self, rebalance: FetcherRebalance, state: RebalanceState) -> None:
         for consumer in rebalance.pending:
             self._stops.clear_all(consumer)
             self._starts.clear_all(consumer)
@@ -225,7 +229,7 @@ class Rebalancers:
         if not group.is_rebalance_bit_set:
             group.rebalancer = None
 
-    def _compare(self, rebalance: Rebalance, ownership: Ownership | None) -> None:
+    def _compare(self, rebalance: FetcherRebalance, ownership: Ownership | None) -> None:
         """Compute the new ownership; if it differs from the registered one, stop all fetchers."""
         if rebalance.state is not READING_OWNERSHIP:
             return
@@ -245,7 +249,7 @@ class Rebalancers:
 
     def _await_all(
         self,
-        rebalance: Rebalance,
+        rebalance: FetcherRebalance,
         purgatory: Purgatory,
         request: Callable[[ConsumerInfo, int], StopFetcherRequest | StartFetcherRequest],
     ) -> None:
@@ -257,11 +261,11 @@ class Rebalancers:
             purgatory.watch(consumer, correlation_id, deadline_ms)
             self._port.send(consumer.link, request(consumer, correlation_id))
 
-    def _commit(self, rebalance: Rebalance) -> None:
+    def _commit(self, rebalance: FetcherRebalance) -> None:
         rebalance.enter(COMMITTING_OFFSETS)
         self._offsets.commit(rebalance.group.group_id, rebalance.consumed, partial(self._start, rebalance))
 
-    def _start(self, rebalance: Rebalance, is_stored: bool) -> None:
+    def _start(self, rebalance: FetcherRebalance, is_stored: bool) -> None:
         if rebalance.state is not COMMITTING_OFFSETS:
             return
         if not is_stored:
@@ -279,13 +283,13 @@ class Rebalancers:
             ),
         )
 
-    def _write(self, rebalance: Rebalance) -> None:
+    def _write(self, rebalance: FetcherRebalance) -> None:
         rebalance.enter(WRITING_OWNERSHIP)
         group_id, assignment = rebalance.group.group_id, rebalance.assignment
         self._port.access(
             lambda registry: write_ownership(registry, group_id, assignment), lambda _: self._written(rebalance)
         )
 
-    def _written(self, rebalance: Rebalance) -> None:
+    def _written(self, rebalance: FetcherRebalance) -> None:
         if rebalance.state is WRITING_OWNERSHIP:
             self._end(rebalance, DONE)

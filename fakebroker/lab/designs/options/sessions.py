@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import inf
 
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
-from fakebroker.lab.designs.options.groups import ConsumerInfo
+from fakebroker.lab.designs.options.served_groups import ConsumerInfo
 
 
 class _Session(TimedValue[ConsumerInfo]):

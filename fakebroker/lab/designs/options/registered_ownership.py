@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fakebroker.coordinator.registry import Registry
-from fakebroker.lab.designs.options.groups import Assignment
+from fakebroker.lab.designs.options.served_groups import Assignment
 
 PARENT = "/consumers"
 

@@ -49,7 +49,7 @@ class GroupInfo:
 G = TypeVar("G", bound=GroupInfo)
 
 
-class Groups(Generic[G]):
+class ServedGroups(Generic[G]):
     """The groups of one coordinator. A group exists while it has consumers.
 
     Args:
