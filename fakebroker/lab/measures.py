@@ -8,6 +8,7 @@ from statistics import fmean
 import msgspec
 
 from fakebroker.lab.world.ownership import Rebalance
+from fakebroker.lab.world.traffic import Traffic
 from fakebroker.lab.world.world import World
 
 SLICES = 120
@@ -142,15 +143,15 @@ def measure(world: World, steady_s: tuple[float, float] | None = None) -> RunRes
         world: The run.
         steady_s: Beginning and end of the steady state, in seconds.
     """
-    groups, failures = world.ownership.groups.values(), world.failures
-    rebalances, members = world.ownership.rebalances, len(world.members)
+    groups, failures, members = world.ownership.groups.values(), world.failures, len(world.members)
+    rebalances = world.ownership.rebalances
     ended = [each for each in rebalances if each.until_ms is not None]
     latencies_ms = sorted(map(_latency_ms, ended))
     noticed_ms = sorted(failures.noticed_ms)
     failovers_ms = _failovers_ms(rebalances)
     repeated, lost = world.ownership.repeated_and_lost()
     requests_per_s = world.traffic.requests_per_s()
-    traffic = world.traffic
+    traffic, broker_s = world.traffic, world.script.cluster.brokers * world.script.duration_ms / 1000
     return RunResult(
         groups=len(world.ownership.groups),
         members=members,
@@ -165,8 +166,7 @@ def measure(world: World, steady_s: tuple[float, float] | None = None) -> RunRes
         double_s=sum(group.double_ms for group in groups) / 1000,
         steady_messages_per_s=_per_member(traffic.messages_per_s(), steady_s, members),
         steady_bytes_per_s=_per_member(traffic.bytes_per_s(), steady_s, members),
-        coordinator_mean_per_s=sum(map(sum, requests_per_s.values()))
-        / (world.script.cluster.brokers * world.script.duration_ms / 1000),
+        coordinator_mean_per_s=sum(map(sum, requests_per_s.values())) / broker_s,
         coordinator_peak_per_s=max(map(max, requests_per_s.values()), default=0.0),
         dead=len(noticed_ms),
         noticed_p50_ms=quantile(noticed_ms, 0.5),
@@ -178,10 +178,7 @@ def measure(world: World, steady_s: tuple[float, float] | None = None) -> RunRes
         lost=lost,
         failed=sum(failures.errors.values()),
         causes=_causes(rebalances),
-        kinds=[
-            MessageCount(kind=kind, messages=round(count.messages), bytes=round(count.bytes))
-            for kind, count in sorted(traffic.by_kind.items())
-        ],
+        kinds=_kinds(traffic),
         errors=[ErrorCount(error=error, members=count) for error, count in sorted(failures.errors.items())],
         incomplete=_incomplete(rebalances, world.start_ms, world.script.duration_ms),
         requests_per_s=_sliced([sum(each) for each in zip(*requests_per_s.values(), strict=True)]),
@@ -209,6 +206,13 @@ def _per_member(per_s: Sequence[float], steady_s: tuple[float, float] | None, me
         return None
     amounts = per_s[round(steady_s[0]) : max(round(steady_s[1]), round(steady_s[0]) + 1)]
     return sum(amounts) / len(amounts) / members if amounts and members else None
+
+
+def _kinds(traffic: Traffic) -> list[MessageCount]:
+    return [
+        MessageCount(kind=kind, messages=count.messages, bytes=count.bytes)
+        for kind, count in sorted(traffic.by_kind.items())
+    ]
 
 
 def _causes(rebalances: Sequence[Rebalance]) -> list[CauseResult]:

@@ -101,7 +101,7 @@ class Run(Protocol):
         design, script: What is run.
         scheduler, links: The virtual time and network.
         partition_counts: By topic.
-        ownership: Who owns which partitions.
+        ownership: The owners of partitions.
     """
 
     design: Design

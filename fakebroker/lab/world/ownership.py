@@ -1,4 +1,4 @@
-"""Who owns the partitions of each group over time: gaps, double owners, rebalances, lost and repeated records.
+"""The owners of the partitions of each group over time: gaps, double owners, rebalances, lost and repeated records.
 
 A member owns a partition from the report of its assignment until it reports that it has stopped, or its process ends. A
 member that was removed from its group owns its partitions until it learns that. Does not depend on designs or messages.
