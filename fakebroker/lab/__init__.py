@@ -25,7 +25,6 @@ from fakebroker.protocol.types import Boolean, Int16, Int32, Int64, String
 
 __all__ = [
     "Beat",
-    "Bool",
     "Boolean",
     "Coordinator",
     "CoordinatorPort",

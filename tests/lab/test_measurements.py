@@ -1,15 +1,17 @@
 """What a run measures, with the classic protocol: traffic by second, failures, rebalances of groups without members."""
 
+from typing import Any
+
 import pytest
 
 from fakebroker.lab.designs import design_named
-from fakebroker.lab.script import BrokerEvent, MemberEvent, TopicEvent
+from fakebroker.lab.script import BrokerDo, BrokerEvent, ClusterPlan, MemberEvent, TopicEvent
 from fakebroker.lab.world.world import World
 from tests.support.lab.scripts import SESSION_TIMEOUT_MS, TOPIC, script
 
 
-def run(*events: MemberEvent | BrokerEvent | TopicEvent, rests: bool = True) -> World:
-    world = World(design_named("classic"), script(*events), rests=rests)
+def run(*events: MemberEvent | BrokerEvent | TopicEvent, rests: bool = True, **sizes: Any) -> World:
+    world = World(design_named("classic"), script(*events, **sizes), rests=rests)
     world.run()
     return world
 
@@ -50,6 +52,20 @@ def test_a_group_without_members_has_no_failover() -> None:
         ("start", False),
         ("leave", False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("do", "expected_ms"),
+    [
+        ("stop", 0),  # The connection is closed.
+        ("vanish", ClusterPlan().request_timeout_ms),
+    ],
+)
+def test_a_look_up_is_repeated_if_its_broker_ends_meanwhile(do: BrokerDo, expected_ms: float) -> None:
+    # The first member asks broker 1, and its request arrives after 1.5 ms.
+    (rebalance,) = run(BrokerEvent(101, 1, do), members=1).ownership.rebalances
+    assert rebalance.until_ms is not None
+    assert rebalance.until_ms - rebalance.from_ms == pytest.approx(expected_ms + 500, abs=500)
 
 
 def test_a_run_in_steps_has_the_same_result() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fakebroker import lab
 from fakebroker.errors import ConfigError
 from fakebroker.lab.designs import design_from
 from fakebroker.lab.measures import RunResult, measure
@@ -30,6 +31,10 @@ def run(*events: MemberEvent | BrokerEvent) -> RunResult:
 
 def test_the_example_is_short() -> None:
     assert len([line for line in example().splitlines() if line]) <= MOST_LINES
+
+
+def test_all_public_names_exist() -> None:
+    assert [name for name in lab.__all__ if not hasattr(lab, name)] == []
 
 
 def test_members_own_all_partitions() -> None:

@@ -1,15 +1,13 @@
 """Plays random histories with designs, and keeps the shortest ones that break an invariant."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
 
 from fakebroker.lab.designs import DESIGNS, design_named
-from fakebroker.lab.history.history import History
-from fakebroker.lab.history.search import random_history, shortened
+from fakebroker.lab.history.search import breaking_histories, shortened
 from fakebroker.lab.invariants import INVARIANTS
 from fakebroker.replay.options import FAILED, PASSED
 from fakebroker.replay.report.terminal import table
@@ -39,7 +37,7 @@ def search_histories(designs: Sequence[str], count: int, seed: int, out: Path | 
     directory = new_directory(out, "histories", files)
     rows, is_broken = table("design", "breaks", "promised", "file", left=4), False
     for name in names:
-        found = _found(console, name, range(seed, seed + count))
+        found = breaking_histories(name, track(range(seed, seed + count), f"{name:10}", console=console))
         for invariant, history in found.items():
             path = directory / f"{name}-{invariant}.txt"
             with writing(path):
@@ -53,12 +51,3 @@ def search_histories(designs: Sequence[str], count: int, seed: int, out: Path | 
     console.print(rows)
     console.print(f"\n{counted(count, 'run')} of each design, from seed {seed}. Files in {directory}", highlight=False)
     return FAILED if is_broken else PASSED
-
-
-def _found(console: Console, design: str, seeds: range) -> dict[str, History]:
-    found: dict[str, History] = {}
-    for seed in track(seeds, f"{design:10}", console=console):
-        history = random_history(design, seed)
-        for invariant in history.violations():
-            found.setdefault(invariant, replace(history, breaks=invariant))
-    return found

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from itertools import groupby
 
-from fakebroker.errors import ErrorCode
 from fakebroker.lab.history.checker import InvariantChecker
 from fakebroker.lab.script import BrokerEvent, MemberEvent, TopicEvent
 from fakebroker.lab.world.members import MemberProcess
 from fakebroker.lab.world.traffic import kind_of
 from fakebroker.protocol.schema import Message
+from fakebroker.replay.wording import error_name
 
 _FOLDED_FROM = 3
 """From this number on, equal lines are folded."""
@@ -72,15 +72,8 @@ def message_detail(message: Message) -> str:
         found.append(f"generation {generation}")
     error = getattr(message, "error_code", 0)
     if error:
-        found.append(_error_name(error))
+        found.append(error_name(error))
     return f" ({', '.join(found)})" if found else ""
-
-
-def _error_name(error: int) -> str:
-    try:
-        return ErrorCode(error).name
-    except ValueError:
-        return f"error {error}"
 
 
 def _folded(entries: list[tuple[float, str]]) -> Iterator[tuple[float, str, int]]:

@@ -289,10 +289,11 @@ class MemberProcess:
         def ask() -> None:
             if starts != self._starts:
                 return
-            if not broker.is_up:
-                world.scheduler.schedule(world.now_ms() + latency_ms, LOOKUP, self.number, retry)
-                return
             world.sent(self, request, broker.node_id, to_member=False)
+            if not broker.is_up:  # It has ended since the member connected.
+                wait_ms = latency_ms if broker.state is BrokerState.STOPPED else plan.request_timeout_ms
+                world.scheduler.schedule(world.now_ms() + wait_ms, LOOKUP, self.number, retry)
+                return
             world.requested(broker.node_id)
             response, found = answer()
             world.sent(self, response, broker.node_id, to_member=True)
