@@ -236,7 +236,7 @@ class RewriteLabCoordinator:
 
 DESIGN = Design(
     name="rewrite",
-    summary="the consumer rewrite design: one JoinGroup, the coordinator assigns, group metadata in a registry",
+    summary="The consumer rewrite design: one JoinGroup, the coordinator assigns, group metadata in a registry",
     member=RewriteLabMember,
     coordinator=RewriteLabCoordinator,
     beats=frozenset({HeartbeatRequest, HeartbeatResponse, OffsetCommitRequest, OffsetCommitResponse}),

@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from fakebroker.lab.design import Design
 from fakebroker.lab.report.plots import scenario_charts
-from fakebroker.lab.report.sections import ReportSection
 from fakebroker.lab.report.sequence import diagrams_of
 from fakebroker.lab.report.sequence_svg import svg_of
 from fakebroker.lab.report.terminal import legend, scenario_title
@@ -37,16 +36,13 @@ class _DesignView:
     error: str
 
 
-def study_page(
-    plan: StudyPlan, rows: Sequence[RunRow], summary: StudySummary, sections: Sequence[ReportSection] = ()
-) -> str:
+def study_page(plan: StudyPlan, rows: Sequence[RunRow], summary: StudySummary) -> str:
     """Return the report.
 
     Args:
         plan: The study.
         rows: The runs that are over.
         summary: The comparison of designs.
-        sections: Further sections, which follow the scenarios.
     """
     return render(
         "lab.html",
@@ -57,7 +53,6 @@ def study_page(
         figures_of=lambda scenario: _figure_rows(summary, scenario),
         causes_of=lambda scenario: _cause_rows(summary, scenario),
         charts_of=lambda scenario: scenario_charts(summary, scenario, rows),
-        sections=sections,
         designs=[_view(plan.design(name)) for name in summary.designs],
         costs=[(each.scenario, each.design, str(each.runs), f"{each.cpu_s:,.1f}") for each in summary.costs],
     )

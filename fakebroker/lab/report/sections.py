@@ -1,4 +1,4 @@
-"""A section of the report, as data: text, tables and charts. The page shows it after the scenarios."""
+"""Parts of reports, as data: charts, tables, and a section with both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

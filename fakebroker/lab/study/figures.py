@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-from fakebroker.lab.measures import RunResult
-
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure of a run.
 
     Attributes:
-        name: The attribute of `RunResult`.
+        name: The attribute of `measures.RunResult`.
         title: What it is, with its unit, in at most 32 characters.
         divisor: By which values are divided for the unit of the title.
         is_decisive: Whether it is in the terminal's table.
@@ -20,11 +18,6 @@ class Figure:
     title: str
     divisor: float = 1.0
     is_decisive: bool = False
-
-    def value(self, result: RunResult) -> float | None:
-        """Return its value in a run; None if it does not occur."""
-        value = getattr(result, self.name)
-        return None if value is None else value / self.divisor
 
 
 FIGURES = (
@@ -51,5 +44,3 @@ FIGURES = (
     Figure("failed", "members stopped by an error", is_decisive=True),
 )
 """All figures. Of each, less is better, except of `rebalances`, which is only a number."""
-
-BY_NAME = {figure.name: figure for figure in FIGURES}
