@@ -72,6 +72,18 @@ def test_uniform_keeps_the_objects_of_unchanged_assignments() -> None:
     assert group.members["B"].assignment == {T: {2}}
 
 
+def test_uniform_assigns_topics_with_fewer_subscribers_first() -> None:
+    """Of topics with equally many partitions per subscriber, before topics with lower ids."""
+    topics = {"A": {T}, "B": {T}, "C": {T}, "D": {T, U}}
+    members = {member_id: MemberSpec(None, topic_ids, {}) for member_id, topic_ids in topics.items()}
+    assert ASSIGNORS["uniform"](GroupSpec(members, {T: 4, U: 1}, homogeneous=False)) == {
+        "A": {T: {0, 3}},
+        "B": {T: {1}},
+        "C": {T: {2}},
+        "D": {U: {0}},
+    }
+
+
 @pytest.mark.parametrize("homogeneous", [True, False])
 def test_uniform_fails_if_a_member_owns_a_partition_that_does_not_exist(homogeneous: bool) -> None:
     group = group_of({T: 4}, {"A": {T: {0, 4}}, "B": {}})._replace(homogeneous=homogeneous)
@@ -122,7 +134,7 @@ def test_ids_of_topics_are_ordered_as_two_signed_integers() -> None:
         ({1, 2, 3, 4, 5, 6, 15, 16, 17, 18, 23}, [16, 1, 17, 2, 18, 3, 4, 5, 6, 23, 15]),
         ({1, 2, 3, 4, 5, 6, 15, 16, 17, 18, 23, 33}, [1, 33, 2, 3, 4, 5, 6, 15, 16, 17, 18, 23]),
         # The hash of a large number has its upper 16 bits, too.
-        ({65536, 2, 0}, [0, 65536, 2]),
+        ({0x20000, 1, 0}, [0, 1, 0x20000]),
     ],
 )
 def test_order_of_hash_sets(partitions: set[int], order: list[int]) -> None:

@@ -79,15 +79,12 @@ class _Builder:
                     self._move(topic_id, partition, member)
 
     def _balance(self) -> None:
-        """Balance topics in turn, until all others have been visited since a topic last changed."""
+        """Balance one topic after the other, until a round moves nothing."""
         topic_ids = [topic_id for topic_id, members in self._subscribers.items() if len(members) > 1]
-        last_changed: TopicId | None = None
         for _ in range(_MAX_ROUNDS):
-            for topic_id in topic_ids:
-                if topic_id == last_changed:
-                    return
-                if self._balance_topic(topic_id) or last_changed is None:
-                    last_changed = topic_id
+            moved = [self._balance_topic(topic_id) for topic_id in topic_ids]
+            if not any(moved):
+                break
 
     def _balance_topic(self, topic_id: TopicId) -> bool:
         """Move partitions of one topic until no move makes its subscribers more even. Return whether any has moved."""
