@@ -208,9 +208,8 @@ class Cluster:
             broker.rewrite = self.rewrite.new_broker(broker.coordinator)
 
     def _new_rewrite_groups(self) -> "RewriteGroups":
-        from fakebroker.cluster.rewrite.rewrite_groups import (
-            RewriteGroups,  # takes 5 % of the start, and few clusters need it
-        )
+        # Imported here because it takes 5 % of the start, and few clusters need it.
+        from fakebroker.cluster.rewrite.rewrite_groups import RewriteGroups
 
         def new_id() -> str:
             return uuid_text(self.new_id())

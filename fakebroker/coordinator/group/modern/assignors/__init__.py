@@ -1,6 +1,6 @@
 """Server-side assignors of consumer groups (KIP-848): pure functions from a group to its target assignment.
 
-Depends on `fakebroker.assignment` only. `group_spec.py` has the arguments and results; `range_assignor.py`,
+Depends on `errors` and `assignment` only. `group_spec.py` has the arguments and results; `range_assignor.py`,
 `uniform_assignor.py` and `uniform_heterogeneous.py` are the algorithms, and `hash_set.py` is the order of Java's sets,
 which one of them depends on. Start with `group_spec.py`.
 """

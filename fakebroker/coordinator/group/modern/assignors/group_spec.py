@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Set
 from struct import Struct
 from typing import NamedTuple
 
+from fakebroker.errors import FakebrokerError
+
 TopicId = bytes
 """The 16 bytes of a topic's UUID."""
 
@@ -17,7 +19,7 @@ class MemberSpec(NamedTuple):
     Attributes:
         instance_id: Its `group.instance.id`; None for a dynamic member.
         topic_ids: The existing topics that it subscribes to.
-        assignment: Its target assignment so far: partitions of existing topics, subscribed or not. A static member that
+        assignment: Its target assignment so far; topics may be deleted or no longer subscribed. A static member that
             replaces another one starts with the other's.
     """
 
@@ -47,7 +49,14 @@ Assignor = Callable[[GroupSpec], dict[str, Assignment]]
 
 A partition has at most one owner in the group's members, and exactly one in the result, unless its topic has no
 subscriber. The assignment of a member may be the object that it had before, if nothing has changed.
+
+Raises `PartitionAssignorError`, which Kafka answers with UNKNOWN_SERVER_ERROR.
 """
+
+
+class PartitionAssignorError(FakebrokerError):
+    """A group that cannot be assigned, because members own partitions that do not exist."""
+
 
 _two_longs = Struct(">qq").unpack
 

@@ -3,7 +3,13 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, GroupSpec, TopicId, uuid_order
+from fakebroker.coordinator.group.modern.assignors.group_spec import (
+    Assignment,
+    GroupSpec,
+    PartitionAssignorError,
+    TopicId,
+    uuid_order,
+)
 from fakebroker.coordinator.group.modern.assignors.hash_set import hash_set_order
 from fakebroker.coordinator.group.modern.assignors.uniform_heterogeneous import assign_heterogeneous
 
@@ -19,6 +25,9 @@ def assign_uniformly(group: GroupSpec, *, first_get_extra: bool = False) -> dict
             `uuid_order`. (Kafka has the topics of homogeneous groups in the order of a hash map.)
         first_get_extra: Whether a remainder in a homogeneous group goes to the first members even if others own more
             partitions, as in Kafka 4.0.0.
+
+    Raises:
+        PartitionAssignorError: Members own partitions that do not exist, of topics that they subscribe to.
     """
     if group.homogeneous:
         return _assign_homogeneous(group, first_get_extra=first_get_extra)
@@ -26,7 +35,7 @@ def assign_uniformly(group: GroupSpec, *, first_get_extra: bool = False) -> dict
 
 
 def _assign_homogeneous(group: GroupSpec, *, first_get_extra: bool) -> dict[str, Assignment]:
-    """Keep what members own up to their quotas, then deal the rest (Kafka's `UniformHomogeneousAssignmentBuilder`)."""
+    """Let members keep partitions up to their quotas (Kafka's `UniformHomogeneousAssignmentBuilder`)."""
     if not group.members:
         return {}
     topic_ids = next(iter(group.members.values())).topic_ids
@@ -40,7 +49,7 @@ def _assign_homogeneous(group: GroupSpec, *, first_get_extra: bool) -> dict[str,
         if not owned.keys() <= topic_ids:
             owned = {topic_id: partitions for topic_id, partitions in owned.items() if topic_id in topic_ids}
         size = sum(map(len, owned.values()))
-        # The last members take what is left of the remainder, whatever they own.
+        # The last members take what is left of the remainder, even if they own less.
         has_extra = extra > 0 and (first_get_extra or size > share or remaining <= extra)
         quota = share + has_extra
         extra -= has_extra
@@ -50,9 +59,14 @@ def _assign_homogeneous(group: GroupSpec, *, first_get_extra: bool) -> dict[str,
         elif size < quota:
             lacking.append((member_id, quota - size))
         target[member_id] = owned
-    dealt = iter(free)
+    unassigned = iter(free)
     for member_id, count in lacking:
-        target[member_id] = _with_partitions(target[member_id], islice(dealt, count))
+        target[member_id] = _with_partitions(target[member_id], islice(unassigned, count))
+    for topic_id, partition in unassigned:
+        raise PartitionAssignorError(
+            f"topic={topic_id.hex()}, partition={partition}: expected a member below its quota, but members own "
+            "partitions that do not exist"
+        )
     return target
 
 

@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, GroupSpec, TopicId, uuid_order
+from fakebroker.coordinator.group.modern.assignors.group_spec import (
+    Assignment,
+    GroupSpec,
+    PartitionAssignorError,
+    TopicId,
+    uuid_order,
+)
 
 _NO_OWNER = -1
 _MAX_ROUNDS = 16
@@ -37,11 +43,16 @@ class _Builder:
         self._owners = {topic_id: [_NO_OWNER] * group.partition_counts[topic_id] for topic_id in self._subscribers}
         for member, spec in enumerate(group.members.values()):
             for topic_id in spec.assignment.keys() & spec.topic_ids:
+                count = group.partition_counts[topic_id]
                 for partition in spec.assignment[topic_id]:
+                    if partition >= count:
+                        raise PartitionAssignorError(
+                            f"topic={topic_id.hex()}, partition={partition}: expected a partition below {count}"
+                        )
                     self._move(topic_id, partition, member)
 
     def build(self) -> dict[str, Assignment]:
-        self._deal()
+        self._assign_free_partitions()
         self._balance()
         assigned: list[dict[TopicId, list[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
@@ -59,7 +70,7 @@ class _Builder:
         owners[partition] = member
         self._sizes[member] += 1
 
-    def _deal(self) -> None:
+    def _assign_free_partitions(self) -> None:
         """Assign the partitions without an owner."""
         for topic_id, owners in self._owners.items():
             if free := [partition for partition, owner in enumerate(owners) if owner == _NO_OWNER]:
@@ -68,15 +79,12 @@ class _Builder:
                     self._move(topic_id, partition, member)
 
     def _balance(self) -> None:
-        """Balance topics in turn, until all others have been visited since a topic last changed."""
+        """Balance one topic after the other, until a round moves nothing."""
         topic_ids = [topic_id for topic_id, members in self._subscribers.items() if len(members) > 1]
-        last_changed: TopicId | None = None
         for _ in range(_MAX_ROUNDS):
-            for topic_id in topic_ids:
-                if topic_id == last_changed:
-                    return
-                if self._balance_topic(topic_id) or last_changed is None:
-                    last_changed = topic_id
+            moved = [self._balance_topic(topic_id) for topic_id in topic_ids]
+            if not any(moved):
+                break
 
     def _balance_topic(self, topic_id: TopicId) -> bool:
         """Move partitions of one topic until no move makes its subscribers more even. Return whether any has moved."""
