@@ -256,8 +256,9 @@ class Call:
             return self.summary.member_ids
         find = _MEMBER_IDS.get(type(self.request).__name__)
         found = [member_id for member_id in find(self.request) if member_id] if find else []
-        if type(self.response).__name__ == "JoinGroupResponse":
+        if type(self.response).__name__ in ("JoinGroupResponse", "ConsumerGroupHeartbeatResponse"):
             found = found or [self.response.member_id]
+        if type(self.response).__name__ == "JoinGroupResponse":
             found += [each.member.member_id for each in self.response.member_join_response_list]
         elif type(self.response).__name__ == "RewriteJoinGroupResponse":
             found = found or [self.response.consumer_id]
@@ -517,6 +518,8 @@ _GROUP_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "OffsetDeleteRequest": _group_id,
     "AddOffsetsToTxnRequest": _group_id,
     "TxnOffsetCommitRequest": _group_id,
+    "ConsumerGroupHeartbeatRequest": _group_id,
+    "ConsumerGroupDescribeRequest": lambda request: request.group_ids,
 }
 """How to find the group ids of a request, by the name of its class."""
 
@@ -533,6 +536,7 @@ _MEMBER_IDS: Mapping[str, Callable[[Any], list[str]]] = {
     "LeaveGroupRequest": lambda request: [member.member_id for member in request.members] or [request.member_id],
     "SyncGroupRequest": _member_id,
     "TxnOffsetCommitRequest": _member_id,
+    "ConsumerGroupHeartbeatRequest": _member_id,
 }
 """How to find the member ids of a request, by the name of its class."""
 
@@ -546,6 +550,7 @@ _INSTANCE_IDS: Mapping[str, Callable[[Any], list[str | None]]] = {
     "LeaveGroupRequest": lambda request: [member.group_instance_id for member in request.members],
     "SyncGroupRequest": lambda request: [request.group_instance_id],
     "TxnOffsetCommitRequest": lambda request: [request.group_instance_id],
+    "ConsumerGroupHeartbeatRequest": lambda request: [request.instance_id],
 }
 """How to find the instance ids of a request, by the name of its class."""
 

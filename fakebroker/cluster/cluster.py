@@ -40,6 +40,7 @@ from fakebroker.cluster.topics import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     Assignment,
+    ClusterTopics,
     Partition,
     Topic,
     Topics,
@@ -48,6 +49,7 @@ from fakebroker.cluster.topics import (
 from fakebroker.cluster.transactions import Transactions
 from fakebroker.coordinator.group.append_errors import client_error
 from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import History, discard_change
@@ -66,6 +68,9 @@ _HANDLERS = handlers.BY_NAME
 
 KIP_854 = Release(3, 4)
 """The first release with `producer.id.expiration.ms`."""
+
+_GROUP_RESOURCE = 32
+"""The type of resources that are groups (`ResourceType.GROUP`, whose module uses this one)."""
 
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 
@@ -186,7 +191,7 @@ class Cluster:
     def new_broker(self, node_id: int, emulated: EmulatedRelease, rack: str | None = None) -> BrokerNode:
         """Create a broker without adding it to the cluster."""
         coordinator = Coordinator(
-            self.config.coordinator(emulated.release, emulated.supports_batch_join),
+            self._coordinator_config(emulated),
             lambda: uuid_text(self.new_id()),
             partial(self._append, node_id),
             controls=self.group_controls,
@@ -217,6 +222,15 @@ class Cluster:
         groups = RewriteGroups(self.brokers, self.topics, lambda: self.now_ms, new_id, self.disconnected.append)
         self.topics.on_change = groups.topic_changed
         return groups
+
+    def _coordinator_config(self, emulated: EmulatedRelease) -> CoordinatorConfig:
+        topics = ClusterTopics(self.topics)
+        return self.config.coordinator(emulated.release, emulated.supports_batch_join, topics, self._group_config)
+
+    def _group_config(self, group_id: str, name: str) -> int | None:
+        """Return a numeric config of a group, None if it has none of its own."""
+        value = self.resource_configs.get((_GROUP_RESOURCE, group_id), {}).get(name)
+        return None if value is None else int(value)
 
     def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
@@ -434,7 +448,7 @@ class Cluster:
     def upgrade_broker(self, broker: BrokerNode, emulated: EmulatedRelease) -> None:
         """Change the release that a broker emulates. Stop the broker first, because clients use its old versions."""
         broker.release, broker.versions = emulated.release, emulated.versions
-        broker.coordinator.config = self.config.coordinator(emulated.release, emulated.supports_batch_join)
+        broker.coordinator.configure(self._coordinator_config(emulated))
         self._set_apis(broker, emulated)
         self.transactions.configure()
 

@@ -10,6 +10,7 @@ from fakebroker.cluster.configs.log_config import CachedLogConfig
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.coordinator.group.modern.topics import TopicMetadata
 from fakebroker.topic_partition import unify_collision_chars
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -127,6 +128,7 @@ class Topics:
     Attributes:
         offsets_topic: The topic __consumer_offsets; set by the first call of `create_offsets_topic`.
         offsets_topic_is_used: Whether clients see __consumer_offsets. Otherwise iteration, `get` and `find` omit it.
+        version: Rises with each change of a topic: creation, new partitions, deletion.
         on_change: Called with the name of a topic that was created, got partitions, or was deleted; None if nothing is.
     """
 
@@ -139,6 +141,7 @@ class Topics:
         self._former_names: dict[bytes, str] = {}
         self.offsets_topic: Topic
         self.offsets_topic_is_used = False
+        self.version = 0
         self.on_change: Callable[[str], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
@@ -225,6 +228,7 @@ class Topics:
             self._changed(topic)
 
     def _changed(self, topic: Topic) -> None:
+        self.version += 1
         if self.on_change is not None:
             self.on_change(topic.name)
 
@@ -234,6 +238,7 @@ class Topics:
 
     def replace_all(self, topics: Sequence[Topic], *, offsets_topic_is_used: bool) -> None:
         """Replace all topics, __consumer_offsets included."""
+        self.version += 1
         self._former_names |= {topic_id: topic.name for topic_id, topic in self._by_id.items()}
         self._by_name, self._by_id, self._by_metric_name = {}, {}, {}
         self.offsets_topic_is_used = offsets_topic_is_used
@@ -248,6 +253,24 @@ class Topics:
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         self._by_metric_name.pop(unify_collision_chars(topic.name), None)
         self._changed(topic)
+
+
+class ClusterTopics:
+    """The topics of a cluster, as its group coordinators see them (`TopicImage`)."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    @property
+    def version(self) -> int:
+        return self._topics.version
+
+    def named(self, name: str) -> TopicMetadata | None:
+        topic = self._topics.get(name)
+        return None if topic is None else TopicMetadata(topic.topic_id, name, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return self._topics.name_of(topic_id)
 
 
 def spread(

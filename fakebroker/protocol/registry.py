@@ -119,6 +119,8 @@ APIS = (
     _api(64, "UnregisterBroker", "0"),
     _api(65, "DescribeTransactions", "0"),
     _api(66, "ListTransactions", "0-2"),
+    _api(68, "ConsumerGroupHeartbeat", "0-1"),
+    _api(69, "ConsumerGroupDescribe", "0-1"),
     _api(71, "GetTelemetrySubscriptions", "0"),
     _api(72, "PushTelemetry", "0"),
     _api(74, "ListConfigResources", "0-1"),

@@ -217,8 +217,11 @@ class GroupCondition(HistoryCondition[GroupView]):
 
     def current_view(self) -> GroupView | None:
         group = find_group(self._cluster, self._key)
-        state = ("Dead", 0, 0) if group is None else (group.state.value, group.generation_id, len(group.members))
-        return view_group(self._cluster, self._key, self._now_ms()) if self._holds(*state) else None
+        if group is None:  # Or a consumer group, or Dead.
+            view = view_group(self._cluster, self._key, self._now_ms())
+            return view if self._holds(view.state, view.generation_id, len(view.members)) else None
+        holds = self._holds(group.state.value, group.generation_id, len(group.members))
+        return view_group(self._cluster, self._key, self._now_ms()) if holds else None
 
     def describe_state(self) -> str:
         return _explanation(self._cluster, self._key, self._now_ms())
@@ -304,8 +307,9 @@ class CommitCondition(Condition[CommittedOffset]):
         return self._found
 
     def _committed(self) -> CommittedOffset | None:
-        group = find_group(self._cluster, self._group_id)
-        return group.offsets.get(*self._partition) if group else None
+        broker = self._cluster.coordinator_of(self._group_id)
+        offsets = broker.coordinator.offsets_of(self._group_id)[1] if broker else None
+        return offsets.get(*self._partition) if offsets else None
 
     def describe_state(self) -> str:
         committed = self._committed()

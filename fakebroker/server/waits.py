@@ -15,6 +15,7 @@ from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import (
@@ -126,7 +127,7 @@ class Waits:
         """
         if members is not None:
             check_integer("members", members, least=0)
-        states = [each.value for each in GroupState]
+        states = dict.fromkeys(each.value for each in (*GroupState, *ConsumerGroupState))
         if state not in states:
             raise ConfigError.of("state", state, one_of(states, state))
         return self._group(

@@ -227,7 +227,7 @@ REPLAYED: list[tuple[str, list[Record], list[tuple[str, GroupValue, list[int]]]]
 
 @subtest_for_each(("records", "expected"), [row[1:] for row in REPLAYED], ids=[row[0] for row in REPLAYED])
 def test_replay_of_records(records: list[Record], expected: list[tuple[str, GroupValue, list[int]]]) -> None:
-    replayed = replay(records)
+    replayed = replay(records, partition=0)
     assert [
         (group_id, value, [committed.offset for _, _, committed in offsets])
         for group_id, (value, offsets) in replayed.groups.items()

@@ -15,7 +15,13 @@ from fakebroker.coordinator.group.api import Answer
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import DEAD, GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.records import GroupRecord, KeyedRecord, PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.group.records import (
+    KeyedRecord,
+    OffsetRecord,
+    PendingOffsetRecord,
+    Record,
+    TransactionEnd,
+)
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
@@ -65,7 +71,9 @@ class CoordinatorPair:
 
 
 def key_of(record: KeyedRecord) -> tuple[object, ...]:
-    return (record.group_id,) if isinstance(record, GroupRecord) else (record.group_id, record.topic, record.partition)
+    if isinstance(record, OffsetRecord | PendingOffsetRecord):
+        return record.group_id, record.topic, record.partition
+    return (record.group_id,)
 
 
 class RandomHistory:

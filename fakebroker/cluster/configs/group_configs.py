@@ -1,8 +1,9 @@
 """The configs of groups (resources of the type GROUP), by release: the new group protocols read them.
 
-They are stored and given back, and their values are checked; groups of the classic protocol do not use them. Source:
-GroupConfig; bounds are the defaults of the brokers' `group.consumer.*`, `group.share.*` and `group.streams.*`. The
-first arguments of `ConfigKey` are the type, the default, the smallest and the largest valid number.
+They are stored and given back, and their values are checked. Consumer groups use those that begin with `consumer.`; the
+others have no effect. Source: GroupConfig; bounds are the defaults of the brokers' `group.consumer.*`, `group.share.*`
+and `group.streams.*`. The first arguments of `ConfigKey` are the type, the default, the smallest and the largest valid
+number.
 """
 
 import re

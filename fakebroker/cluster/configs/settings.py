@@ -3,24 +3,35 @@
 Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value
+from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value, items_of
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
+from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, no_group_configs
+from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
-_STRING = ConfigType.STRING
+_STRING, _LIST = ConfigType.STRING, ConfigType.LIST
 _INT32_MAX = 2**31 - 1
 
 OWN_PREFIX = "fakebroker."
 """Settings whose names begin with it are not Kafka's; clients do not see them."""
 
+REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
+
+_ASSIGNOR_CLASSES = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+"""The names of Kafka's assignors by their classes, which may be named instead."""
 
 SETTINGS: dict[str, ConfigKey] = {
     "add.partitions.to.txn.retry.backoff.max.ms": ConfigKey(
@@ -41,6 +52,25 @@ SETTINGS: dict[str, ConfigKey] = {
         _LONG, 64 * 1024 * 1024, -1, about="Memory for the records of one partition: the oldest go first; -1 is all."
     ),
     "fetch.max.bytes": ConfigKey(_INT, 55 * 1024 * 1024, 1024, about="Most bytes in one Fetch response."),
+    "group.consumer.assignors": ConfigKey(
+        _LIST,
+        ",".join(ASSIGNORS),
+        choices=(*ASSIGNORS, *_ASSIGNOR_CLASSES),
+        about="Assignors that members of consumer groups may name; the first one is the default (KIP-848).",
+    ),
+    "group.consumer.heartbeat.interval.ms": ConfigKey(
+        _INT, 5000, 1, about="Time between two heartbeats of a member of a consumer group."
+    ),
+    "group.consumer.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a consumer group."),
+    "group.consumer.session.timeout.ms": ConfigKey(
+        _INT, 45_000, 1, about="Time without heartbeats after which a member of a consumer group is removed."
+    ),
+    REBALANCE_PROTOCOLS: ConfigKey(
+        _LIST,
+        "classic,consumer",
+        choices=("classic", "consumer", "share", "streams"),
+        about="Without consumer, ConsumerGroupHeartbeat and ConsumerGroupDescribe get UNSUPPORTED_VERSION.",
+    ),
     "group.initial.rebalance.delay.ms": ConfigKey(_INT, 3000, 0, about="Wait of an empty group for further members."),
     "group.max.session.timeout.ms": ConfigKey(
         _INT, 1_800_000, 0, about="Longest session timeout a member may ask for."
@@ -171,14 +201,32 @@ class Config:
         """Return the value of a boolean setting."""
         return bool(self._values[name])
 
-    def coordinator(self, release: Release = NEWEST, expects_instances: bool = False) -> CoordinatorConfig:
+    def items(self, name: str) -> list[str]:
+        """Return the items of a setting that is a list."""
+        return items_of(self.text(name) or "", _LIST)
+
+    def coordinator(
+        self,
+        release: Release = NEWEST,
+        expects_instances: bool = False,
+        topics: TopicImage = NO_TOPICS,
+        group_config: Callable[[str, str], int | None] = no_group_configs,
+    ) -> CoordinatorConfig:
         """Return the settings of the group coordinator.
 
         Args:
             release: The release that the broker emulates.
             expects_instances: Whether the broker supports the proposal `batch-join` (KAFKA-8397).
+            topics: The topics of the cluster.
+            group_config: See `ConsumerGroupConfig`.
         """
-        return self.of_release(release)._coordinator(release, expects_instances)
+        config = self.of_release(release)._coordinator(release, expects_instances)
+        config.consumer.topics, config.consumer.group_config = topics, group_config
+        return config
+
+    def _assignors(self) -> dict[str, Assignor]:
+        names = (_ASSIGNOR_CLASSES.get(item, item) for item in self.items("group.consumer.assignors"))
+        return {name: ASSIGNORS[name] for name in names}
 
     def of_release(self, release: Release) -> "Config":
         """Return these settings with the defaults of a release."""
@@ -198,6 +246,12 @@ class Config:
             offsets_retention_ms=self.number("offsets.retention.minutes") * 60_000,
             offsets_retention_check_interval_ms=self.number("offsets.retention.check.interval.ms"),
             offsets_topic_num_partitions=self.number("offsets.topic.num.partitions"),
+            consumer=ConsumerGroupConfig(
+                session_timeout_ms=self.number("group.consumer.session.timeout.ms"),
+                heartbeat_interval_ms=self.number("group.consumer.heartbeat.interval.ms"),
+                max_size=self.number("group.consumer.max.size"),
+                assignors=self._assignors(),
+            ),
         )
 
 

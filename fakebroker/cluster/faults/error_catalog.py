@@ -347,6 +347,18 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         ),
     ),
     "ListTransactions": (_place(_COORDINATOR + "INVALID_REGULAR_EXPRESSION"),),
+    "ConsumerGroupHeartbeat": (
+        _place(
+            _COORDINATOR
+            + _MEMBER
+            + "GROUP_AUTHORIZATION_FAILED TOPIC_AUTHORIZATION_FAILED INVALID_REQUEST FENCED_MEMBER_EPOCH "
+            "UNSUPPORTED_ASSIGNOR UNRELEASED_INSTANCE_ID GROUP_MAX_SIZE_REACHED GROUP_ID_NOT_FOUND UNSUPPORTED_VERSION "
+            "INVALID_REGULAR_EXPRESSION"
+        ),
+    ),
+    "ConsumerGroupDescribe": (
+        _place(_GROUP + "GROUP_ID_NOT_FOUND INVALID_REQUEST UNSUPPORTED_VERSION", "group_ids", "groups"),
+    ),
     "GetTelemetrySubscriptions": (_place("INVALID_REQUEST THROTTLING_QUOTA_EXCEEDED"),),
     "PushTelemetry": (
         _place(
@@ -376,6 +388,7 @@ _KINDS = {
     "member_id": "member_id",
     "consumer_id": "member_id",
     "group_instance_id": "instance_id",
+    "instance_id": "instance_id",
     "transactional_id": "transactional_id",
     "v3_and_below_transactional_id": "transactional_id",
 }
@@ -384,6 +397,7 @@ _BARE_KINDS = {
     "coordinator_keys": "group",
     "groups": "group",
     "groups_names": "group",
+    "group_ids": "group",
     "topic_names": "topic",
     "partition_indexes": "partition",
     "partitions": "partition",

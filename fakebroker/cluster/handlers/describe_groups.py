@@ -1,6 +1,7 @@
 """DescribeGroups: the states and members of groups.
 
-A group that does not exist is described as Dead; from version 6 on it also has an error (KIP-1043).
+A group that does not exist, or is a consumer group (KIP-848), is described as Dead; from version 6 on it also has an
+error (KIP-1043).
 """
 
 from typing import TYPE_CHECKING
@@ -47,7 +48,9 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
     missing = _without_members(group_id, DEAD.value)
     if call.api_version >= 6:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        missing.error_message = f"Group {group_id} not found."
+        is_consumer_group = group_id in call.broker.coordinator.consumer_groups
+        reason = "is not a classic group" if is_consumer_group else "not found"
+        missing.error_message = f"Group {group_id} {reason}."
     return missing
 
 

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.releases import Release
@@ -12,8 +14,8 @@ from fakebroker.protocol.releases import Release
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-_CLASSIC = "classic"
-"""The type of every group."""
+_CLASSIC, _CONSUMER = "classic", "consumer"
+"""The types of groups."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListGroupsResponse:
@@ -22,26 +24,30 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListGroupsResponse:
     # Before Kafka 4.0, the response had both the error and the loaded groups (GroupCoordinator.handleListGroups).
     if error and call.broker.release >= Release(4, 0):
         return ListGroupsResponse(error_code=error, groups=[])
-    groups = [_listed(group) for group in _filtered(call.request, coordinator.groups())]
+    listed = (_listed(group) for group in (*coordinator.groups(), *coordinator.consumer_groups))
+    groups = _filtered(call.request, listed)
     return ListGroupsResponse(error_code=error, groups=groups)
 
 
-def _filtered(request: ListGroupsRequest, groups: Iterable[Group]) -> list[Group]:
+def _filtered(request: ListGroupsRequest, groups: Iterable[ListedGroup]) -> list[ListedGroup]:
     """Return the groups that match the filters of a request.
 
     Filters are case-insensitive. Unknown states and types match no group. Spaces around states are ignored.
     """
     states = [state.lower().strip() for state in request.states_filter]
     types = [group_type.lower() for group_type in request.types_filter]
-    if types and _CLASSIC not in types:
-        return []
-    return [group for group in groups if not states or group.state.value.lower() in states]
+    return [
+        group
+        for group in groups
+        if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
+    ]
 
 
-def _listed(group: Group) -> ListedGroup:
+def _listed(group: Group | ConsumerGroup) -> ListedGroup:
+    if isinstance(group, ConsumerGroup):
+        protocol_type, group_type = CONSUMER_PROTOCOL_TYPE, _CONSUMER
+    else:
+        protocol_type, group_type = group.protocol_type or "", _CLASSIC
     return ListedGroup(
-        group_id=group.group_id,
-        protocol_type=group.protocol_type or "",
-        group_state=group.state.value,
-        group_type=_CLASSIC,
+        group_id=group.group_id, protocol_type=protocol_type, group_state=group.state.value, group_type=group_type
     )

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 Entry = tuple[str, bytes, int]
 """A partition of a request: the name and the id of the topic, of which it has one, and the index."""
 
+_FIRST_VERSION_WITH_EPOCHS = 9
+"""Members of consumer groups use this version or a later one (KIP-848)."""
+
 _MOST_SHARED = 1_000
 """The number of responses that are kept for later requests."""
 
@@ -61,6 +64,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
         request.member_id,
         request.group_instance_id,
     )
+    if version < _FIRST_VERSION_WITH_EPOCHS and call.peer.broker.coordinator.is_consumer(request.group_id, member_id):
+        return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     may_share = not refused and cluster.may_answer_with_bytes
 
     def respond(errors: list[ErrorCode]) -> OffsetCommitResponse:
@@ -96,7 +101,7 @@ def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_
 
 def _errors_of_version(errors: list[ErrorCode], api_version: int) -> list[ErrorCode]:
     """Replace GROUP_ID_NOT_FOUND by ILLEGAL_GENERATION in versions before 9, which do not have it."""
-    if api_version >= 9:
+    if api_version >= _FIRST_VERSION_WITH_EPOCHS:
         return errors
     return [ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.GROUP_ID_NOT_FOUND else error for error in errors]
 

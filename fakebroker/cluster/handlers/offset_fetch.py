@@ -185,6 +185,8 @@ def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchRespon
 
 def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_ms: float) -> OffsetFetchResponseGroup:
     """Return the result for one group. A group that does not exist has no offsets; this is not an error."""
+    if error := call.broker.coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch):
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     if group.topics is None:
         return _fetch_all(cluster, call, group.group_id, now_ms)
     names = [_name(cluster, call, topic) for topic in group.topics]

@@ -18,6 +18,7 @@ from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.offset_requests import next_expiration
 from fakebroker.coordinator.transaction.states import ONGOING, PREPARED
 
@@ -36,6 +37,7 @@ DeadlineKind = Literal[
     "join",
     "sync",
     "expected",
+    "revocation",
     "offsets_removal",
     "offsets_expiry",
     "late_request",
@@ -75,6 +77,7 @@ class Deadline:
             sync: Members that have not sent a SyncGroup are removed.
             expected: Joins stop waiting for expected instances; or, if no join waits, an instance is no longer expected
                 (KAFKA-8397).
+            revocation: A member of a consumer group (KIP-848) is removed because it has not given up partitions.
             offsets_removal: Expired offsets of a group are removed, and the group if nothing of it is left.
             offsets_expiry: A coordinator checks for expired offsets and groups.
             late_request: A broker handles a request that a fault delays.
@@ -195,6 +198,8 @@ def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadl
     broker = cluster.coordinator_of(group_id)
     group = broker.coordinator.group(group_id) if broker else None
     deadlines = list(_deadlines_of(group, broker, _first_sessions(group))) if broker and group else []
+    if broker and (consumer_group := broker.coordinator.consumer_groups.get(group_id)):
+        deadlines += _deadlines_of_consumer_group(consumer_group, broker)
     delayed = (*_delayed_requests(cluster, now_ms), *_delayed_responses(cluster, now_ms))
     return _sorted([*deadlines, *(each for each in delayed if each.group_id == group_id)], now_ms)[:_MAX_OF_A_GROUP]
 
@@ -289,6 +294,40 @@ def offsets_removal(group: Group, broker: "BrokerNode") -> Deadline | None:
     )
 
 
+def _consumer_groups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
+    for broker in cluster.brokers.values():
+        for group in broker.coordinator.consumer_groups:
+            yield from _deadlines_of_consumer_group(group, broker)
+
+
+def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> Iterator[Deadline]:
+    """Yield when sessions of members expire, and when members have to have given up partitions."""
+    names = short_names([*group.members])
+    for member_id, at_ms in group.session_deadlines.items():
+        yield Deadline(
+            at_ms=at_ms,
+            kind="session",
+            node_id=broker.node_id,
+            group_id=group.group_id,
+            member_ids=(member_id,),
+            removes=(member_id,),
+            state="Empty" if len(group.members) == 1 else None,
+            restarts_with_requests=True,
+            text=f"The session of {names[member_id]} expires, and the member is removed.",
+        )
+    for member_id, (at_ms, epoch) in group.rebalance_deadlines.items():
+        if group.members[member_id].member_epoch == epoch:
+            yield Deadline(
+                at_ms=at_ms,
+                kind="revocation",
+                node_id=broker.node_id,
+                group_id=group.group_id,
+                member_ids=(member_id,),
+                removes=(member_id,),
+                text=f"{names[member_id]} is removed if it has not given up partitions.",
+            )
+
+
 def _delayed_requests(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
     for at_ms, call in cluster.faults.delayed_requests():
         text = f"Broker {call.node_id} handles {described(call)}, which a fault delays."
@@ -374,13 +413,14 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _stale_lookups,
     _preferred_election,
     _replica_copies,
+    _consumer_groups,
     _offsets_expiry_checks,
     _delayed_requests,
     _delayed_responses,
     _throttles,
     _transaction_attempts,
 )
-"""One function for each part of a cluster that has deadlines, except for groups and transactional ids."""
+"""One function for each part of a cluster that has deadlines, except for classic groups and transactional ids."""
 
 
 # Sentences on timers of groups

@@ -6,6 +6,7 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.consumer_groups import explain_consumer_group
 from fakebroker.cluster.inspect.deadlines import (
     counted,
     delays_of,
@@ -52,6 +53,8 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
         from fakebroker.cluster.rewrite.explain_rewrite import explain_rewrite  # few clusters need it
 
         sentences = explain_rewrite(registered, broker.node_id, now_ms)
+    elif (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
+        sentences = explain_consumer_group(cluster, consumer_group, now_ms)
     elif group is None:
         sentences = _without_group(cluster, group_id, moments, now_ms)
     else:

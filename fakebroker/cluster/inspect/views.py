@@ -6,6 +6,7 @@ from operator import attrgetter
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.consumer_groups import named_partitions
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.transaction_views import TransactionView
@@ -15,10 +16,18 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.pending_offsets import PendingOffset
 from fakebroker.errors import ProtocolError, and_more, cut_lines
-from fakebroker.protocol.consumer_protocol import Subscription, decode_assignment, decode_subscription
+from fakebroker.protocol.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
@@ -114,6 +123,24 @@ class MemberView:
         )
 
     @classmethod
+    def of_consumer(
+        cls, cluster: Cluster, member: ConsumerGroupMember, session_timeout_ms: int, assignor: str
+    ) -> "MemberView":
+        """Return the view of a member of a consumer group, with its partitions in the format of classic groups."""
+        return cls(
+            member.member_id,
+            member.client_id,
+            member.client_host,
+            member.instance_id,
+            session_timeout_ms,
+            member.rebalance_timeout_ms,
+            encode_assignment(named_partitions(cluster, member.assigned)),
+            encode_subscription(sorted(member.subscribed_topic_names)),
+            CONSUMER_PROTOCOL_TYPE,
+            assignor,
+        )
+
+    @classmethod
     def of_expected(cls, group: Group, expected: ExpectedInstance) -> "MemberView":
         """Return the view of a registered instance; its client is known only while its join is held back."""
         arrival = expected_instances(group).waiting.get(expected.member_id)
@@ -148,7 +175,9 @@ class GroupView:
     """One group.
 
     Attributes:
-        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group.
+        state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group. Of
+            consumer groups (KIP-848): Empty, Assigning, Reconciling, Stable.
+        generation_id: The generation; of a consumer group its epoch.
         protocol_type: `consumer` for consumers; None for a group that only has offsets.
         protocol_name: The protocol, for consumers the assignor; None during a join phase and without members.
         leader_id: The member id of the leader.
@@ -187,6 +216,20 @@ class GroupView:
             for each in pending_offsets
         )
         return cls(group_id, state, generation, kind, protocol, leader_id, members, history, pending)
+
+    @classmethod
+    def of_consumer_group(cls, cluster: Cluster, broker: BrokerNode, group: ConsumerGroup) -> "GroupView":
+        """Return the view of a consumer group. It has no leader, and no history."""
+        groups = broker.coordinator.consumer_groups
+        assignor, session_ms = groups.assignor_of(group), groups.session_timeout_ms(group.group_id)
+        members = tuple(MemberView.of_consumer(cluster, each, session_ms, assignor) for each in group.members.values())
+        pending = tuple(
+            PendingOffsetView(each.producer_id, each.topic, each.partition, each.committed.offset)
+            for each in broker.coordinator.pending_offsets(group.group_id)
+        )
+        state, history = group.state.value, Timeline(group.group_id, (), 0.0)
+        identity = group.group_id, state, group.group_epoch, CONSUMER_PROTOCOL_TYPE, assignor, None
+        return cls(*identity, members, history, pending)
 
     @property
     def pending_partitions(self) -> tuple[TopicPartition, ...]:
@@ -229,6 +272,9 @@ def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
 
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """Return the view of a group at this time."""
+    broker = cluster.coordinator_of(group_id)
+    if broker is not None and (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
+        return GroupView.of_consumer_group(cluster, broker, consumer_group)
     history, pending = timeline_of(cluster, group_id, now_ms), pending_offsets(cluster, group_id)
     return GroupView.of(group_id, find_group(cluster, group_id), history, pending)
 
@@ -263,8 +309,13 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
 
 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
-    """Return the views of all groups at this time, ordered by broker."""
-    return [
+    """Return the views of all groups at this time, ordered by broker; then those of all consumer groups."""
+    modern = [
+        GroupView.of_consumer_group(cluster, broker, group)
+        for broker in cluster.brokers.values()
+        for group in broker.coordinator.consumer_groups
+    ]
+    classic = [
         GroupView.of(
             group.group_id,
             group,
@@ -274,6 +325,7 @@ def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
         for broker in cluster.brokers.values()
         for group in broker.coordinator.groups()
     ]
+    return classic + modern
 
 
 def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tuple[str, int], CommittedOffset]:

@@ -6,13 +6,15 @@ Writes the versions of values that the emulated release writes, and reads all (`
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import cast
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any, cast
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
+from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.records import (
     GroupRecord,
@@ -113,11 +115,20 @@ def _read_record(batch: RecordBatch, record: LogRecord) -> Record | None:
     return parsed
 
 
+@cache
+def _consumer_group_records() -> Any:
+    """Return the module with the encoding of consumer groups, which is imported when the first of them is used."""
+    return import_module("fakebroker.cluster.logs.consumer_group_records")
+
+
 def record_key(record: KeyedRecord) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
         return _group_key(record.group_id)
-    return _offset_key(record.group_id, record.topic, record.partition)
+    if isinstance(record, OffsetRecord | PendingOffsetRecord):
+        return _offset_key(record.group_id, record.topic, record.partition)
+    encoded: bytes = _consumer_group_records().record_key(record)
+    return encoded
 
 
 @lru_cache(maxsize=_MAX_CACHED_KEYS)
@@ -132,14 +143,15 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 def record_value(record: KeyedRecord, release: Release = NEWEST) -> bytes | None:
     """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
-    if record.value is None:
-        return None
     if isinstance(record, GroupRecord):
-        return _group_value(record.value, release)
-    return _offset_value(record.value, release)
+        return None if record.value is None else _group_value(record.value, release)
+    if isinstance(record, OffsetRecord | PendingOffsetRecord):
+        return None if record.value is None else _offset_value(record.value, release)
+    encoded: bytes | None = _consumer_group_records().record_value(record)
+    return encoded
 
 
-def parse_record(key: bytes | None, value: bytes | None) -> GroupRecord | OffsetRecord | None:
+def parse_record(key: bytes | None, value: bytes | None) -> GroupRecord | OffsetRecord | ConsumerGroupRecord | None:
     """Decode a record in any version of its key and value, without regard to transactions.
 
     Returns:
@@ -153,7 +165,8 @@ def parse_record(key: bytes | None, value: bytes | None) -> GroupRecord | Offset
         return _offset_record(decode(OffsetCommitKey, key, key_version, VERSION.size), value)
     if key_version in GroupMetadataKey.VERSIONS:
         return _group_record(decode(GroupMetadataKey, key, key_version, VERSION.size), value)
-    return None
+    parsed: ConsumerGroupRecord | None = _consumer_group_records().parse_record(key_version, key, value)
+    return parsed
 
 
 def _offset_value(committed: CommittedOffset, release: Release) -> bytes:

@@ -220,7 +220,7 @@ class SeedPlan:
             raise self._error("cluster", None, "a cluster that is not reset or restored while groups are seeded")
         if error and self.state not in (GroupState.STABLE, GroupState.EMPTY):
             raise self._error("state", self.state.value, f"Stable or Empty: its coordinator answers {error.name}")
-        if coordinator is not None and coordinator.group(self.group_id) is not None:
+        if coordinator is not None and coordinator.has_group(self.group_id):
             raise ConfigError.of("group_id", self.group_id, "a group that does not exist yet")
 
     def _check_strings(self, field: str, strings: Iterable[str | None], most: int = _MAX_STRING_BYTES) -> None:
@@ -432,7 +432,7 @@ def _load(cluster: Cluster, partition: Partition, records: list[KeyedRecord], no
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
-        broker.coordinator.add_groups(replay(records).groups, now_ms)
+        broker.coordinator.add_groups(replay(records, partition.index).groups, now_ms)
 
 
 def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:

@@ -1,10 +1,11 @@
 """The settings of a group coordinator. Plain data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fakebroker.coordinator.group.classic.extension import GroupExtension, no_extension
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class CoordinatorConfig:
         is_before_kip_848: Behave as the coordinator of Kafka before 4.0 (`kafka.coordinator.group`).
         is_before_kip_211: Behave as Kafka before 2.1: offsets expire `offsets_retention_ms` after their commit, even if
             the group has members.
+        consumer: The settings of consumer groups (KIP-848).
         extension: Called with each new group; returns its protocol extension. The default extension changes nothing.
     """
 
@@ -34,4 +36,5 @@ class CoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     is_before_kip_848: bool = False
     is_before_kip_211: bool = False
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
     extension: Callable[[Any], GroupExtension] = no_extension

@@ -6,6 +6,7 @@ in `classic`. Does not depend on wire formats, API versions, sockets, clocks or 
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from math import inf
 from typing import TypeVar
 
@@ -35,6 +36,13 @@ from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.history import discard_change
+from fakebroker.coordinator.group.modern import requests
+from fakebroker.coordinator.group.modern.errors import HeartbeatError
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.groups import ConsumerGroups
+from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
+from fakebroker.coordinator.group.modern.records import GroupEpochRecord
+from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
 from fakebroker.coordinator.group.pending_offsets import PendingOffset, PendingOffsets
 from fakebroker.coordinator.group.persistence import LoadedGroups, replay, restore, store_new, tombstones
@@ -81,8 +89,8 @@ class Coordinator:
     broker. All methods are called in one thread.
 
     Args:
-        config: The settings. Can be replaced later: the new settings apply to new groups and to checks of requests
-            (session timeouts, sizes of metadata), while existing groups keep theirs.
+        config: The settings. Can be replaced later (`configure`): the new settings apply to new groups and to checks of
+            requests (session timeouts, sizes of metadata), while existing groups keep theirs.
         new_uuid: Returns the last part of a new member id; unique.
         append: Appends a batch to the log of an offsets partition.
         controls: The manual settings of rebalances, by group id.
@@ -90,6 +98,8 @@ class Coordinator:
             to clear `Group.change`.
 
     Attributes:
+        consumer_groups: The groups of the consumer rebalance protocol (KIP-848); all other groups are classic. A group
+            id belongs to one group of either kind.
         answers: Answers that the caller has not taken yet, as pairs of token and result. Requests whose token is None
             are not answered.
     """
@@ -102,6 +112,7 @@ class Coordinator:
         controls: Mapping[str, GroupControls] = NO_CONTROLS,
         on_change: Callable[[Group, float], None] = discard_change,
     ) -> None:
+        self.consumer_groups = ConsumerGroups(config.consumer, new_uuid)
         self.config = config
         self.new_uuid = new_uuid
         self.answers: list[Answer] = []
@@ -111,9 +122,14 @@ class Coordinator:
         self._groups: dict[str, Group] = {}
         # By offsets partition; only those with pending offsets.
         self._pending: dict[int, PendingOffsets] = {}
-        self._runtime: CoordinatorRuntime[Record, Group] = CoordinatorRuntime(
+        self._runtime: CoordinatorRuntime[Record, Group | ConsumerGroup] = CoordinatorRuntime(
             config.offsets_topic_num_partitions, append, self._expire
         )
+
+    def configure(self, config: CoordinatorConfig) -> None:
+        """Replace the settings."""
+        self.config = config
+        self.consumer_groups.config = config.consumer
 
     # Partitions
 
@@ -144,11 +160,13 @@ class Coordinator:
         Raises:
             RuntimeError: The partition is not being loaded.
         """
-        loaded = replay(records)
+        loaded = replay(records, partition)
         self._runtime.finish_loading(partition, now_ms)
         if loaded.pending:
             self._pending[partition] = loaded.pending
         self.add_groups(loaded.groups, now_ms)
+        for group in loaded.consumer_groups.values():
+            self._runtime.submit_to(partition, partial(self._add_consumer_group, group, now_ms))
 
     def add_groups(self, groups: LoadedGroups, now_ms: float) -> None:
         """Add groups that were read from the log of a partition that is led here."""
@@ -176,6 +194,8 @@ class Coordinator:
         for group in self._groups_of(partition):
             self.drop_group(group, "its coordinator resigned", now_ms)
             reject_waiting(group, ErrorCode.NOT_COORDINATOR)
+        for consumer_group in self.consumer_groups.of_partition(partition):
+            self.consumer_groups.drop(consumer_group)
 
     def error_for(self, group_id: str) -> ErrorCode:
         """Return NONE if the partition of a group is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
@@ -205,15 +225,24 @@ class Coordinator:
     # Groups
 
     def group(self, group_id: str) -> Group | None:
-        """Return a group, or None if it does not exist here."""
+        """Return a classic group, or None if it does not exist here."""
         return self._groups.get(group_id)
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether a group of either kind exists here."""
+        return group_id in self._groups or group_id in self.consumer_groups
+
     def groups(self) -> Collection[Group]:
-        """Return all groups, in the order of their creation."""
+        """Return all classic groups, in the order of their creation."""
         return self._groups.values()
 
     def _groups_of(self, partition: int) -> list[Group]:
         return [group for group in self._groups.values() if group.partition == partition]
+
+    def _offset_store(self, group_id: str) -> OffsetStore | None:
+        """Return the offsets of a group of either kind."""
+        group = self._groups.get(group_id) or self.consumer_groups.get(group_id)
+        return None if group is None else group.offsets
 
     def create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
         """Add a group without contents, in state Stable if it will have members, else Empty.
@@ -234,10 +263,16 @@ class Coordinator:
 
     def drop_group(self, group: Group, cause: str, now_ms: float) -> None:
         """Remove a group with its pending offsets; its state becomes Dead."""
-        del self._groups[group.group_id]
+        self._drop_pending(group)
+        self._drop_classic_group(group, cause, now_ms)
+
+    def _drop_pending(self, group: Group | ConsumerGroup) -> None:
         if (pending := self._pending.get(group.partition)) is not None:
             pending.drop_group(group.group_id)
             self._forget_pending(group.partition)
+
+    def _drop_classic_group(self, group: Group, cause: str, now_ms: float) -> None:
+        del self._groups[group.group_id]
         group.change.cause = cause
         group.transition_to(DEAD, now_ms)
         self._on_change(group, now_ms)
@@ -288,17 +323,36 @@ class Coordinator:
 
     def _join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id)
+        former = self.consumer_groups.get(group_id) if group is None else None
         error = self.error_for(group_id) if group is None else _NONE
-        if rejection := join.reject_request(group_id, request, self.config, error, exists=group is not None):
+        exists = group is not None or (former is not None and bool(former.members))
+        if rejection := join.reject_request(group_id, request, self.config, error, exists=exists):
             self.answer(token, rejection)
+        elif former is not None and former.members:
+            # Kafka lets members of both kinds into a consumer group; they are not supported here.
+            self.answer(token, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
         elif group is not None:
             procedure = group.extension.join(request, token, now_ms, self.new_uuid)
             self.run(group, procedure or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
         else:
             group = self.create_group(group_id, now_ms)
             group.record_creation("first JoinGroup", now_ms)
-            procedure = join.join(group, request, token, now_ms, self.new_uuid)
-            self.run(group, self.run_first_join(group, procedure, now_ms), now_ms)
+            procedure = self.run_first_join(group, join.join(group, request, token, now_ms, self.new_uuid), now_ms)
+            if former is not None:
+                procedure = self._replace(former, group, procedure, token, now_ms)
+            self.run(group, procedure, now_ms)
+
+    def _replace(
+        self, former: ConsumerGroup, group: Group, first_join: Procedure[None], token: object, now_ms: float
+    ) -> Procedure[None]:
+        """Replace a consumer group without members by a new classic group; its offsets stay."""
+        if error := (yield tuple(consumer_group_tombstones(former))):
+            self.answer(token, JoinResult(error))
+            self._drop_classic_group(group, f"it could not be stored: {error.name}", now_ms)
+            return
+        self.consumer_groups.drop(former)
+        group.offsets = former.offsets
+        yield from first_join
 
     def run_first_join(self, group: Group, procedure: Procedure[None], now_ms: float) -> Procedure[None]:
         """Run the first join of a group, then store the new group, even if the join was rejected.
@@ -395,10 +449,69 @@ class Coordinator:
         group = self._groups.get(group_id)
         if error := self._group_error(group_id):
             done((error, []))
+        elif (consumer_group := self.consumer_groups.get(group_id)) is not None:
+            self._run_consumer_group(consumer_group, self.consumer_groups.leave(consumer_group, members), done)
         elif group is None:
             done((_NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
         else:
             self.run(group, leave(group, members, now_ms), now_ms, done)
+
+    # Consumer groups (KIP-848)
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
+    ) -> None:
+        """Handle a ConsumerGroupHeartbeat; `done` is called with the result."""
+        try:
+            requests.check(request, self.config.consumer.assignors)
+        except HeartbeatError as error:
+            done(HeartbeatResult(error.error, error.message))
+            return
+        self.submit(request.group_id, partial(self._consumer_group_heartbeat, request, now_ms, done))
+
+    def _consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
+    ) -> None:
+        group_id = request.group_id
+        if error := self.error_for(group_id):
+            done(HeartbeatResult(error))
+            return
+        group, classic = self.consumer_groups.get(group_id), self._groups.get(group_id)
+        if group is None and (text := _not_a_consumer_group(request, classic)):
+            done(HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, text))
+            return
+        first: tuple[Record, ...] = ()
+        if group is None:
+            group = ConsumerGroup(group_id, self._runtime.partition_for(group_id))
+            if classic is not None:
+                group.offsets, first = classic.offsets, (GroupRecord(group_id, None),)
+
+        def complete(result: HeartbeatResult) -> None:
+            if first and not result.error and classic is not None:
+                self._drop_classic_group(classic, "a consumer group replaces it", now_ms)
+            if (led := self._runtime.led_partition(group.partition)) is not None:
+                self._schedule_offset_expiry(led, now_ms)
+            done(result)
+
+        self._run_consumer_group(group, self.consumer_groups.heartbeat(group, request, now_ms, first), complete)
+
+    def _run_consumer_group(self, group: ConsumerGroup, procedure: Procedure[T], done: Callable[[T], None]) -> None:
+        def complete(result: T) -> None:
+            self._schedule(group)
+            done(result)
+
+        self._runtime.run(group.partition, procedure, complete)
+
+    def _add_consumer_group(self, group: ConsumerGroup, now_ms: float) -> None:
+        self.consumer_groups.add(group, now_ms)
+        self._schedule(group)
+        led = self._runtime.led_partition(group.partition)
+        assert led is not None, f"group {group.group_id!r}: its partition is not led"
+        self._schedule_offset_expiry(led, now_ms)
+
+    def _delete_consumer_group(self, group: ConsumerGroup) -> None:
+        self.consumer_groups.drop(group)
+        self._drop_pending(group)
 
     # Offsets. OffsetCommit and OffsetFetch accept the group id "".
 
@@ -442,8 +555,11 @@ class Coordinator:
         done: Callable[[list[ErrorCode]], None],
     ) -> None:
         group = self._groups.get(group_id)
+        consumer_group = self.consumer_groups.get(group_id) if group is None else None
         if group is not None:
             error = group.check_commit(generation_id, member_id, instance_id)
+        elif consumer_group is not None:
+            error = consumer_group.check_commit(generation_id, member_id)
         else:
             not_found = ErrorCode.ILLEGAL_GENERATION if self.config.is_before_kip_848 else ErrorCode.GROUP_ID_NOT_FOUND
             error = self.error_for(group_id) or (_NONE if generation_id < 0 else not_found)
@@ -453,7 +569,7 @@ class Coordinator:
         if group is not None and (member := group.members.get(member_id)):
             group.arm_session(member, member.session_timeout_ms, now_ms)
             self._schedule(group)
-        if group is None and self.config.is_before_kip_848:
+        if group is None and consumer_group is None and self.config.is_before_kip_848:
             # Before the offsets are checked and stored: the group stays even if no offset is.
             group = self._create_simple_group(group_id, "first OffsetCommit", now_ms)
         errors, records = offset_requests.commit(group_id, offsets, self.config, now_ms)
@@ -462,7 +578,7 @@ class Coordinator:
             if error:
                 done([error] * len(offsets))
                 return
-            if records and group_id not in self._groups:
+            if records and self._offset_store(group_id) is None:
                 self._create_simple_group(group_id, "first OffsetCommit", now_ms)
             self._apply_records(records)
             done(errors)
@@ -494,15 +610,23 @@ class Coordinator:
             NONE and (topic, partition, offset or None), in the order of `partitions` or topic by topic; or an error of
             the whole request and an empty list.
         """
-        group = self._groups.get(group_id)
-        if group is None and (error := self.error_for(group_id)):
-            return error, []
-        return _NONE, offset_requests.fetch(group, partitions)
+        error, offsets = self.offsets_of(group_id)
+        return (error, []) if error else (_NONE, offset_requests.fetch(offsets, partitions))
 
     def offsets_of(self, group_id: str) -> tuple[ErrorCode, OffsetStore | None]:
         """Return NONE and the offsets of a group, None if it does not exist; or an error as `fetch_offsets` does."""
-        group = self._groups.get(group_id)
-        return (self.error_for(group_id), None) if group is None else (_NONE, group.offsets)
+        offsets = self._offset_store(group_id)
+        return (self.error_for(group_id), None) if offsets is None else (_NONE, offsets)
+
+    def is_consumer(self, group_id: str, member_id: str) -> bool:
+        """Whether a member belongs to a consumer group, so that it needs versions of requests with member epochs."""
+        group = self.consumer_groups.get(group_id)
+        return group is not None and member_id in group.members
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Return the error of an OffsetFetch with a member id and epoch, or NONE; only consumer groups check them."""
+        group = self.consumer_groups.get(group_id)
+        return _NONE if group is None else group.check_fetch(member_epoch, member_id)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
@@ -519,11 +643,11 @@ class Coordinator:
     def _delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
     ) -> None:
-        group = self._groups.get(group_id) if group_id else None
+        group = self._groups.get(group_id) or self.consumer_groups.get(group_id) if group_id else None
         if group is None:
             done((self._group_error(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []))
             return
-        if group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        if isinstance(group, Group) and group.state is not EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
             done((ErrorCode.NON_EMPTY_GROUP, []))
             return
         errors, records = offset_requests.delete(group, partitions, self.unstable_partitions(group_id))
@@ -531,13 +655,17 @@ class Coordinator:
 
     def delete_topic_offsets(self, topic: str) -> None:
         """Delete the committed offsets of a topic that is being deleted, in one batch for each offsets partition."""
-        for partition in dict.fromkeys(group.partition for group in self._groups.values()):
+        for partition in dict.fromkeys(group.partition for group in (*self._groups.values(), *self.consumer_groups)):
             self._runtime.submit_to(partition, partial(self._delete_topic_offsets, partition, topic))
 
     def _delete_topic_offsets(self, partition: int, topic: str) -> None:
+        groups: list[Group | ConsumerGroup] = [
+            *self._groups_of(partition),
+            *self.consumer_groups.of_partition(partition),
+        ]
         records = tuple(
             record
-            for group in self._groups_of(partition)
+            for group in groups
             for record in offset_requests.delete_topic(group, topic, self.unstable_partitions(group.group_id))
         )
         self._append_offsets(partition, records, lambda error: None)
@@ -560,9 +688,10 @@ class Coordinator:
 
     def _apply_records(self, records: Sequence[OffsetRecord]) -> None:
         for record in records:
-            self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
+            if (offsets := self._offset_store(record.group_id)) is not None:
+                offsets.apply(record.topic, record.partition, record.value)
         if self._pending and records:
-            partition = self._groups[records[0].group_id].partition
+            partition = self._runtime.partition_for(records[0].group_id)
             if (pending := self._pending.get(partition)) is not None:
                 for record in records:
                     pending.apply(record)
@@ -612,10 +741,13 @@ class Coordinator:
     ) -> None:
         group = self._groups.get(group_id)
         error = self._group_error(group_id) if group is None or not group_id else _NONE
-        if group is None and not error and self.config.is_before_kip_848:
+        consumer_group = self.consumer_groups.get(group_id) if group is None else None
+        if group is None and consumer_group is None and not error and self.config.is_before_kip_848:
             group = self._create_simple_group(group_id, "first TxnOffsetCommit", now_ms)
         if group is not None:
             error = error or group.check_transactional_commit(generation_id, member_id, instance_id)
+        elif consumer_group is not None:
+            error = error or consumer_group.check_transactional_commit(generation_id, member_id, instance_id)
         elif generation_id >= 0:
             error = error or ErrorCode.ILLEGAL_GENERATION
         if error:
@@ -633,7 +765,7 @@ class Coordinator:
             if error:
                 done([error] * len(offsets))
                 return
-            if pending and group_id not in self._groups:
+            if pending and self._offset_store(group_id) is None:
                 self._create_simple_group(group_id, "first TxnOffsetCommit", now_ms)
             for record in pending:
                 self._pending.setdefault(partition, PendingOffsets()).add(record)
@@ -659,7 +791,8 @@ class Coordinator:
             pending = self._pending.get(partition)
             if not error and pending is not None:
                 for record in pending.end(end.producer_id, is_commit=end.is_commit):
-                    self._groups[record.group_id].offsets.apply(record.topic, record.partition, record.value)
+                    if (offsets := self._offset_store(record.group_id)) is not None:
+                        offsets.apply(record.topic, record.partition, record.value)
                 self._forget_pending(partition)
             done(error)
 
@@ -722,14 +855,21 @@ class Coordinator:
         self, group_ids: Sequence[str], now_ms: float, done: Callable[[Mapping[str, ErrorCode]], None]
     ) -> None:
         errors = {group_id: self._error_of_deletion(group_id) for group_id in group_ids}
-        deleted = [self._groups[group_id] for group_id, error in errors.items() if not error]
+        deleted = [
+            self._groups.get(group_id) or self.consumer_groups[group_id]
+            for group_id, error in errors.items()
+            if not error
+        ]
 
         def complete(error: ErrorCode) -> None:
             if error := self._error_of_tombstones(error, deleted[0].partition):
                 done(dict.fromkeys(group_ids, error))
                 return
             for group in deleted:
-                self.drop_group(group, "DeleteGroups", now_ms)
+                if isinstance(group, ConsumerGroup):
+                    self._delete_consumer_group(group)
+                else:
+                    self.drop_group(group, "DeleteGroups", now_ms)
             done(errors)
 
         records = tuple(
@@ -750,6 +890,8 @@ class Coordinator:
     def _error_of_deletion(self, group_id: str) -> ErrorCode:
         group = self._groups.get(group_id)
         if group is None:
+            if (consumer_group := self.consumer_groups.get(group_id)) is not None:
+                return ErrorCode.NON_EMPTY_GROUP if consumer_group.members else _NONE
             return self.error_for(group_id) or ErrorCode.GROUP_ID_NOT_FOUND
         return _NONE if group.state is EMPTY and not group.extension.waiting_joins else ErrorCode.NON_EMPTY_GROUP
 
@@ -781,14 +923,17 @@ class Coordinator:
         group.deadline_ms = min(group.deadline_ms, deadline_ms)
         self._schedule(group)
 
-    def _schedule(self, group: Group) -> None:
+    def _schedule(self, group: Group | ConsumerGroup) -> None:
         """Schedule the group at its next deadline, unless it is scheduled earlier."""
         if group.deadline_ms < group.scheduled_ms:
             self._runtime.schedule(group, group.deadline_ms)
 
-    def _expire(self, entry: Group | LedPartition, deadline_ms: float, now_ms: float) -> None:
+    def _expire(self, entry: Group | ConsumerGroup | LedPartition, deadline_ms: float, now_ms: float) -> None:
         if isinstance(entry, LedPartition):
             self._expire_offsets(entry, now_ms)
+        elif isinstance(entry, ConsumerGroup):
+            if self.consumer_groups.get(entry.group_id) is entry:
+                self._run_consumer_group(entry, self.consumer_groups.expire(entry, now_ms), lambda result: None)
         else:
             is_due = entry.earliest_deadline() == deadline_ms
             procedure = expire_next_timer(entry, now_ms) if is_due else _nothing()
@@ -796,12 +941,15 @@ class Coordinator:
 
     def _expire_offsets(self, partition: LedPartition, now_ms: float) -> None:
         """Delete the expired offsets and groups of a partition in one batch. If this fails, the next check retries."""
-        groups = self._groups_of(partition.partition)
-        records = tuple(
-            record
-            for group in groups
-            for record in offset_requests.expired_records(group, now_ms, self.unstable_partitions(group.group_id))
-        )
+        classic, modern = self._groups_of(partition.partition), self.consumer_groups.of_partition(partition.partition)
+        expired = [
+            *(
+                offset_requests.expired_records(each, now_ms, self.unstable_partitions(each.group_id))
+                for each in classic
+            ),
+            *(self._expired_of_consumer_group(each, now_ms) for each in modern),
+        ]
+        records = tuple(chain.from_iterable(expired))
 
         def complete(error: ErrorCode) -> None:
             if not self._error_of_tombstones(error, partition.partition):
@@ -809,7 +957,9 @@ class Coordinator:
                 for record in records:
                     if isinstance(record, GroupRecord):
                         self.drop_group(self._groups[record.group_id], "its offsets expired", now_ms)
-            if self._groups_of(partition.partition):
+                    elif isinstance(record, GroupEpochRecord):
+                        self._delete_consumer_group(self.consumer_groups[record.group_id])
+            if self._groups_of(partition.partition) or self.consumer_groups.of_partition(partition.partition):
                 self._schedule_offset_expiry(partition, now_ms)
 
         if records:
@@ -817,11 +967,28 @@ class Coordinator:
         else:
             complete(_NONE)
 
+    def _expired_of_consumer_group(self, group: ConsumerGroup, now_ms: float) -> list[Record]:
+        return offset_requests.expired_records_of_consumer_group(
+            group, now_ms, self.config.offsets_retention_ms, self.unstable_partitions(group.group_id)
+        )
+
     def _schedule_offset_expiry(self, partition: LedPartition, now_ms: float) -> None:
         """Schedule the next check for expired offsets, unless one is scheduled."""
         if partition.scheduled_ms == inf:
             interval_ms = self.config.offsets_retention_check_interval_ms
             self._runtime.schedule(partition, partition.interval_end_ms(interval_ms, now_ms))
+
+
+def _not_a_consumer_group(request: ConsumerGroupHeartbeat, classic: Group | None) -> str:
+    """Return why a heartbeat cannot be for a consumer group that is to be created; "" if it can."""
+    group_id = request.group_id
+    if request.is_joining and (classic is None or (classic.state is EMPTY and not classic.extension.waiting_joins)):
+        return ""
+    if classic is None:
+        return f"Group {group_id} not found." if request.is_leaving else f"Consumer group {group_id} not found."
+    if request.is_joining:  # `group.consumer.migration.policy` is "disabled" here.
+        return f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
+    return f"Group {group_id} is not a consumer group."
 
 
 def _nothing() -> Procedure[None]:

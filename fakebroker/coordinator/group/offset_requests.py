@@ -12,7 +12,9 @@ from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, EMPTY, STABLE
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
+from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import java_string_length
 from fakebroker.errors import ErrorCode
@@ -49,20 +51,22 @@ def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: Coordinator
 
 
 def fetch(
-    group: Group | None, partitions: Sequence[tuple[str, int]] | None
+    offsets: OffsetStore | None, partitions: Sequence[tuple[str, int]] | None
 ) -> list[tuple[str, int, CommittedOffset | None]]:
     """Return (topic, partition, committed offset) for these partitions; if None, for all that have an offset.
 
     A missing group has no offsets.
     """
     if partitions is None:
-        return list(group.offsets) if group is not None else []
-    if group is None:
+        return list(offsets) if offsets is not None else []
+    if offsets is None:
         return [(topic, index, None) for topic, index in partitions]
-    return [(topic, index, group.offsets.get(topic, index)) for topic, index in partitions]
+    return [(topic, index, offsets.get(topic, index)) for topic, index in partitions]
 
 
-def delete(group: Group, partitions: Sequence[tuple[str, int]], pending: Collection[TopicPartition]) -> Outcome:
+def delete(
+    group: Group | ConsumerGroup, partitions: Sequence[tuple[str, int]], pending: Collection[TopicPartition]
+) -> Outcome:
     """Return a tombstone for each partition that has an offset, unless the group is subscribed to the topic.
 
     Args:
@@ -81,7 +85,7 @@ def delete(group: Group, partitions: Sequence[tuple[str, int]], pending: Collect
     return errors, tuple(records)
 
 
-def delete_topic(group: Group, topic: str, pending: Collection[TopicPartition]) -> list[OffsetRecord]:
+def delete_topic(group: Group | ConsumerGroup, topic: str, pending: Collection[TopicPartition]) -> list[OffsetRecord]:
     """Return a tombstone for each partition of a topic that is being deleted for which a group has an offset.
 
     Args:
@@ -117,6 +121,25 @@ def expired_records(group: Group, now_ms: float, pending: Collection[TopicPartit
         else:
             is_anything_left = True
     return expired if is_anything_left else [*expired, GroupRecord(group.group_id, None)]
+
+
+def expired_records_of_consumer_group(
+    group: ConsumerGroup, now_ms: float, retention_ms: int, pending: Collection[TopicPartition]
+) -> list[Record]:
+    """Return tombstones for the expired offsets of a consumer group, and for the group itself if nothing is left.
+
+    Offsets for topics that a member is subscribed to do not expire. For the arguments see `expired_records`; the
+    retention is that of the broker.
+    """
+    expired: list[Record] = []
+    is_anything_left = bool(group.members or pending)
+    for topic, partition, committed in group.offsets:
+        is_kept = group.is_subscribed_to(topic) or (topic, partition) in pending
+        if not is_kept and committed.is_expired(now_ms, retention_ms, None):
+            expired.append(OffsetRecord(group.group_id, topic, partition, None))
+        else:
+            is_anything_left = True
+    return expired if is_anything_left else [*expired, *consumer_group_tombstones(group)]
 
 
 @dataclass(frozen=True, slots=True)

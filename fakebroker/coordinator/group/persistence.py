@@ -11,6 +11,9 @@ from typing import NamedTuple
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
+from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord, GroupEpochRecord
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.pending_offsets import PendingOffsets
 from fakebroker.coordinator.group.records import (
@@ -96,8 +99,8 @@ def _member_value(member: Member, protocol_name: str) -> MemberValue:
     )
 
 
-def tombstones(group: Group, pending: Collection[TopicPartition]) -> tuple[Record, ...]:
-    """Return the records that delete a group: a tombstone for each partition with an offset, then one for the group.
+def tombstones(group: Group | ConsumerGroup, pending: Collection[TopicPartition]) -> tuple[Record, ...]:
+    """Return the records that delete a group: a tombstone for each partition with an offset, then those of the group.
 
     Args:
         group: The group.
@@ -105,7 +108,8 @@ def tombstones(group: Group, pending: Collection[TopicPartition]) -> tuple[Recor
     """
     partitions = dict.fromkeys([*((topic, partition) for topic, partition, _ in group.offsets), *pending])
     offsets = [OffsetRecord(group.group_id, *place, None) for place in partitions]
-    return *offsets, GroupRecord(group.group_id, None)
+    own = consumer_group_tombstones(group) if isinstance(group, ConsumerGroup) else [GroupRecord(group.group_id, None)]
+    return *offsets, *own
 
 
 # Restoring
@@ -118,45 +122,71 @@ class LoadedPartition(NamedTuple):
     """The contents of an offsets partition after all records of its log.
 
     Attributes:
-        groups: The groups, in the order of their first record.
+        groups: The classic groups, in the order of their first record.
         pending: The offsets of transactions that are open.
+        consumer_groups: The consumer groups, likewise, with their offsets.
     """
 
     groups: LoadedGroups
     pending: PendingOffsets
+    consumer_groups: Mapping[str, ConsumerGroup]
 
 
 _SIMPLE_GROUP = GroupValue("", 0, None, None, -1, ())
 
 
-def replay(records: Iterable[Record]) -> LoadedPartition:
+def replay(records: Iterable[Record], partition: int) -> LoadedPartition:
     """Return the groups and offsets that remain after all records of a partition.
 
     A group with offsets and without a group record is a simple group, also if the offsets are pending or were aborted
     (Kafka's `OffsetMetadataManager.replay`).
     """
     values: dict[str, GroupValue] = {}
+    consumer_groups: dict[str, ConsumerGroup] = {}
     offsets: dict[str, OffsetStore] = {}
     pending = PendingOffsets()
     for record in records:
         if isinstance(record, OffsetRecord):
             offsets.setdefault(record.group_id, OffsetStore()).apply(record.topic, record.partition, record.value)
             pending.apply(record)
-            if record.value is not None:
+            if record.value is not None and record.group_id not in consumer_groups:
                 values.setdefault(record.group_id, _SIMPLE_GROUP)
         elif isinstance(record, PendingOffsetRecord):
             pending.add(record)
-            values.setdefault(record.group_id, _SIMPLE_GROUP)
+            if record.group_id not in consumer_groups:
+                values.setdefault(record.group_id, _SIMPLE_GROUP)
         elif isinstance(record, TransactionEnd):
             for stored in pending.end(record.producer_id, is_commit=record.is_commit):
                 offsets.setdefault(stored.group_id, OffsetStore()).apply(stored.topic, stored.partition, stored.value)
+        elif not isinstance(record, GroupRecord):
+            _replay_consumer_group(record, consumer_groups, values, partition)
         elif record.value is not None:
             values[record.group_id] = record.value
         else:
             values.pop(record.group_id, None)
-            pending.drop_group(record.group_id)
     groups = {group_id: (value, offsets.get(group_id) or OffsetStore()) for group_id, value in values.items()}
-    return LoadedPartition(groups, pending)
+    for group_id, group in consumer_groups.items():
+        group.offsets = offsets.get(group_id) or group.offsets
+    return LoadedPartition(groups, pending, consumer_groups)
+
+
+def _replay_consumer_group(
+    record: ConsumerGroupRecord,
+    consumer_groups: dict[str, ConsumerGroup],
+    values: dict[str, GroupValue],
+    partition: int,
+) -> None:
+    """Apply a record of a consumer group, which replaces a simple group; tombstones of unknown groups are ignored."""
+    group = consumer_groups.get(record.group_id)
+    if group is None:
+        if record.value is None:
+            return
+        values.pop(record.group_id, None)
+        group = consumer_groups[record.group_id] = ConsumerGroup(record.group_id, partition)
+    if isinstance(record, GroupEpochRecord) and record.value is None:
+        del consumer_groups[record.group_id]
+    else:
+        group.replay(record)
 
 
 def restore(group: Group, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ErrorCode
 
@@ -95,8 +96,8 @@ class TransactionEnd:
     coordinator_epoch: int
 
 
-KeyedRecord = GroupRecord | OffsetRecord | PendingOffsetRecord
-"""A record of a group."""
+KeyedRecord = GroupRecord | OffsetRecord | PendingOffsetRecord | ConsumerGroupRecord
+"""A record of a group of either kind."""
 
 Record = KeyedRecord | TransactionEnd
 """Any record. Groups and offsets can be in one batch; pending offsets are in batches of their own, as are ends."""

@@ -1,0 +1,99 @@
+"""ConsumerGroupDescribe: epochs, members and assignments of consumer groups (KIP-848)."""
+
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.handlers.consumer_group_heartbeat import UNSUPPORTED, is_enabled
+from fakebroker.cluster.handlers.describe_groups import GROUP_OPERATIONS
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+    DescribedTopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+_CONSUMER = 1
+"""The type of members that use the consumer protocol; 0 are classic ones (KIP-1099)."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> ConsumerGroupDescribeResponse:
+    request: ConsumerGroupDescribeRequest = call.request
+    groups = [_described(cluster, call, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsumerGroup:
+    if not is_enabled(cluster):
+        return _error(group_id, ErrorCode.UNSUPPORTED_VERSION, UNSUPPORTED)
+    if not group_id:
+        return _error(group_id, ErrorCode.INVALID_GROUP_ID)
+    coordinator = call.broker.coordinator
+    if error := coordinator.error_for(group_id):
+        return _error(group_id, error)
+    group = coordinator.consumer_groups.get(group_id)
+    if group is None:
+        is_classic = coordinator.group(group_id) is not None
+        text = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
+        return _error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    return DescribedConsumerGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=coordinator.consumer_groups.assignor_of(group),
+        members=[_member(cluster, group, member) for member in group.members.values()],
+    )
+
+
+def _error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedConsumerGroup:
+    return DescribedConsumerGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _member(cluster: "Cluster", group: ConsumerGroup, member: ConsumerGroupMember) -> DescribedConsumer:
+    return DescribedConsumer(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.subscribed_topic_names),
+        subscribed_topic_regex="",
+        assignment=_assignment(cluster, member.assigned),
+        target_assignment=_assignment(cluster, group.target.get(member.member_id, NO_PARTITIONS)),
+        member_type=_CONSUMER,
+    )
+
+
+def _assignment(cluster: "Cluster", partitions: Partitions) -> DescribedAssignment:
+    """Convert an assignment, without topics that were deleted."""
+    return DescribedAssignment(
+        topic_partitions=[
+            DescribedTopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+            if (name := cluster.topics.name_of(topic_id)) is not None
+        ]
+    )

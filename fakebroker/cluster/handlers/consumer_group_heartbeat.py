@@ -1,0 +1,97 @@
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, stays or leaves (KIP-848)."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.configs.settings import REBALANCE_PROTOCOLS
+from fakebroker.cluster.features import GROUP_VERSION
+from fakebroker.cluster.late_response import LateResponse
+from fakebroker.coordinator.group.modern.member import Partitions
+from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
+from fakebroker.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
+    if not is_enabled(cluster):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=UNSUPPORTED)
+    late: LateResponse[HeartbeatResult] = LateResponse(_response)
+    call.broker.coordinator.consumer_group_heartbeat(_heartbeat(call), now_ms, late)
+    return late.take(cluster, call)
+
+
+UNSUPPORTED = "The version of API is not supported."
+"""The message of UNSUPPORTED_VERSION."""
+
+_MESSAGES = {
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+}
+"""Kafka's messages of errors that are not about the request (`Errors.message`)."""
+
+
+def is_enabled(cluster: "Cluster") -> bool:
+    """Return whether brokers handle the requests of consumer groups: by the settings, and by the feature."""
+    return "consumer" in cluster.config.items(REBALANCE_PROTOCOLS) and cluster.features.level(GROUP_VERSION) >= 1
+
+
+def _heartbeat(call: Call) -> ConsumerGroupHeartbeat:
+    request: ConsumerGroupHeartbeatRequest = call.request
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return ConsumerGroupHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        client_id=call.client_id,
+        client_host=call.peer.client_host,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_names=None if names is None else tuple(names),
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=None if owned is None else _partitions(owned),
+        requires_member_id=call.api_version >= 1,
+    )
+
+
+def _partitions(owned: Iterable[HeartbeatTopicPartitions]) -> Partitions:
+    """Convert the reported partitions. A topic without partitions stays, because checks depend on it."""
+    partitions: dict[bytes, frozenset[int]] = {}
+    for each in owned:
+        partitions[each.topic_id] = partitions.get(each.topic_id, frozenset()).union(each.partitions)
+    return partitions
+
+
+def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    if result.error:
+        message = result.message or _MESSAGES.get(result.error)
+        return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=message)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=result.error,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=None if result.assignment is None else _assignment(result.assignment),
+    )
+
+
+def _assignment(partitions: Partitions) -> HeartbeatAssignment:
+    return HeartbeatAssignment(
+        topic_partitions=[
+            HeartbeatTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in partitions.items()
+        ]
+    )

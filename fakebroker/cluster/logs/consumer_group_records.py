@@ -1,0 +1,195 @@
+"""Encodes and decodes the records of consumer groups, types 3 to 8 in `__consumer_offsets` (KIP-848).
+
+Source: `GroupCoordinatorRecordHelpers`, release 4.2.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from fakebroker.cluster.logs.coordinator_records import VERSION, prefixed, version_of
+from fakebroker.coordinator.group.modern import records
+from fakebroker.coordinator.group.modern.member import Partitions
+from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
+from fakebroker.coordinator.group.modern.states import MemberState
+from fakebroker.protocol.codec import decode
+from fakebroker.protocol.messages import consumer_group_records as messages
+from fakebroker.protocol.schema import Message
+
+_VALUE_VERSION = 0
+
+
+class _Kind(NamedTuple):
+    """The messages of one type of record, and the conversion of its values."""
+
+    record: Any
+    key: type[Message]
+    value: type[Message]
+    to_message: Callable[[Any], Message]
+    from_message: Callable[[Any], object]
+
+    @property
+    def key_version(self) -> int:
+        return self.key.VERSIONS.first
+
+
+def record_key(record: ConsumerGroupRecord) -> bytes:
+    """Return the encoded key of a record, prefixed by its version."""
+    kind = _BY_RECORD[type(record)]
+    member = {"member_id": record.member_id} if hasattr(record, "member_id") else {}
+    return prefixed(kind.key(group_id=record.group_id, **member), kind.key_version)  # type: ignore[call-arg]
+
+
+def record_value(record: ConsumerGroupRecord) -> bytes | None:
+    """Return the encoded value of a record, prefixed by its version; None for a tombstone."""
+    if record.value is None:
+        return None
+    return prefixed(_BY_RECORD[type(record)].to_message(record.value), _VALUE_VERSION)
+
+
+def parse_record(key_version: int, key: bytes, value: bytes | None) -> ConsumerGroupRecord | None:
+    """Decode a record.
+
+    Args:
+        key_version: The version of the key.
+        key: The key with its version.
+        value: The value with its version; None for a tombstone.
+
+    Returns:
+        The record; None if the key version belongs to another type of record.
+
+    Raises:
+        ProtocolError: The key or the value is malformed.
+    """
+    kind = _BY_KEY_VERSION.get(key_version)
+    if kind is None:
+        return None
+    decoded: Any = decode(kind.key, key, key_version, VERSION.size)
+    converted = None
+    if value is not None:
+        converted = kind.from_message(decode(kind.value, value, version_of(value, "value"), VERSION.size))
+    member = (decoded.member_id,) if hasattr(decoded, "member_id") else ()
+    parsed: ConsumerGroupRecord = kind.record(decoded.group_id, *member, converted)
+    return parsed
+
+
+def _topic_partitions(partitions: Partitions) -> list[messages.StoredTopicPartitions]:
+    return [
+        messages.StoredTopicPartitions(topic_id=topic_id, partitions=sorted(indexes))
+        for topic_id, indexes in partitions.items()
+    ]
+
+
+def _partitions(stored: Iterable[messages.StoredTopicPartitions]) -> Partitions:
+    return {each.topic_id: frozenset(each.partitions) for each in stored}
+
+
+def _subscription(value: records.SubscriptionValue) -> Message:
+    return messages.ConsumerGroupMemberMetadataValue(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=sorted(value.subscribed_topic_names),
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+    )
+
+
+def _read_subscription(value: messages.ConsumerGroupMemberMetadataValue) -> records.SubscriptionValue:
+    return records.SubscriptionValue(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        subscribed_topic_names=frozenset(value.subscribed_topic_names),
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        server_assignor=value.server_assignor,
+    )
+
+
+def _current(value: records.CurrentAssignmentValue) -> Message:
+    return messages.ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=value.member_epoch,
+        previous_member_epoch=value.previous_epoch,
+        state=value.state.value,
+        assigned_partitions=_topic_partitions(value.assigned),
+        partitions_pending_revocation=_topic_partitions(value.pending_revocation),
+    )
+
+
+def _read_current(value: messages.ConsumerGroupCurrentMemberAssignmentValue) -> records.CurrentAssignmentValue:
+    return records.CurrentAssignmentValue(
+        member_epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=_STATES.get(value.state, MemberState.UNKNOWN),
+        assigned=_partitions(value.assigned_partitions),
+        pending_revocation=_partitions(value.partitions_pending_revocation),
+    )
+
+
+def _subscribed_topics(value: tuple[records.StoredTopic, ...]) -> Message:
+    topics = [
+        messages.TopicMetadata(
+            topic_id=each.topic_id, topic_name=each.name, num_partitions=each.partition_count, partition_metadata=[]
+        )
+        for each in value
+    ]
+    return messages.ConsumerGroupPartitionMetadataValue(topics=topics)
+
+
+def _read_subscribed_topics(
+    value: messages.ConsumerGroupPartitionMetadataValue,
+) -> tuple[records.StoredTopic, ...]:
+    return tuple(records.StoredTopic(each.topic_id, each.topic_name, each.num_partitions) for each in value.topics)
+
+
+_STATES = {state.value: state for state in MemberState}
+
+_KINDS = (
+    _Kind(
+        records.GroupEpochRecord,
+        messages.ConsumerGroupMetadataKey,
+        messages.ConsumerGroupMetadataValue,
+        lambda value: messages.ConsumerGroupMetadataValue(epoch=value.epoch, metadata_hash=value.metadata_hash),
+        lambda value: records.GroupEpochValue(value.epoch, value.metadata_hash),
+    ),
+    _Kind(
+        records.SubscribedTopicsRecord,
+        messages.ConsumerGroupPartitionMetadataKey,
+        messages.ConsumerGroupPartitionMetadataValue,
+        _subscribed_topics,
+        _read_subscribed_topics,
+    ),
+    _Kind(
+        records.MemberSubscriptionRecord,
+        messages.ConsumerGroupMemberMetadataKey,
+        messages.ConsumerGroupMemberMetadataValue,
+        _subscription,
+        _read_subscription,
+    ),
+    _Kind(
+        records.AssignmentEpochRecord,
+        messages.ConsumerGroupTargetAssignmentMetadataKey,
+        messages.ConsumerGroupTargetAssignmentMetadataValue,
+        lambda value: messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=value),
+        lambda value: value.assignment_epoch,
+    ),
+    _Kind(
+        records.TargetAssignmentRecord,
+        messages.ConsumerGroupTargetAssignmentMemberKey,
+        messages.ConsumerGroupTargetAssignmentMemberValue,
+        lambda value: messages.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=_topic_partitions(value)),
+        lambda value: _partitions(value.topic_partitions),
+    ),
+    _Kind(
+        records.CurrentAssignmentRecord,
+        messages.ConsumerGroupCurrentMemberAssignmentKey,
+        messages.ConsumerGroupCurrentMemberAssignmentValue,
+        _current,
+        _read_current,
+    ),
+)
+
+_BY_RECORD: Mapping[type, _Kind] = {kind.record: kind for kind in _KINDS}
+_BY_KEY_VERSION: Mapping[int, _Kind] = {kind.key_version: kind for kind in _KINDS}

@@ -1,0 +1,32 @@
+"""The settings of consumer groups. Plain data."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
+from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
+from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
+
+
+def no_group_configs(group_id: str, name: str) -> int | None:
+    """Return None: no group has configs of its own."""
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsumerGroupConfig:
+    """The settings of consumer groups, under Kafka's names and with Kafka's defaults (`group.consumer.*`).
+
+    Attributes:
+        assignors: The assignors by name; the first one is the default.
+        topics: The topics of the cluster.
+        group_config: Returns a config of a group in milliseconds, by group id and name, such as
+            `consumer.session.timeout.ms`; None if the group does not have it.
+    """
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    assignors: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
+    topics: TopicImage = NO_TOPICS
+    group_config: Callable[[str, str], int | None] = no_group_configs

@@ -1,0 +1,276 @@
+"""The state of one consumer group, which changes only by records (`ConsumerGroup.replay`).
+
+The same records are read from the log after a failover, so a group never has state that is not stored, except timers.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from math import inf
+
+from fakebroker.coordinator.group.modern.member import LEAVING_EPOCH, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.group.modern.reconciliation import FREE
+from fakebroker.coordinator.group.modern.records import (
+    AssignmentEpochRecord,
+    ConsumerGroupRecord,
+    CurrentAssignmentRecord,
+    CurrentAssignmentValue,
+    GroupEpochRecord,
+    MemberSubscriptionRecord,
+    SubscriptionValue,
+    TargetAssignmentRecord,
+)
+from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
+from fakebroker.coordinator.group.offsets import OffsetStore
+from fakebroker.errors import ErrorCode
+
+NO_ASSIGNMENT_EPOCH = -1
+"""The assignment epoch of a group whose target assignment was deleted."""
+
+
+class ConsumerGroup:
+    """One consumer group (Kafka's `ConsumerGroup`). Also an entry of the timer queue.
+
+    Attributes:
+        partition: The partition of `__consumer_offsets` that the group belongs to.
+        group_epoch: Rises when a member is added, removed or changes its subscription, or when topics change.
+        metadata_hash: The hash of the subscribed topics when the group epoch last rose.
+        assignment_epoch: The group epoch for which the target assignment was computed.
+        members: By member id, in the order in which they were added.
+        static_members: ConsumerGroupMember ids by instance id.
+        target: The target assignment, by member id.
+        subscribers: The number of subscribed members of each topic name, without zeros.
+        votes: The number of members that name each assignor, without zeros.
+        has_subscribed_topics_record: Whether the log has a `SubscribedTopicsRecord`, which is to be deleted.
+        metadata_version: The version of the topics (`TopicImage.version`) for which `metadata_hash` is known to be
+            right; -1 after loading.
+        offsets: The committed offsets.
+        session_deadlines: When each member's session expires, by member id.
+        rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
+            epoch for which this holds.
+        deadline_ms: A lower bound of all deadlines.
+        scheduled_ms, timer_number: See `TimerEntry`.
+    """
+
+    def __init__(self, group_id: str, partition: int) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.group_epoch = 0
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, ConsumerGroupMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.target: dict[str, Partitions] = {}
+        self.subscribers: Counter[str] = Counter()
+        self.votes: Counter[str] = Counter()
+        self.has_subscribed_topics_record = False
+        self.metadata_version = -1
+        self.offsets = OffsetStore()
+        self.session_deadlines: dict[str, float] = {}
+        self.rebalance_deadlines: dict[str, tuple[float, int]] = {}
+        self.deadline_ms = inf
+        self.scheduled_ms = inf
+        self.timer_number = 0
+        self._partition_epochs: dict[bytes, dict[int, int]] = {}
+
+    # Reading
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state, derived from members and epochs."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.group_epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
+        """Return the member with an instance id, or None."""
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def partition_epoch(self, topic_id: bytes, index: int) -> int:
+        """Return the epoch of the member that has a partition, or still has to give it up; -1 if it is free."""
+        return self._partition_epochs.get(topic_id, {}).get(index, FREE)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member is subscribed to a topic."""
+        return topic in self.subscribers
+
+    def check_commit(self, epoch: int, member_id: str) -> ErrorCode:
+        """Return the error of an OffsetCommit, or NONE (`ConsumerGroup.validateOffsetCommit`).
+
+        Args:
+            epoch: The member epoch; negative if a client that is not a member commits, which needs an empty group.
+            member_id: The member, or "".
+        """
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        return self._check_member(epoch, member_id)
+
+    def check_transactional_commit(self, epoch: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Return the error of a TxnOffsetCommit, or NONE. Without any identity it is accepted."""
+        is_anonymous = epoch == -1 and not member_id and instance_id is None
+        if is_anonymous or (epoch < 0 and not self.members):
+            return ErrorCode.NONE
+        error = self._check_member(epoch, member_id)
+        # TxnOffsetCommit has no error for member epochs (`OffsetMetadataManager.validateTransactionalOffsetCommit`).
+        return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
+
+    def check_fetch(self, epoch: int, member_id: str | None) -> ErrorCode:
+        """Return the error of an OffsetFetch, or NONE. One without member id and epoch is accepted."""
+        return ErrorCode.NONE if member_id is None and epoch < 0 else self._check_member(epoch, member_id or "")
+
+    def _check_member(self, epoch: int, member_id: str) -> ErrorCode:
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # Changing
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        """Apply a record that is in the log (Kafka's `GroupMetadataManager.replay`).
+
+        Raises:
+            RuntimeError: The record contradicts the state: a partition would have two owners.
+        """
+        if isinstance(record, CurrentAssignmentRecord):
+            self._replay_current_assignment(record.member_id, record.value)
+        elif isinstance(record, MemberSubscriptionRecord):
+            self._replay_subscription(record.member_id, record.value)
+        elif isinstance(record, TargetAssignmentRecord):
+            if record.value is None:
+                self.target.pop(record.member_id, None)
+            else:
+                self.target[record.member_id] = record.value
+        elif isinstance(record, AssignmentEpochRecord):
+            self.assignment_epoch = NO_ASSIGNMENT_EPOCH if record.value is None else record.value
+        elif isinstance(record, GroupEpochRecord):
+            if record.value is not None:
+                self.group_epoch, self.metadata_hash = record.value.epoch, record.value.metadata_hash
+        else:
+            self.has_subscribed_topics_record = record.value is not None
+
+    def _replay_current_assignment(self, member_id: str, value: CurrentAssignmentValue | None) -> None:
+        member = self.members.get(member_id)
+        if value is None:
+            if member is not None:
+                self._put(
+                    ConsumerGroupMember(member_id=member_id, instance_id=member.instance_id, member_epoch=LEAVING_EPOCH)
+                )
+            return
+        self._put(
+            replace(
+                member or ConsumerGroupMember(member_id=member_id),
+                member_epoch=value.member_epoch,
+                previous_epoch=value.previous_epoch,
+                state=value.state,
+                assigned=value.assigned,
+                pending_revocation=value.pending_revocation,
+            )
+        )
+
+    def _replay_subscription(self, member_id: str, value: SubscriptionValue | None) -> None:
+        if value is not None:
+            member = self.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
+            self._put(
+                replace(
+                    member,
+                    instance_id=value.instance_id,
+                    rack_id=value.rack_id,
+                    client_id=value.client_id,
+                    client_host=value.client_host,
+                    subscribed_topic_names=value.subscribed_topic_names,
+                    rebalance_timeout_ms=value.rebalance_timeout_ms,
+                    server_assignor=value.server_assignor,
+                )
+            )
+        elif member_id in self.members:
+            member = self.members.pop(member_id)
+            self._uncount(member)
+            # Not if the member was replaced by another one with its instance id.
+            if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+                del self.static_members[member.instance_id]
+            self.session_deadlines.pop(member_id, None)
+            self.rebalance_deadlines.pop(member_id, None)
+
+    def _put(self, member: ConsumerGroupMember) -> None:
+        former = self.members.get(member.member_id)
+        if former is not None:
+            self._uncount(former)
+        self.members[member.member_id] = member
+        self.subscribers.update(member.subscribed_topic_names)
+        if member.server_assignor is not None:
+            self.votes[member.server_assignor] += 1
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        for partitions in (member.assigned, member.pending_revocation):
+            self._own(partitions, member)
+
+    def _own(self, partitions: Partitions, member: ConsumerGroupMember) -> None:
+        for topic_id, indexes in partitions.items():
+            epochs = self._partition_epochs.setdefault(topic_id, {})
+            for index in indexes:
+                if index in epochs:
+                    owner = f"a member in epoch {epochs[index]}"
+                    raise RuntimeError(f"group {self.group_id!r}: {topic_id.hex()}-{index} already has {owner}")
+                epochs[index] = member.member_epoch
+
+    def _uncount(self, member: ConsumerGroupMember) -> None:
+        for name in member.subscribed_topic_names:
+            _decrement(self.subscribers, name)
+        if member.server_assignor is not None:
+            _decrement(self.votes, member.server_assignor)
+        for partitions in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in partitions.items():
+                epochs = self._partition_epochs[topic_id]
+                for index in indexes:
+                    del epochs[index]
+                if not epochs:
+                    del self._partition_epochs[topic_id]
+
+    # Timers
+
+    def arm_session(self, member_id: str, deadline_ms: float) -> None:
+        """Set when the session of a member expires."""
+        self.session_deadlines[member_id] = deadline_ms
+        self.deadline_ms = min(self.deadline_ms, deadline_ms)
+
+    def arm_rebalance(self, member: ConsumerGroupMember, now_ms: float) -> None:
+        """Start the rebalance timer of a member that has to give up partitions, else stop it."""
+        if member.state is UNREVOKED_PARTITIONS:
+            deadline_ms = now_ms + member.rebalance_timeout_ms
+            self.rebalance_deadlines[member.member_id] = deadline_ms, member.member_epoch
+            self.deadline_ms = min(self.deadline_ms, deadline_ms)
+        else:
+            self.rebalance_deadlines.pop(member.member_id, None)
+
+    def earliest_deadline(self) -> float:
+        """Return the earliest deadline of all members, infinite without one."""
+        rebalances = (deadline_ms for deadline_ms, _ in self.rebalance_deadlines.values())
+        return min(*self.session_deadlines.values(), *rebalances, inf, inf)
+
+    def expired_members(self, now_ms: float) -> dict[str, str]:
+        """Return the members that are to be removed now, by member id, each with the cause.
+
+        A rebalance timer that was started in another epoch of its member is only stopped.
+        """
+        expired = {
+            member_id: "its session expired"
+            for member_id, deadline_ms in self.session_deadlines.items()
+            if deadline_ms <= now_ms
+        }
+        for member_id, (deadline_ms, epoch) in [*self.rebalance_deadlines.items()]:
+            if deadline_ms <= now_ms:
+                del self.rebalance_deadlines[member_id]
+                if self.members[member_id].member_epoch == epoch:
+                    expired.setdefault(member_id, f"it did not leave epoch {epoch} in time")
+        return expired
+
+
+def _decrement(counter: Counter[str], name: str) -> None:
+    counter[name] -= 1
+    if not counter[name]:
+        del counter[name]

@@ -1,0 +1,415 @@
+"""What a heartbeat, a departure and an expired timer change in a consumer group: the records, and the response.
+
+The functions do not change the group; see `ConsumerGroup.replay`. Order of checks and records as in Kafka's
+`GroupMetadataManager.consumerGroupHeartbeat`, release 4.2.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor, GroupSpec, MemberSpec
+from fakebroker.coordinator.group.modern.errors import HeartbeatError
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.member import (
+    JOINING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    NO_PARTITIONS,
+    ConsumerGroupMember,
+    Partitions,
+    contains_all,
+)
+from fakebroker.coordinator.group.modern.reconciliation import Reconciliation
+from fakebroker.coordinator.group.modern.records import (
+    AssignmentEpochRecord,
+    ConsumerGroupRecord,
+    CurrentAssignmentRecord,
+    CurrentAssignmentValue,
+    GroupEpochRecord,
+    GroupEpochValue,
+    MemberSubscriptionRecord,
+    SubscribedTopicsRecord,
+    SubscriptionValue,
+    TargetAssignmentRecord,
+)
+from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.group.modern.topics import TopicImage, metadata_hash
+from fakebroker.errors import ErrorCode
+
+_NONE = ErrorCode.NONE
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """What a heartbeat depends on besides group and request.
+
+    Attributes:
+        topics: The topics of the cluster.
+        assignors: The assignors by name; the first one is the default.
+        max_size: The most members that a group may have.
+        heartbeat_interval_ms: The interval that responses have.
+    """
+
+    topics: TopicImage
+    assignors: Mapping[str, Assignor]
+    max_size: int
+    heartbeat_interval_ms: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The effect of a request: records to append and to replay, and the result if the append succeeds.
+
+    Attributes:
+        member: The member afterwards, whose timers restart; None if it is gone or on leave.
+        checks_metadata: Whether the outcome has the current hash of the subscribed topics.
+        restarts_rebalance_timer: Whether the current assignment has changed.
+    """
+
+    records: list[ConsumerGroupRecord]
+    result: HeartbeatResult
+    member: ConsumerGroupMember | None = None
+    checks_metadata: bool = False
+    restarts_rebalance_timer: bool = False
+
+
+@dataclass(slots=True)
+class _Step:
+    """A heartbeat in progress: the group's epochs and the member, as they will be."""
+
+    group: ConsumerGroup
+    request: ConsumerGroupHeartbeat
+    context: Context
+    former: ConsumerGroupMember
+    member: ConsumerGroupMember
+    records: list[ConsumerGroupRecord] = field(default_factory=list)
+    group_epoch: int = 0
+    checks_metadata: bool = False
+
+    @property
+    def subscription_changed(self) -> bool:
+        return self.member.subscribed_topic_names != self.former.subscribed_topic_names
+
+
+def heartbeat(
+    group: ConsumerGroup, request: ConsumerGroupHeartbeat, context: Context, new_id: Callable[[], str]
+) -> Outcome:
+    """Handle the heartbeat of a member that joins or stays.
+
+    Args:
+        group: The group; a new one if it does not exist.
+        request: The request.
+        context: Settings and topics.
+        new_id: Returns the id of a member that joins without one.
+
+    Raises:
+        HeartbeatError: The request is rejected.
+    """
+    member_id = request.member_id
+    if len(group.members) >= context.max_size and member_id not in group.members:
+        text = f"The consumer group has reached its maximum capacity of {context.max_size} members."
+        raise HeartbeatError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+    member_id = member_id or new_id()
+    records: list[ConsumerGroupRecord] = []
+    if request.instance_id is None:
+        former = _dynamic_member(group, member_id, request)
+    else:
+        former = _static_member(group, member_id, request.instance_id, request, records)
+    step = _Step(group, request, context, former, _updated(former, request), records, group.group_epoch)
+    if step.member != former:
+        records.append(subscription_record(group.group_id, step.member))
+    _bump_group_epoch(step)
+    target = _update_target(step)
+    return _reconcile(step, target)
+
+
+# 1. The member
+
+
+def _dynamic_member(group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeat) -> ConsumerGroupMember:
+    member = group.members.get(member_id)
+    if member is None:
+        if not request.is_joining:
+            raise _unknown_member(group, member_id)
+        member = ConsumerGroupMember(member_id=member_id)
+    _check_epoch(member, request)
+    return member
+
+
+def _static_member(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str,
+    request: ConsumerGroupHeartbeat,
+    records: list[ConsumerGroupRecord],
+) -> ConsumerGroupMember:
+    existing = group.static_member(instance_id)
+    if not request.is_joining:
+        existing = _checked_instance(existing, member_id, instance_id)
+        _check_epoch(existing, request)
+        return existing
+    if existing is None:
+        return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
+    if existing.member_epoch != LEAVING_STATIC_EPOCH:
+        text = (
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {existing.member_id} member."
+        )
+        raise HeartbeatError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+    member = replace(existing, member_id=member_id, member_epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
+    records += removal_records(group.group_id, existing.member_id)
+    records.append(subscription_record(group.group_id, member))
+    target = group.target.get(existing.member_id, NO_PARTITIONS)
+    records.append(TargetAssignmentRecord(group.group_id, member_id, target))
+    records.append(current_assignment_record(group.group_id, member))
+    return member
+
+
+def _checked_instance(existing: ConsumerGroupMember | None, member_id: str, instance_id: str) -> ConsumerGroupMember:
+    if existing is None:
+        raise HeartbeatError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if existing.member_id != member_id:
+        text = f"Static member {member_id} with instance id {instance_id} was fenced by member {existing.member_id}."
+        raise HeartbeatError(ErrorCode.FENCED_INSTANCE_ID, text)
+    return existing
+
+
+def _check_epoch(member: ConsumerGroupMember, request: ConsumerGroupHeartbeat) -> None:
+    """Raise FENCED_MEMBER_EPOCH unless the epoch is current, or the response with the current one may be lost."""
+    sent, known = request.member_epoch, member.member_epoch
+    if sent == known:
+        return
+    was_lost = sent == member.previous_epoch and request.owned is not None
+    if sent < known and was_lost and contains_all(member.assigned, request.owned or NO_PARTITIONS):
+        return
+    size = "greater" if sent > known else "smaller"
+    text = (
+        f"The consumer group member has a {size} member epoch ({sent}) than the one known by the group coordinator "
+        f"({known}). The member must abandon all its partitions and rejoin."
+    )
+    raise HeartbeatError(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def _unknown_member(group: ConsumerGroup, member_id: str) -> HeartbeatError:
+    text = f"Member {member_id} is not a member of group {group.group_id}."
+    return HeartbeatError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+
+
+def _updated(member: ConsumerGroupMember, request: ConsumerGroupHeartbeat) -> ConsumerGroupMember:
+    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+        subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+
+
+# 2. The group epoch and the target assignment
+
+
+def _bump_group_epoch(step: _Step) -> None:
+    """Add a record of the next group epoch, if the subscription or the subscribed topics have changed."""
+    group = step.group
+    must_bump = group.group_epoch == 0 or step.subscription_changed
+    if not must_bump and group.metadata_version == step.context.topics.version:
+        return
+    hash_ = metadata_hash(_subscribers(step), step.context.topics)
+    step.checks_metadata = True
+    if must_bump or hash_ != group.metadata_hash:
+        step.group_epoch = group.group_epoch + 1
+        step.records.append(GroupEpochRecord(group.group_id, GroupEpochValue(step.group_epoch, hash_)))
+    if group.has_subscribed_topics_record:
+        step.records.append(SubscribedTopicsRecord(group.group_id, None))
+
+
+def _subscribers(step: _Step) -> Counter[str]:
+    """Return the number of subscribers by topic name, after this heartbeat."""
+    counts = step.group.subscribers.copy()
+    counts.subtract(step.former.subscribed_topic_names)
+    counts.update(step.member.subscribed_topic_names)
+    return +counts
+
+
+def _update_target(step: _Step) -> Partitions:
+    """Run the assignor if the group epoch is newer than the assignment; return the target of the member."""
+    group, member = step.group, step.member
+    if step.group_epoch <= group.assignment_epoch:
+        return group.target.get(_target_holder(step), NO_PARTITIONS)
+    members = {**group.members, member.member_id: member}
+    replaced = group.static_members.get(member.instance_id) if member.instance_id is not None else None
+    if replaced is not None and replaced != member.member_id:
+        del members[replaced]
+    spec = _group_spec(step, members)
+    target = _assignor(step)(spec)
+    for member_id in members:
+        partitions = target.get(member_id, NO_PARTITIONS)
+        if group.target.get(member_id) != partitions:
+            step.records.append(TargetAssignmentRecord(group.group_id, member_id, partitions))
+    step.records.append(AssignmentEpochRecord(group.group_id, step.group_epoch))
+    return target.get(member.member_id, NO_PARTITIONS)
+
+
+def _target_holder(step: _Step) -> str:
+    """Return the id under which the group has the target of the member: that of the member it replaces, if any."""
+    member = step.member
+    if member.instance_id is None:
+        return member.member_id
+    return step.group.static_members.get(member.instance_id, member.member_id)
+
+
+def _group_spec(step: _Step, members: Mapping[str, ConsumerGroupMember]) -> GroupSpec:
+    subscribers = _subscribers(step)
+    topics = {name: found for name in subscribers if (found := step.context.topics.named(name)) is not None}
+    counts = {found.topic_id: found.partition_count for found in topics.values()}
+    ids: dict[frozenset[str], frozenset[bytes]] = {}
+    specs: dict[str, MemberSpec] = {}
+    for member_id in sorted(members):
+        member = members[member_id]
+        names = member.subscribed_topic_names
+        if names not in ids:
+            ids[names] = frozenset(topics[name].topic_id for name in names if name in topics)
+        holder = member_id if member_id != step.member.member_id else _target_holder(step)
+        so_far = step.group.target.get(holder, NO_PARTITIONS)
+        existing = {topic_id: indexes for topic_id, indexes in so_far.items() if topic_id in counts}
+        specs[member_id] = MemberSpec(member.instance_id, ids[names], existing)
+    is_homogeneous = all(count == len(members) for count in subscribers.values())
+    return GroupSpec(specs, counts, is_homogeneous)
+
+
+def _assignor(step: _Step) -> Assignor:
+    """Return the assignor that most members vote for; of several, the first by name; without votes, the default.
+
+    In Kafka the order of a hash map decides between equal votes; for its two assignors, `uniform` comes first.
+    """
+    votes, assignors = step.group.votes.copy(), step.context.assignors
+    if step.former.server_assignor is not None:
+        votes[step.former.server_assignor] -= 1
+    if step.member.server_assignor is not None:
+        votes[step.member.server_assignor] += 1
+    return assignors[preferred_assignor(votes, assignors)]
+
+
+def preferred_assignor(votes: Mapping[str, int], assignors: Collection[str]) -> str:
+    """Return the name with the most votes; without votes, the first of the assignors."""
+    named = [name for name in sorted(assignors, key=lambda name: (name != "uniform", name)) if votes.get(name, 0) > 0]
+    return max(named, key=lambda name: votes[name], default=next(iter(assignors)))
+
+
+# 3. The member's assignment
+
+
+def _reconcile(step: _Step, target: Partitions) -> Outcome:
+    group, request, member = step.group, step.request, step.member
+    target_epoch = max(step.group_epoch, group.assignment_epoch)
+    after, is_moved = member, False
+    if step.subscription_changed or not member.is_reconciled_to(target_epoch):
+        found = (step.context.topics.named(name) for name in member.subscribed_topic_names)
+        step_to_target = Reconciliation(
+            target=target,
+            target_epoch=target_epoch,
+            subscribed_topic_ids=frozenset(topic.topic_id for topic in found if topic is not None),
+            subscription_changed=step.subscription_changed,
+            owned=request.owned,
+            epoch_of=group.partition_epoch,
+        )
+        after = step_to_target.next_state(member)
+        is_moved = after != member
+        if is_moved:
+            step.records.append(current_assignment_record(group.group_id, after))
+    has_changed = after.assigned != step.former.assigned
+    assignment = after.assigned if request.is_joining or request.is_full or has_changed else None
+    result = HeartbeatResult(
+        _NONE, None, after.member_id, after.member_epoch, step.context.heartbeat_interval_ms, assignment
+    )
+    return Outcome(step.records, result, after, step.checks_metadata, is_moved)
+
+
+# Leaving
+
+
+def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, topics: TopicImage) -> Outcome:
+    """Handle the last heartbeat of a member.
+
+    Raises:
+        HeartbeatError: The member is unknown, or has been replaced.
+    """
+    member_id, instance_id = request.member_id, request.instance_id
+    if instance_id is None:
+        member = group.members.get(member_id)
+        if member is None:
+            raise _unknown_member(group, member_id)
+    else:
+        member = _checked_instance(group.static_member(instance_id), member_id, instance_id)
+    result = HeartbeatResult(_NONE, None, member_id, request.member_epoch)
+    if instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
+        away = replace(member, member_epoch=LEAVING_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
+        return Outcome([current_assignment_record(group.group_id, away)], result)
+    return Outcome(remove(group, [member_id], topics), result)
+
+
+def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicImage) -> list[ConsumerGroupRecord]:
+    """Return the records that remove members, at least one, and start the next group epoch."""
+    records: list[ConsumerGroupRecord] = []
+    subscribers = group.subscribers.copy()
+    for member_id in member_ids:
+        records += removal_records(group.group_id, member_id)
+        subscribers.subtract(group.members[member_id].subscribed_topic_names)
+    value = GroupEpochValue(group.group_epoch + 1, metadata_hash(+subscribers, topics))
+    records.append(GroupEpochRecord(group.group_id, value))
+    return records
+
+
+# Records
+
+
+def subscription_record(group_id: str, member: ConsumerGroupMember) -> MemberSubscriptionRecord:
+    """Return the record of what a member has reported about itself."""
+    value = SubscriptionValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+    )
+    return MemberSubscriptionRecord(group_id, member.member_id, value)
+
+
+def current_assignment_record(group_id: str, member: ConsumerGroupMember) -> CurrentAssignmentRecord:
+    """Return the record of what a member has."""
+    value = CurrentAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_epoch=member.previous_epoch,
+        state=member.state,
+        assigned=member.assigned,
+        pending_revocation=member.pending_revocation,
+    )
+    return CurrentAssignmentRecord(group_id, member.member_id, value)
+
+
+def removal_records(group_id: str, member_id: str) -> list[ConsumerGroupRecord]:
+    """Return the tombstones of a member."""
+    return [
+        CurrentAssignmentRecord(group_id, member_id, None),
+        TargetAssignmentRecord(group_id, member_id, None),
+        MemberSubscriptionRecord(group_id, member_id, None),
+    ]
+
+
+def tombstones(group: ConsumerGroup) -> list[ConsumerGroupRecord]:
+    """Return the records that delete a group, as `ConsumerGroup.createGroupTombstoneRecords` orders them."""
+    group_id, members = group.group_id, group.members
+    return [
+        *(CurrentAssignmentRecord(group_id, member_id, None) for member_id in members),
+        *(TargetAssignmentRecord(group_id, member_id, None) for member_id in members),
+        AssignmentEpochRecord(group_id, None),
+        *(MemberSubscriptionRecord(group_id, member_id, None) for member_id in members),
+        SubscribedTopicsRecord(group_id, None),
+        GroupEpochRecord(group_id, None),
+    ]

@@ -1,0 +1,77 @@
+"""One member of a consumer group, as immutable data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fakebroker.coordinator.group.modern.states import STABLE, TRANSITIONS, MemberState
+
+Partitions = Mapping[bytes, frozenset[int]]
+"""Sets of partitions by topic id, without empty sets. Not modified."""
+
+NO_PARTITIONS: Partitions = {}
+
+JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH = 0, -1, -2
+"""Epochs in requests: of a member that joins, that leaves, and of a static member that leaves for a while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupMember:
+    """One member (Kafka's `ConsumerGroupMember`) that uses the consumer protocol.
+
+    Attributes:
+        instance_id: Set for a static member.
+        client_host: In Kafka's form, such as "/127.0.0.1".
+        rebalance_timeout_ms: How long the member may take to give up partitions; -1 until it is known.
+        server_assignor: The assignor that the member votes for, if any.
+        member_epoch: 0 for a new member; -2 for a static member that has left for a while.
+        previous_epoch: The epoch before the last change of the epoch; -1 for a new member.
+        assigned: The partitions that the member may use.
+        pending_revocation: The partitions that the member has to give up and has not confirmed.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: frozenset[str] = frozenset()
+    server_assignor: str | None = None
+    rebalance_timeout_ms: int = -1
+    member_epoch: int = JOINING_EPOCH
+    previous_epoch: int = -1
+    state: MemberState = STABLE
+    assigned: Partitions = field(default_factory=dict)
+    pending_revocation: Partitions = field(default_factory=dict)
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether the member has all of its target in this epoch of the assignment."""
+        return self.state is STABLE and self.member_epoch == assignment_epoch
+
+    def moved_to(
+        self, state: MemberState, member_epoch: int, assigned: Partitions, pending_revocation: Partitions
+    ) -> "ConsumerGroupMember":
+        """Return the member in another state. Only this method changes the state.
+
+        Raises:
+            RuntimeError: `TRANSITIONS` does not have the transition.
+        """
+        if state not in TRANSITIONS[self.state]:
+            raise RuntimeError(f"member {self.member_id!r}: no transition from {self.state.name} to {state.name}")
+        return replace(
+            self,
+            state=state,
+            member_epoch=member_epoch,
+            previous_epoch=self.member_epoch,
+            assigned=assigned,
+            pending_revocation=pending_revocation,
+        )
+
+
+def contains_all(partitions: Partitions, some: Partitions) -> bool:
+    """Return whether all topics and partitions of `some` are in `partitions`."""
+    return all(topic_id in partitions and indexes <= partitions[topic_id] for topic_id, indexes in some.items())
+
+
+def overlap(one: Partitions, other: Partitions) -> bool:
+    """Return whether two sets have a partition in common."""
+    return any(indexes & other.get(topic_id, frozenset()) for topic_id, indexes in one.items())

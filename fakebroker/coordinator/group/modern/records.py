@@ -1,0 +1,112 @@
+"""The records of consumer groups in `__consumer_offsets` (types 3 to 8), as plain data.
+
+A record without a value is a tombstone. The encoding is in `cluster/logs/`.
+"""
+
+from dataclasses import dataclass
+
+from fakebroker.coordinator.group.modern.member import Partitions
+from fakebroker.coordinator.group.modern.states import MemberState
+
+
+@dataclass(slots=True)
+class GroupEpochValue:
+    """The value of a `GroupEpochRecord`; the hash is that of the subscribed topics (KIP-1101)."""
+
+    epoch: int
+    metadata_hash: int
+
+
+@dataclass(slots=True)
+class GroupEpochRecord:
+    """Type 3, `ConsumerGroupMetadata`: the group epoch."""
+
+    group_id: str
+    value: GroupEpochValue | None
+
+
+@dataclass(slots=True)
+class StoredTopic:
+    """A topic in a `SubscribedTopicsRecord`."""
+
+    topic_id: bytes
+    name: str
+    partition_count: int
+
+
+@dataclass(slots=True)
+class SubscribedTopicsRecord:
+    """Type 4, `ConsumerGroupPartitionMetadata`: the subscribed topics. Written before 4.1; later only deleted."""
+
+    group_id: str
+    value: tuple[StoredTopic, ...] | None
+
+
+@dataclass(slots=True)
+class SubscriptionValue:
+    """The value of a `MemberSubscriptionRecord`."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: frozenset[str]
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+
+
+@dataclass(slots=True)
+class MemberSubscriptionRecord:
+    """Type 5, `ConsumerGroupMemberMetadata`: what a member has reported about itself."""
+
+    group_id: str
+    member_id: str
+    value: SubscriptionValue | None
+
+
+@dataclass(slots=True)
+class AssignmentEpochRecord:
+    """Type 6, `ConsumerGroupTargetAssignmentMetadata`: the epoch of the target assignment."""
+
+    group_id: str
+    value: int | None
+
+
+@dataclass(slots=True)
+class TargetAssignmentRecord:
+    """Type 7, `ConsumerGroupTargetAssignmentMember`: the target assignment of a member."""
+
+    group_id: str
+    member_id: str
+    value: Partitions | None
+
+
+@dataclass(slots=True)
+class CurrentAssignmentValue:
+    """The value of a `CurrentAssignmentRecord`."""
+
+    member_epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: Partitions
+    pending_revocation: Partitions
+
+
+@dataclass(slots=True)
+class CurrentAssignmentRecord:
+    """Type 8, `ConsumerGroupCurrentMemberAssignment`: what a member has, and its epoch."""
+
+    group_id: str
+    member_id: str
+    value: CurrentAssignmentValue | None
+
+
+ConsumerGroupRecord = (
+    GroupEpochRecord
+    | SubscribedTopicsRecord
+    | MemberSubscriptionRecord
+    | AssignmentEpochRecord
+    | TargetAssignmentRecord
+    | CurrentAssignmentRecord
+)
+"""Any record of a consumer group."""

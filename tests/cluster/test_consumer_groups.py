@@ -1,0 +1,346 @@
+"""Consumer groups on the wire: requests in each version, other APIs with such groups, settings, releases, views."""
+
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster import snapshot
+from fakebroker.cluster.configs.changes import ResourceType
+from fakebroker.cluster.inspect.deadlines import deadlines_of, pending_deadlines
+from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.views import view_group, view_groups
+from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.cluster.seeding.seed import GroupSeed, seed_groups
+from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatTopicPartitions,
+)
+from fakebroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
+from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
+from fakebroker.protocol.messages.list_groups import ListGroupsRequest
+from fakebroker.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fakebroker.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.support.cluster.cluster_harness import NOT_REQUESTED, ClusterHarness, versions
+from tests.support.subtests import subtest_for_each
+
+OFF = ErrorCode.UNSUPPORTED_VERSION
+
+
+def cluster(**options: Any) -> ClusterHarness:
+    return ClusterHarness({"news": 4}, **options)
+
+
+def beat(
+    harness: ClusterHarness,
+    member_id: str,
+    epoch: int = 0,
+    owned: set[int] | None = None,
+    version: int = 1,
+    **fields: Any,
+) -> Any:
+    """Send a heartbeat of a member of group "g", which reports everything if it joins."""
+    if epoch == 0:
+        fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["news"], "topic_partitions": [], **fields}
+    if owned is not None:
+        partitions = HeartbeatTopicPartitions(topic_id=harness.topic().topic_id, partitions=sorted(owned))
+        fields["topic_partitions"] = [partitions]
+    request = ConsumerGroupHeartbeatRequest(
+        **{"group_id": "g", "member_id": member_id, "member_epoch": epoch, **fields}
+    )
+    return harness.ask(request, version)
+
+
+def assigned(response: Any) -> list[int] | None:
+    if response.assignment is None:
+        return None
+    return [index for topic in response.assignment.topic_partitions for index in topic.partitions]
+
+
+def describe(harness: ClusterHarness, *group_ids: str, version: int = 1, operations: bool = False) -> list[Any]:
+    request = ConsumerGroupDescribeRequest(group_ids=list(group_ids), include_authorized_operations=operations)
+    groups: list[Any] = harness.ask(request, version).groups
+    return groups
+
+
+def shared() -> ClusterHarness:
+    """Return a cluster with members a and b of group "g", which have two partitions each, in epoch 2."""
+    harness = cluster()
+    beat(harness, "a")
+    beat(harness, "b")
+    kept = assigned(beat(harness, "a", 1))
+    assert kept is not None
+    beat(harness, "a", 1, set(kept))
+    assert len(assigned(beat(harness, "b", 2)) or []) == 2
+    return harness
+
+
+def test_heartbeats_in_each_version() -> None:
+    for version in versions("ConsumerGroupHeartbeat"):
+        harness = cluster()
+        joined = beat(harness, "a", version=version)
+        assert (joined.error_code, joined.error_message, joined.member_id) == (0, None, "a")
+        assert (joined.member_epoch, joined.heartbeat_interval_ms, assigned(joined)) == (1, 5_000, [0, 1, 2, 3])
+        assert joined.assignment.topic_partitions[0].topic_id == harness.topic().topic_id
+        stays = beat(harness, "a", 1, {0, 1, 2, 3}, version)
+        assert (stays.error_code, stays.member_epoch, stays.assignment) == (0, 1, None)
+        left = beat(harness, "a", -1, version=version)
+        assert (left.error_code, left.member_id, left.member_epoch, left.heartbeat_interval_ms) == (0, "a", -1, 0)
+
+
+def test_only_version_0_chooses_member_ids() -> None:
+    harness = cluster()
+    assert len(beat(harness, "", version=0).member_id) == 22
+    refused = beat(harness, "")
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+    assert (refused.member_id, refused.assignment) == (None, None)
+
+
+def test_errors_have_messages() -> None:
+    harness = cluster(brokers=2)
+    owner = harness.cluster.coordinator_of("g")
+    assert owner is not None
+    wrong = next(node_id for node_id in harness.cluster.brokers if node_id != owner.node_id)
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
+    response = harness.ask(request, 1, broker=wrong)
+    assert (response.error_code, response.error_message) == (
+        ErrorCode.NOT_COORDINATOR,
+        "This is not the correct coordinator.",
+    )
+    response = harness.ask(request, 1, broker=owner.node_id)
+    assert (response.error_code, response.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        "Consumer group g not found.",
+    )
+
+
+def test_a_partition_moves_when_its_owner_has_confirmed() -> None:
+    harness = shared()
+    (group,) = describe(harness, "g")
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
+
+
+def test_new_partitions_are_assigned_by_the_next_heartbeat() -> None:
+    harness = cluster()
+    beat(harness, "a")
+    topic = CreatePartitionsTopic(name="news", count=5, assignments=None)
+    created = harness.ask(CreatePartitionsRequest(topics=[topic], timeout_ms=1_000, validate_only=False), 3)
+    assert created.results[0].error_code == 0, created
+    grown = beat(harness, "a", 1)
+    assert (grown.member_epoch, assigned(grown)) == (2, [0, 1, 2, 3, 4])
+
+
+def test_describe_in_each_version() -> None:
+    harness = shared()
+    for version in versions("ConsumerGroupDescribe"):
+        (group,) = describe(harness, "g", version=version, operations=True)
+        assert (group.error_code, group.error_message, group.assignor_name) == (0, None, "uniform")
+        assert group.authorized_operations != NOT_REQUESTED
+        first, second = group.members
+        assert (first.member_id, first.member_epoch, first.client_id, first.client_host) == (
+            "a",
+            2,
+            "client",
+            "127.0.0.1",
+        )
+        assert (first.subscribed_topic_names, first.subscribed_topic_regex) == (["news"], "")
+        assert first.assignment == first.target_assignment
+        (part,) = first.assignment.topic_partitions
+        assert (part.topic_id, part.topic_name, len(part.partitions)) == (harness.topic().topic_id, "news", 2)
+        assert second.member_type == (1 if version >= 1 else -1)
+
+
+def test_describe_errors() -> None:
+    harness = cluster()
+    commit(harness, -1, "", 9, group_id="simple")
+    missing, empty, simple = describe(harness, "missing", "", "simple")
+    assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group missing not found.")
+    assert (empty.error_code, empty.group_id) == (ErrorCode.INVALID_GROUP_ID, "")
+    assert simple.error_message == "Group simple is not a consumer group."
+    assert missing.authorized_operations == NOT_REQUESTED
+
+
+def test_groups_of_both_kinds_are_listed() -> None:
+    harness = shared()
+    commit(harness, -1, "", 9, group_id="simple")
+
+    def listed(**filters: list[str]) -> list[tuple[str, str, str, str]]:
+        request = ListGroupsRequest(**{"states_filter": [], "types_filter": [], **filters})
+        groups = harness.ask(request, 5).groups
+        return [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in groups]
+
+    simple, modern = ("simple", "", "Empty", "classic"), ("g", "consumer", "Stable", "consumer")
+    assert listed() == [simple, modern]
+    assert listed(types_filter=["Consumer"]) == [modern]
+    assert listed(types_filter=["classic"]) == [simple]
+    assert listed(states_filter=["stable"]) == [modern]
+    assert listed(states_filter=["Reconciling"]) == []
+
+
+def test_the_old_describe_does_not_know_the_group() -> None:
+    harness = shared()
+    for version in versions("DescribeGroups"):
+        (group,) = harness.ask(DescribeGroupsRequest(groups=["g"], include_authorized_operations=False), version).groups
+        assert (group.group_state, group.members) == ("Dead", [])
+        if version >= 6:
+            expected = ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group."
+            assert (group.error_code, group.error_message) == expected
+
+
+def test_only_a_group_without_members_is_deleted() -> None:
+    harness = shared()
+    request = DeleteGroupsRequest(groups_names=["g"])
+    assert harness.ask(request, 2).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    for member_id in "ab":
+        beat(harness, member_id, -1)
+    assert harness.ask(request, 2).results[0].error_code == ErrorCode.NONE
+    assert describe(harness, "g")[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def commit(harness: ClusterHarness, epoch: int, member_id: str, version: int, group_id: str = "g") -> int:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="news", topic_id=harness.topic().topic_id, partitions=[partition])]
+    request = OffsetCommitRequest(
+        group_id=group_id, generation_id_or_member_epoch=epoch, member_id=member_id, topics=topics
+    )
+    error: int = harness.ask(request, version).topics[0].partitions[0].error_code
+    return error
+
+
+def test_members_commit_with_their_epoch_from_version_9_on() -> None:
+    harness = shared()
+    for version in versions("OffsetCommit"):
+        expected = (OFF, OFF) if version < 9 else (ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH)
+        assert (commit(harness, 2, "a", version), commit(harness, 1, "a", version)) == expected
+        if version > 0:
+            assert commit(harness, 2, "c", version) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_fetch_offsets_with_their_epoch() -> None:
+    harness = shared()
+    commit(harness, 2, "a", 9)
+    topic = OffsetFetchRequestTopics(name="news", topic_id=harness.topic().topic_id, partition_indexes=[0])
+
+    def fetch(version: int, member_id: str | None, epoch: int) -> tuple[int, list[int]]:
+        group = OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=epoch, topics=[topic])
+        (found,) = harness.ask(OffsetFetchRequest(groups=[group]), version).groups
+        return found.error_code, [each.committed_offset for topic in found.topics for each in topic.partitions]
+
+    for version in (9, 10):
+        assert fetch(version, "a", 2) == fetch(version, None, -1) == (ErrorCode.NONE, [3])
+        assert fetch(version, "a", 1) == (ErrorCode.STALE_MEMBER_EPOCH, [])
+        assert fetch(version, "c", 2) == (ErrorCode.UNKNOWN_MEMBER_ID, [])
+    assert fetch(8, "a", 1) == (ErrorCode.NONE, [3])
+
+
+@subtest_for_each(
+    "options",
+    [
+        {"config": {"group.coordinator.rebalance.protocols": "classic"}},
+        {"as_version": "3.9"},
+    ],
+)
+def test_without_the_protocol_both_apis_are_unsupported(options: dict[str, Any]) -> None:
+    harness = cluster(**options)
+    refused = beat(harness, "a", version=0)
+    assert (refused.error_code, refused.error_message) == (OFF, "The version of API is not supported.")
+    (group,) = describe(harness, "g", version=0)
+    assert (group.error_code, group.group_id) == (OFF, "g")
+    assert {68, 69} <= harness.cluster.brokers[1].versions.keys(), "advertised all the same"
+
+
+def test_settings() -> None:
+    names = {
+        "heartbeat.interval.ms": 7,
+        "session.timeout.ms": 1_000,
+        "max.size": 1,
+        "assignors": "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+    }
+    harness = cluster(config={f"group.consumer.{name}": value for name, value in names.items()})
+    assert beat(harness, "a").heartbeat_interval_ms == 7
+    assert beat(harness, "b").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert beat(harness, "a", 1, server_assignor="uniform").error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert describe(harness, "g")[0].assignor_name == "range"
+    harness.advance(1_000)
+    assert beat(harness, "a", 1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_has_configs_of_its_own() -> None:
+    harness = cluster()
+    configs = {"consumer.session.timeout.ms": "60000", "consumer.heartbeat.interval.ms": "15000"}
+    harness.cluster.resource_configs = {(ResourceType.GROUP, "g"): configs}
+    assert beat(harness, "a").heartbeat_interval_ms == 15_000
+    harness.advance(59_999)
+    assert beat(harness, "a", 1).error_code == ErrorCode.NONE
+
+
+def test_groups_survive_moves_of_their_coordinator_and_snapshots() -> None:
+    harness = cluster(brokers=2)
+    taken = None
+    for epoch in (0, 1, 1):
+        owner = harness.cluster.coordinator_of("g")
+        assert owner is not None
+        fields: dict[str, Any] = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ["news"], "topic_partitions": []}
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="a", member_epoch=epoch, **({} if epoch else fields)
+        )
+        response = harness.ask(request, 1, broker=owner.node_id)
+        assert (response.error_code, response.member_epoch) == (ErrorCode.NONE, 1)
+        if taken is None:
+            taken = snapshot.take(harness.cluster)
+            harness.cluster.controller.stop_broker(owner, harness.now_ms, Failover())
+        else:
+            snapshot.restore(harness.cluster, taken, harness.now_ms)
+
+
+@pytest.fixture
+def moving() -> ClusterHarness:
+    """A cluster in which member a of group "g" has to give up two partitions, for which b waits."""
+    harness = cluster()
+    beat(harness, "a")
+    beat(harness, "b")
+    beat(harness, "a", 1)
+    return harness
+
+
+def test_explanations(moving: ClusterHarness) -> None:
+    text = explain(moving.cluster, "g", moving.now_ms)
+    assert text.startswith("g is Reconciling: a consumer group with 2 members. Its epoch is 2, that of the target")
+    assert "a has to give up news-" in text
+    assert "within 60 s. b waits for partitions that other members have not given up." in text
+    beat(moving, "a", -1)
+    text = explain(moving.cluster, "g", moving.now_ms)
+    assert "g is Assigning" in text
+    assert "The next heartbeat of a member runs the assignor." in text
+
+
+def test_deadlines(moving: ClusterHarness) -> None:
+    found = [(each.kind, each.member_ids, each.in_s) for each in deadlines_of(moving.cluster, "g", moving.now_ms)]
+    assert found == [("session", ("a",), 45), ("session", ("b",), 45), ("revocation", ("a",), 60)]
+    assert len([each for each in pending_deadlines(moving.cluster, moving.now_ms) if each.group_id == "g"]) == 3
+
+
+def test_views(moving: ClusterHarness) -> None:
+    view = view_group(moving.cluster, "g", moving.now_ms)
+    assert (view.state, view.generation_id, view.protocol_name, view.leader_id) == ("Reconciling", 2, "uniform", None)
+    assert view_groups(moving.cluster, moving.now_ms) == [view]
+    first, second = view.members
+    assert len(first.assigned_partitions or ()) == 2
+    assert (second.assigned_partitions, second.subscribed_topics) == ((), ("news",))
+    assert (first.session_timeout_ms, first.rebalance_timeout_ms, first.client_id) == (45_000, 60_000, "client")
+
+
+def test_a_group_is_not_seeded_over_a_consumer_group() -> None:
+    harness = shared()
+    with pytest.raises(ConfigError, match="a group that does not exist yet"):
+        seed_groups(harness.cluster, [GroupSeed(group_id="g")], harness.now_ms)

@@ -1,0 +1,206 @@
+"""Consumer groups beside classic ones: offsets, deletion, expiration, LeaveGroup, replacement by the other kind."""
+
+from typing import Any
+
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit
+from fakebroker.coordinator.group.modern.records import GroupEpochRecord, StoredTopic, SubscribedTopicsRecord
+from fakebroker.coordinator.group.records import GroupRecord
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.consumer_protocol import encode_subscription
+from tests.support.coordinator.consumer_group_harness import GROUP, SESSION_MS, ConsumerGroupHarness
+from tests.support.subtests import subtest_for_each
+
+RETENTION_MS = 7 * 24 * 3_600_000
+
+
+def commit(harness: ConsumerGroupHarness, epoch: int, member_id: str, offset: int = 7) -> ErrorCode:
+    results: list[list[ErrorCode]] = []
+    offsets = [OffsetToCommit("orders", 0, offset)]
+    harness.coordinator.commit_offsets(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
+    ((error,),) = results
+    return error
+
+
+def commit_in_transaction(harness: ConsumerGroupHarness, epoch: int, member_id: str) -> ErrorCode:
+    results: list[list[ErrorCode]] = []
+    harness.coordinator.commit_pending_offsets(
+        GROUP, epoch, member_id, None, 1, 0, [OffsetToCommit("orders", 0, 7)], harness.now_ms, results.append
+    )
+    ((error,),) = results
+    return error
+
+
+def committed(harness: ConsumerGroupHarness) -> int | None:
+    error, ((_, _, offset),) = harness.coordinator.fetch_offsets(GROUP, [("orders", 0)], harness.now_ms)
+    assert error is ErrorCode.NONE
+    return None if offset is None else offset.offset
+
+
+def delete(harness: ConsumerGroupHarness) -> ErrorCode:
+    results: list[ErrorCode] = []
+    harness.coordinator.delete_group(GROUP, harness.now_ms, results.append)
+    return results[0]
+
+
+def join(harness: ConsumerGroupHarness, member_id: str = "", **fields: Any) -> JoinResult | None:
+    request = JoinGroup(
+        member_id=member_id,
+        instance_id=None,
+        client_id="classic",
+        client_host="/127.0.0.1",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=(("range", encode_subscription(["orders"])),),
+        requires_member_id=False,
+        supports_skip_assignment=False,
+    )
+    harness.coordinator.join_group(GROUP, request, "token", harness.now_ms)
+    answers, harness.coordinator.answers = harness.coordinator.answers, []
+    return None if not answers else answers[0][1]  # type: ignore[return-value]  # the only request
+
+
+# Epoch, member id, and the errors of OffsetCommit, TxnOffsetCommit and OffsetFetch; the epoch of "a" is 1.
+COMMITS = [
+    (1, "a", ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
+    (0, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
+    (2, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
+    (-1, "a", ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION, ErrorCode.STALE_MEMBER_EPOCH),
+    (1, "b", ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID),
+    (-1, "", ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID),
+]
+
+
+@subtest_for_each(("epoch", "member_id", "error", "in_transaction", "of_fetch"), COMMITS)
+def test_commits_and_fetches_are_checked_by_member_epoch(
+    epoch: int, member_id: str, error: ErrorCode, in_transaction: ErrorCode, of_fetch: ErrorCode
+) -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    assert commit(harness, epoch, member_id) is error
+    assert committed(harness) == (None if error else 7)
+    assert commit_in_transaction(harness, epoch, member_id) is in_transaction
+    assert harness.coordinator.check_fetch(GROUP, member_id, epoch) is of_fetch
+    assert harness.coordinator.check_fetch(GROUP, None, -1) is ErrorCode.NONE
+
+
+def test_an_empty_group_accepts_commits_of_administrators_and_keeps_offsets_over_failovers() -> None:
+    harness = ConsumerGroupHarness()
+    assert commit(harness, -1, "") is ErrorCode.NONE, "creates a simple group, which is classic"
+    assert harness.coordinator.group(GROUP) is not None
+    harness.send("a")
+    assert harness.coordinator.group(GROUP) is None
+    assert committed(harness) == 7
+    harness.send("a", -1)
+    assert commit(harness, -1, "", 8) is ErrorCode.NONE
+    harness.fail_over()
+    assert committed(harness) == 8
+    assert harness.group.state.value == "Empty"
+
+
+def test_groups_without_members_are_deleted() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    commit(harness, 1, "a")
+    assert delete(harness) is ErrorCode.NON_EMPTY_GROUP
+    harness.send("a", -1)
+    assert delete(harness) is ErrorCode.NONE
+    assert delete(harness) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert committed(harness) is None
+    assert harness.log[-1] == GroupEpochRecord(GROUP, None)
+    harness.coordinator.resign(0, harness.now_ms)
+    harness.coordinator.start_loading(0)
+    harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
+    assert harness.coordinator.consumer_groups.get(GROUP) is None
+    assert list(harness.coordinator.groups()) == []
+
+
+def test_offsets_expire_unless_a_member_is_subscribed() -> None:
+    harness = ConsumerGroupHarness(session_timeout_ms=10 * RETENTION_MS)
+    harness.send("a")
+    commit(harness, 1, "a")
+    harness.advance(2 * RETENTION_MS)
+    assert committed(harness) == 7
+    harness.send("a", -1)
+    harness.advance(RETENTION_MS)
+    assert harness.coordinator.consumer_groups.get(GROUP) is None
+    assert committed(harness) is None
+
+
+def test_an_administrator_removes_members() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a", instance_id="i")
+    harness.send("b")
+    results: list[tuple[ErrorCode, list[ErrorCode]]] = []
+    identities = [("", "i"), ("b", None), ("c", None), ("", "j"), ("b", "i")]
+    harness.coordinator.leave_group(GROUP, identities, harness.now_ms, results.append)
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    errors = [ErrorCode.NONE, ErrorCode.NONE, unknown, unknown, ErrorCode.FENCED_INSTANCE_ID]
+    assert results == [(ErrorCode.NONE, errors)]
+    assert (harness.group.members, harness.group.group_epoch) == ({}, 3), "one epoch for the request"
+
+
+def test_classic_members_do_not_get_into_a_consumer_group_with_members() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    for member_id in ("", "m"):
+        answer = join(harness, member_id)
+        assert answer is not None
+        assert (answer.error, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    assert harness.coordinator.heartbeat(GROUP, 1, "a", None, harness.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    commit(harness, 1, "a")
+    harness.send("a", -1)
+    answer = join(harness, "m")
+    assert answer is not None
+    assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert GROUP in harness.coordinator.consumer_groups
+    assert join(harness) is None, "the first join waits for the initial delay"
+    assert GROUP not in harness.coordinator.consumer_groups
+    assert committed(harness) == 7
+    harness.coordinator.tick(harness.now_ms + 3_000)
+    result = harness.send("b")
+    assert result.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert result.message == "Cannot upgrade classic group g to consumer group because online upgrade is disabled."
+    assert harness.send("b", 1).message == "Group g is not a consumer group."
+    harness.coordinator.resign(0, harness.now_ms)
+    harness.coordinator.start_loading(0)
+    harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
+    assert (committed(harness), len(harness.coordinator.consumer_groups)) == (7, 0)
+
+
+def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
+    harness = ConsumerGroupHarness()
+    join(harness)
+    harness.now_ms += 3_000 + SESSION_MS
+    harness.coordinator.tick(harness.now_ms)
+    harness.coordinator.tick(harness.now_ms + 60_000)
+    classic = harness.coordinator.group(GROUP)
+    assert classic is not None
+    assert classic.state.value == "Empty"
+    harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.send("a").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.coordinator.group(GROUP) is classic
+    harness.append_error = None
+    harness.send("a")
+    assert harness.batches[-1][0] == GroupRecord(GROUP, None)
+    assert harness.coordinator.group(GROUP) is None
+    harness.fail_over()
+
+
+def test_topics_that_kafka_4_0_stored_are_deleted_with_the_next_epoch() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    stored = SubscribedTopicsRecord(GROUP, (StoredTopic(bytes(16), "orders", 6),))
+    harness.log.append(stored)
+    harness.coordinator.resign(0, harness.now_ms)
+    harness.coordinator.start_loading(0)
+    harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
+    harness.send("b")
+    assert SubscribedTopicsRecord(GROUP, None) in harness.batches[-1]
+    harness.fail_over()
+    assert not harness.group.has_subscribed_topics_record

@@ -1,0 +1,180 @@
+"""confluent-kafka with `group.protocol=consumer` (KIP-848): members share, leave, crash, fail over and resume."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from fakebroker import FakeCluster
+from tests.interop.conftest import closed_together
+from tests.support.kafka_clients.client import FETCH_WAIT_MS, Record
+from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
+from tests.support.kafka_clients.helpers import (
+    committed_total,
+    numbered,
+    partitions_per_member,
+    poll_records,
+    poll_until,
+    values,
+)
+
+SESSION_S = 45
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.fake_cluster(
+        topics={"orders": 6}, clock="manual", config={"group.consumer.heartbeat.interval.ms": 100}
+    ),
+]
+
+CRASHING = """
+import sys
+from confluent_kafka import Consumer
+
+consumer = Consumer({"bootstrap.servers": sys.argv[1], "group.id": "g", "group.protocol": "consumer"})
+consumer.subscribe(["orders"])
+while True:
+    consumer.poll(0.05)
+"""
+"""A consumer in another process, which the test kills."""
+
+
+class ModernConsumer(ConfluentConsumer):
+    """A consumer of group "g" that uses the consumer protocol. Its timeouts are those of the brokers."""
+
+    def __init__(self, servers: str, **more: str) -> None:
+        self.inner = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": servers,
+                "group.id": "g",
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": FETCH_WAIT_MS,
+                **more,
+            }
+        )
+
+
+StartMember = Callable[..., ModernConsumer]
+
+
+@pytest.fixture
+def start_member(fake_cluster: FakeCluster) -> Iterator[StartMember]:
+    """A function that starts a member; closed after the test."""
+    with closed_together() as consumers:
+
+        def start(**more: str) -> ModernConsumer:
+            consumer = ModernConsumer(fake_cluster.bootstrap_servers, **more)
+            consumers.append(consumer)
+            consumer.subscribe("orders")
+            return consumer
+
+        yield start
+
+
+def wait_for(cluster: FakeCluster, partitions: list[int], *members: ModernConsumer) -> list[Record]:
+    """Poll until the members have these numbers of partitions, and know."""
+
+    def is_shared(_: list[Record]) -> bool:
+        known = sorted(len(member.assignment()) for member in members)
+        return partitions_per_member(cluster, "g") == partitions and set(known) <= set(partitions)
+
+    return poll_until(cluster, f"{partitions} partitions per member", is_shared, *members)
+
+
+def test_members_share_and_leave_and_offsets_resume(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60)), None)
+    first = start_member()
+    read = poll_records(fake_cluster, 60, first)
+    assert values(read) == values(numbered(range(60)))
+    first.commit()
+    assert committed_total(fake_cluster, "g") == 60
+    assert fake_cluster.wait_for_state("g", "Stable", members=1).generation_id == 1
+    ((topic, partition), committed), *_ = fake_cluster.offsets("g").items()
+    assert fake_cluster.wait_for_commit("g", f"{topic}-{partition}", at_least=committed.offset) == committed
+
+    second = start_member()
+    wait_for(fake_cluster, [3, 3], first, second)
+    first.close()
+    wait_for(fake_cluster, [6], second)
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(60, 66)), None)
+    assert values(poll_records(fake_cluster, 6, second)) == values(numbered(range(60, 66)))
+
+
+def test_a_crashed_member_is_removed_after_its_session(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    steady = start_member()
+    wait_for(fake_cluster, [6], steady)
+    with subprocess.Popen([sys.executable, "-c", CRASHING, fake_cluster.bootstrap_servers]) as process:
+        try:
+            wait_for(fake_cluster, [3, 3], steady)
+        finally:
+            process.kill()
+    fake_cluster.advance(SESSION_S - 1)
+
+    def is_alive(_: list[Record]) -> bool:
+        sessions = [each.in_s for each in fake_cluster.pending_deadlines() if each.kind == "session"]
+        return sorted(sessions) == [1, SESSION_S]
+
+    poll_until(fake_cluster, "a heartbeat", is_alive, steady)
+    (expired,) = fake_cluster.advance_to_next_deadline() or []
+    assert (expired.kind, len(expired.removes)) == ("session", 1)
+    wait_for(fake_cluster, [6], steady)
+
+
+def test_the_group_survives_its_coordinator(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    members = start_member(), start_member()
+    wait_for(fake_cluster, [3, 3], *members)
+    before = fake_cluster.group("g")
+    fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(12)), None)
+    poll_records(fake_cluster, 12, *members)
+    for member in members:
+        member.commit()
+    assert committed_total(fake_cluster, "g") == 12
+    after = fake_cluster.group("g")
+    assert (after.members, after.generation_id) == (before.members, before.generation_id)
+
+
+def test_a_static_member_returns_to_its_partitions(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    other, static = start_member(), start_member(**{"group.instance.id": "i"})
+    wait_for(fake_cluster, [3, 3], other, static)
+    epoch, mine = fake_cluster.group("g").generation_id, static.assignment()
+    static.close()
+    again = start_member(**{"group.instance.id": "i"})
+    poll_until(fake_cluster, "its partitions", lambda _: again.assignment() == mine, other, again)
+    assert fake_cluster.group("g").generation_id == epoch
+
+
+def test_an_admin_client_describes_and_deletes_the_group(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    member = start_member()
+    wait_for(fake_cluster, [6], member)
+    admin = AdminClient({"bootstrap.servers": fake_cluster.bootstrap_servers})
+    described = admin.describe_consumer_groups(["g"])["g"].result()
+    assert (described.state.name, described.type.name, described.partition_assignor) == (
+        "STABLE",
+        "CONSUMER",
+        "uniform",
+    )
+    assert len(described.members[0].assignment.topic_partitions) == 6
+    member.close()
+    admin.delete_consumer_groups(["g"])["g"].result()
+    assert fake_cluster.group("g").state == "Dead"
+
+
+def test_a_regular_expression_fails_with_a_reason(fake_cluster: FakeCluster) -> None:
+    consumer = ModernConsumer(fake_cluster.bootstrap_servers)
+    try:
+        consumer.subscribe_pattern("^ord.*")
+
+        def is_refused(_: list[Record]) -> bool:
+            consumer.inner.poll(0.1)
+            calls = fake_cluster.requests("ConsumerGroupHeartbeat")
+            return any(call.response and call.response.error_code == 128 for call in calls)
+
+        poll_until(fake_cluster, "the refusal", is_refused)
+    finally:
+        consumer.close()

@@ -1,0 +1,208 @@
+"""One coordinator of consumer groups (KIP-848) with its log, topics and clock; invariants hold after every step."""
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
+from fakebroker.coordinator.group.config import CoordinatorConfig
+from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
+from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS
+from fakebroker.coordinator.group.modern.topics import TopicMetadata
+from fakebroker.coordinator.group.records import PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.errors import ErrorCode
+
+START_MS = 1_700_000_000_000.0
+SESSION_MS = 45_000
+REBALANCE_MS = 60_000
+GROUP = "g"
+
+Owned = Mapping[str, set[int]]
+"""Partitions by the name of their topic."""
+
+
+class FakeTopics:
+    """Topics that tests change."""
+
+    def __init__(self, **topics: int) -> None:
+        self.version = 0
+        self._topics: dict[str, TopicMetadata] = {}
+        self._ids = count(1)
+        for name, partitions in topics.items():
+            self.create(name, partitions)
+
+    def create(self, name: str, partitions: int) -> None:
+        self._topics[name] = TopicMetadata(next(self._ids).to_bytes(16, "big"), name, partitions)
+        self.version += 1
+
+    def grow(self, name: str, partitions: int) -> None:
+        self._topics[name] = self._topics[name]._replace(partition_count=partitions)
+        self.version += 1
+
+    def delete(self, name: str) -> None:
+        del self._topics[name]
+        self.version += 1
+
+    def named(self, name: str) -> TopicMetadata | None:
+        return self._topics.get(name)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((each.name for each in self._topics.values() if each.topic_id == topic_id), None)
+
+    def ids(self, partitions: Owned) -> dict[bytes, frozenset[int]]:
+        return {self._topics[name].topic_id: frozenset(indexes) for name, indexes in partitions.items()}
+
+    def names(self, partitions: Mapping[bytes, frozenset[int]]) -> dict[str, set[int]]:
+        return {self.name_of(topic_id) or topic_id.hex(): set(indexes) for topic_id, indexes in partitions.items()}
+
+
+class ConsumerGroupHarness:
+    """A coordinator that leads all offsets partitions. Member ids are those of the caller, or end in a number.
+
+    Records pass through their encoding, so that a failover loads what Kafka's bytes contain.
+
+    Attributes:
+        log: All appended records, decoded.
+        batches: The records of each append.
+        append_error: The error of all appends, if set.
+    """
+
+    def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
+        self.topics = topics or FakeTopics(orders=6)
+        self.now_ms = START_MS
+        self.log: list[Record] = []
+        self.batches: list[list[Record]] = []
+        self.append_error: ErrorCode | None = None
+        self.config = CoordinatorConfig(
+            consumer=ConsumerGroupConfig(topics=self.topics, **config), offsets_topic_num_partitions=1
+        )
+        self._ids = count(1)
+        self.coordinator = self._new_coordinator()
+        self.coordinator.lead(0, self.now_ms)
+
+    def _new_coordinator(self) -> Coordinator:
+        return Coordinator(self.config, lambda: f"00000000-0000-0000-0000-{next(self._ids):012d}", self._append)
+
+    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
+        if self.append_error is None:
+            self.batches.append([])
+            for record in records:
+                assert not isinstance(record, TransactionEnd)
+                parsed = parse_record(record_key(record), record_value(record))
+                assert parsed == record or isinstance(record, PendingOffsetRecord), "the encoding lost something"
+                self.batches[-1].append(record)
+            self.log += self.batches[-1]
+        done(self.append_error or ErrorCode.NONE)
+
+    # Requests
+
+    def send(self, member_id: str = "", epoch: int = 0, owned: Owned | None = None, **fields: Any) -> HeartbeatResult:
+        """Send a heartbeat; one with epoch 0 has everything that a member that joins has to report.
+
+        Fields are those of `ConsumerGroupHeartbeat`; `reported` is its `owned`, as it is.
+        """
+        if epoch == 0:
+            joining = {"subscribed_topic_names": ("orders",), "rebalance_timeout_ms": REBALANCE_MS}
+            fields = {**joining, "owned": {}, **fields}
+        if owned is not None:
+            fields["owned"] = self.topics.ids(owned)
+        if "reported" in fields:
+            fields["owned"] = fields.pop("reported")
+        request = ConsumerGroupHeartbeat(
+            **{"group_id": GROUP, "client_id": "client", "client_host": "/127.0.0.1", **fields},
+            member_id=member_id,
+            member_epoch=epoch,
+        )
+        results: list[HeartbeatResult] = []
+        self.coordinator.consumer_group_heartbeat(request, self.now_ms, results.append)
+        (result,) = results
+        self.check()
+        return result
+
+    def stay(self, member_id: str, owned: Owned | None = None, **fields: Any) -> HeartbeatResult:
+        """Send a heartbeat in the epoch of the member."""
+        return self.send(member_id, self.member(member_id).member_epoch, owned, **fields)
+
+    def settle(self, *member_ids: str) -> None:
+        """Let members give up what they have to and get the rest, until the group is stable."""
+        for _ in range(10):
+            for member_id in member_ids or tuple(self.group.members):
+                self.stay(member_id, self.assigned(member_id))
+        assert self.group.state.value == "Stable", self.group.members
+
+    def advance(self, ms: float) -> None:
+        self.now_ms += ms
+        self.coordinator.tick(self.now_ms)
+        self.check()
+
+    def fail_over(self) -> None:
+        """Replace the coordinator by one that loads the log."""
+        before = self.coordinator.consumer_groups.get(GROUP)
+        self.coordinator = self._new_coordinator()
+        self.coordinator.start_loading(0)
+        self.coordinator.finish_loading(0, self.log, self.now_ms)
+        if before is not None:
+            assert contents(self.group) == contents(before), "the failover changed the group"
+        self.check()
+
+    # State
+
+    @property
+    def group(self) -> ConsumerGroup:
+        return self.coordinator.consumer_groups[GROUP]
+
+    def member(self, member_id: str) -> ConsumerGroupMember:
+        return self.group.members[member_id]
+
+    def assigned(self, member_id: str) -> dict[str, set[int]]:
+        return self.topics.names(self.member(member_id).assigned)
+
+    def pending(self, member_id: str) -> dict[str, set[int]]:
+        return self.topics.names(self.member(member_id).pending_revocation)
+
+    def assignment(self, result: HeartbeatResult) -> dict[str, set[int]] | None:
+        return None if result.assignment is None else self.topics.names(result.assignment)
+
+    def check(self) -> None:
+        """Check the invariants of all groups."""
+        for group in self.coordinator.consumer_groups:
+            check_group(group)
+
+
+def contents(group: ConsumerGroup) -> tuple[object, ...]:
+    """Return what the log has of a group."""
+    epochs = group.group_epoch, group.assignment_epoch, group.metadata_hash
+    return (
+        *epochs,
+        group.members,
+        group.target,
+        group.static_members,
+        group.subscribers,
+        group.votes,
+        list(group.offsets),
+    )
+
+
+def check_group(group: ConsumerGroup) -> None:
+    """Check that each partition has one owner, in its epoch, and that epochs and timers fit together."""
+    owners: dict[tuple[bytes, int], str] = {}
+    for member in group.members.values():
+        assert member.member_epoch <= group.assignment_epoch, f"{member} is ahead of the assignment"
+        assert member.member_epoch > 0 or member.member_epoch == -2, member
+        assert bool(member.pending_revocation) <= (member.state is UNREVOKED_PARTITIONS), member
+        for partitions in (member.assigned, member.pending_revocation):
+            for topic_id, indexes in partitions.items():
+                for index in indexes:
+                    owner = owners.setdefault((topic_id, index), member.member_id)
+                    assert owner == member.member_id, f"{topic_id.hex()}-{index} has two owners"
+                    assert group.partition_epoch(topic_id, index) == member.member_epoch
+    assert group.session_deadlines.keys() == group.members.keys()
+    assert group.rebalance_deadlines.keys() <= group.members.keys()
+    assert group.target.keys() <= group.members.keys()
+    assert group.assignment_epoch <= group.group_epoch
+    assert set(group.static_members.values()) <= group.members.keys()
+    assert group.deadline_ms <= group.earliest_deadline()
