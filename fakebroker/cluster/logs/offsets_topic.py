@@ -51,6 +51,7 @@ _MAX_CACHED_KEYS = 10_000
 _GROUP_VALUE_VERSION = 3
 _TAGGED_GROUP_VALUE_VERSION = 4  # Adds tagged fields to version 3. Written only for groups with expected instances.
 _NO_TIMESTAMP = -1
+_OFFSET_RECORDS = (OffsetRecord, PendingOffsetRecord)  # A union in `isinstance` takes longer.
 
 
 def append_records(
@@ -125,7 +126,7 @@ def record_key(record: KeyedRecord) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     if isinstance(record, GroupRecord):
         return _group_key(record.group_id)
-    if isinstance(record, OffsetRecord | PendingOffsetRecord):
+    if isinstance(record, _OFFSET_RECORDS):
         return _offset_key(record.group_id, record.topic, record.partition)
     encoded: bytes = _consumer_group_records().record_key(record)
     return encoded
@@ -145,7 +146,7 @@ def record_value(record: KeyedRecord, release: Release = NEWEST) -> bytes | None
     """Return the encoded value of a record as a release writes it, prefixed by its version; None for a tombstone."""
     if isinstance(record, GroupRecord):
         return None if record.value is None else _group_value(record.value, release)
-    if isinstance(record, OffsetRecord | PendingOffsetRecord):
+    if isinstance(record, _OFFSET_RECORDS):
         return None if record.value is None else _offset_value(record.value, release)
     encoded: bytes | None = _consumer_group_records().record_value(record)
     return encoded
