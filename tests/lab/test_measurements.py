@@ -1,9 +1,12 @@
 """What a run measures, with the classic protocol: traffic by second, failures, rebalances of groups without members."""
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.designs import design_named
 from fakebroker.lab.script import BrokerDo, BrokerEvent, ClusterPlan, MemberEvent, TopicEvent
 from fakebroker.lab.world.world import World
@@ -66,6 +69,32 @@ def test_a_look_up_is_repeated_if_its_broker_ends_meanwhile(do: BrokerDo, expect
     (rebalance,) = run(BrokerEvent(101, 1, do), members=1).ownership.rebalances
     assert rebalance.until_ms is not None
     assert rebalance.until_ms - rebalance.from_ms == pytest.approx(expected_ms + 500, abs=500)
+
+
+def test_requests_that_wait_when_their_connection_is_closed_are_handled() -> None:
+    """A member that leaves commits first, and closes its connection before the commit is stored."""
+    rebalances = run(MemberEvent(20_000, 2, "leave")).ownership.rebalances
+    (left,) = [each for each in rebalances if each.cause == "leave"]
+    assert left.until_ms is not None
+    assert left.until_ms - left.from_ms < 4_000  # A heartbeat interval; without the LeaveGroup, a session timeout.
+
+
+@pytest.mark.parametrize(("after_ms", "is_loaded"), [(-1, False), (1, True)])
+def test_the_time_to_load_a_partition_grows_with_its_groups(after_ms: float, is_loaded: bool) -> None:
+    stop_ms, per_group_ms = 20_000, 1_000
+    plan = script(groups=12, members=1)
+    of_partition = Counter(partition_for(group.group_id, 4) for group in plan.groups)
+    partition, groups = of_partition.most_common(1)[0]
+    assert groups > 1
+    cluster = replace(plan.cluster, load_ms_per_group=per_group_ms)
+    loaded_ms = stop_ms + cluster.elect_ms + cluster.load_ms + groups * per_group_ms
+    stop = BrokerEvent(stop_ms, 1 + partition % cluster.brokers, "stop")
+    world = World(
+        design_named("classic"),
+        replace(plan, cluster=cluster, events=(*plan.events, stop), duration_ms=loaded_ms + after_ms),
+    )
+    world.run()
+    assert world.offsets_topic.is_loaded[partition] == is_loaded
 
 
 def test_a_run_in_steps_has_the_same_result() -> None:
