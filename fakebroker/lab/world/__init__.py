@@ -2,6 +2,6 @@
 
 Depends on the interface of designs (`lab.design`), not on any design, and on the scheduler and the links of
 `replay.simulation`. Start with world.py (one run), then members.py and brokers.py (the ports of designs), ownership.py
-and traffic.py (what is measured). resting.py skips the beats of groups in which nothing happens, without changing the
-result.
+and traffic.py (what is measured). idle_groups.py skips the beats of groups in which nothing happens, without changing
+the result.
 """

@@ -87,8 +87,8 @@ class OffsetsTopicSide(Protocol):
         """Store records after the time of an append; see `CoordinatorPort.append`."""
 
 
-class RestingSide(Protocol):
-    """The resting groups, as members use them."""
+class IdleGroupsSide(Protocol):
+    """The groups whose beats are skipped, as members use them."""
 
     def update(self, process: Any) -> bool:
         """Let the group of a member rest if possible; return whether the member is resting."""
@@ -120,7 +120,7 @@ class Run(Protocol):
         """The offsets topic."""
 
     @property
-    def resting(self) -> RestingSide:
+    def idle_groups(self) -> IdleGroupsSide:
         """The groups whose beats are skipped."""
 
     def now_ms(self) -> float:

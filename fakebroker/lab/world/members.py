@@ -32,7 +32,7 @@ class MemberProcess:
         number, group_id: See the arguments.
         metadata_max_age_ms: See `MemberPort`.
         member: The design's member; None while the process does not run.
-        is_resting: Whether its beats are skipped; see `Resting`.
+        is_resting: Whether its beats are skipped; see `IdleGroups`.
         loses_request, loses_response: Whether the next message to or from the broker breaks the connection.
         paused_ms: Since when the process is paused; None if it is not.
     """
@@ -181,7 +181,7 @@ class MemberProcess:
         """Schedule the next deadline, or let the group rest."""
         if self.member is None or self.paused_ms is not None:
             return
-        if self._world.resting.update(self):
+        if self._world.idle_groups.update(self):
             return
         due_ms = self.member.next_deadline()
         if due_ms != self._scheduled_ms:

@@ -11,10 +11,10 @@ from fakebroker.lab.design import Design
 from fakebroker.lab.script import BrokerEvent, MemberEvent, Script, TopicEvent
 from fakebroker.lab.world.brokers import BrokerProcess, OffsetsTopic
 from fakebroker.lab.world.context import BrokerState
+from fakebroker.lab.world.idle_groups import IdleGroups
 from fakebroker.lab.world.links import MemberLink
 from fakebroker.lab.world.members import MemberProcess
 from fakebroker.lab.world.ownership import Ownership
-from fakebroker.lab.world.resting import Resting
 from fakebroker.lab.world.traffic import Traffic
 from fakebroker.protocol.messages.find_coordinator import Coordinator as FoundCoordinator, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import (
@@ -106,7 +106,7 @@ class World:
                 self.members[number] = MemberProcess(self, number, group)
         self.brokers = {node_id: BrokerProcess(self, node_id) for node_id in range(1, plan.brokers + 1)}
         self.offsets_topic = OffsetsTopic(self, self.brokers)
-        self.resting = Resting(
+        self.idle_groups = IdleGroups(
             self, self.members, self.brokers, self.offsets_topic, self.traffic, start_ms=START_MS, is_enabled=rests
         )
 
@@ -179,7 +179,7 @@ class World:
                 case "leave" | "crash" | "vanish":
                     self._end_member(member, event)
                 case "pause":
-                    self.resting.forget(member)
+                    self.idle_groups.forget(member)
                     member.pause(event.for_ms)
                 case "slow":
                     member.slow(event.extra_ms, event.for_ms)
@@ -193,7 +193,7 @@ class World:
     def _end_member(self, member: MemberProcess, event: MemberEvent) -> None:
         now_ms = self.now_ms()
         running_ms = now_ms if member.paused_ms is None else member.paused_ms
-        self.resting.forget(member)
+        self.idle_groups.forget(member)
         self.ownership.changed(member.group_id, event.do, now_ms)  # Before the member stops consuming.
         if event.do == "leave":
             member.leave()

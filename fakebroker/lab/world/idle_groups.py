@@ -41,8 +41,8 @@ class _Skipped:
     due_ms: float
 
 
-class Resting:
-    """The resting groups of a run.
+class IdleGroups:
+    """The groups of a run that rest: their beats are skipped.
 
     Args:
         world: The run.
