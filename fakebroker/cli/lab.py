@@ -3,8 +3,16 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from fakebroker.cli.run_options import PATH, master_option
+
+_UNUSED = {
+    "FILES": ("groups",),
+    "--placement": ("designs", "scale", "tasks"),
+    "--histories": ("groups", "seeds", "scale", "tasks", "master"),
+}
+"""Options that have no effect, by what is run."""
 
 
 @click.command()
@@ -14,7 +22,7 @@ from fakebroker.cli.run_options import PATH, master_option
     metavar="NAMES",
     show_default="all designs",
     help="Names of designs, separated by commas. The others are compared with the first one. A name may also be that "
-    "of a Python file with a design.",
+    "of a Python file with a design, except with --histories.",
 )
 @click.option(
     "--histories",
@@ -82,6 +90,7 @@ def lab(
 
     if placement + (histories is not None) + bool(files) != 1:
         raise click.UsageError("expected FILES, --placement or --histories")
+    _check_unused("--placement" if placement else "FILES" if files else "--histories")
     options = StudyOptions(
         files=files,
         histories=histories,
@@ -96,3 +105,15 @@ def lab(
         out=out,
     )
     return run(options)
+
+
+def _check_unused(mode: str) -> None:
+    """Reject options that have no effect.
+
+    Raises:
+        click.UsageError: One of them is given.
+    """
+    context = click.get_current_context()
+    for name in _UNUSED[mode]:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} has no effect with {mode}")

@@ -40,6 +40,21 @@ def test_an_unknown_design(tmp_path: Path) -> None:
     assert "did you mean 'rewrite'?" in output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("small.toml --groups 10", "--groups has no effect with FILES"),
+        ("--placement --designs classic", "--designs has no effect with --placement"),
+        ("--histories 1 --seeds 2", "--seeds has no effect with --histories"),
+        ("small.toml --placement", "expected FILES, --placement or --histories"),
+    ],
+)
+def test_options_that_have_no_effect_are_rejected(arguments: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["lab", *arguments.split()])
+    assert result.exit_code == BAD_INPUT
+    assert message in result.output
+
+
 def test_a_directory_with_results_is_not_overwritten(tmp_path: Path) -> None:
     file, out = written(tmp_path, "small.toml", SMALL), tmp_path / "out"
     written(out, "summary.json", "{}")
