@@ -144,6 +144,14 @@ def test_a_broken_design_is_found_and_the_history_is_shortened(
         assert invariant not in without.violations()
 
 
+def test_a_shortened_history_has_as_few_brokers_and_partitions_as_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_module, "design_named", lambda name: replace(DESIGN, coordinator=ImpatientCoordinator))
+    found = breaking_histories("classic", range(10))[LIVE_STAYS]
+    assert (found.brokers, found.partitions) != (1, 1)
+    short = shortened(found)
+    assert (short.brokers, short.partitions) == (1, 1)
+
+
 def test_the_command_writes_a_short_history_for_each_broken_invariant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
