@@ -310,7 +310,12 @@ def test_options_of_the_command_line(
     monkeypatch.setattr(signal, "sigwait", lambda signals: None)  # An accepted number would start a cluster.
     file = tmp_path / "workload.toml"
     file.write_text(MINIMAL)
-    required = {"replay": [str(file)], "report": [str(tmp_path)], "compare": [str(tmp_path)] * 2}
+    required = {
+        "replay": [str(file)],
+        "report": [str(tmp_path)],
+        "compare": [str(tmp_path)] * 2,
+        "lab": ["scenarios/lab/pauses.toml"],
+    }
     calls = [
         (option.opts[0], [name, *required.get(name, []), f"{option.opts[0]}={number}"])
         for name, subcommand in app.commands.items()
