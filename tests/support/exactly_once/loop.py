@@ -159,7 +159,8 @@ class Failures:
     def _move(self, what: str, partition: Partition, is_slow: bool) -> None:
         """Move a coordinator to another broker that is up; if it is slow, it loads until some requests were sent.
 
-        Some coordinators of transactions remain as zombies, which store nothing.
+        Some coordinators of transactions remain as zombies, which store nothing, until some requests were sent: one in
+        which a transaction was ending would tell its producer to try again for as long as it answers.
         """
         others = [
             broker.node_id for broker in self._cluster.brokers if broker.up and broker.node_id != partition.leader_id
@@ -175,6 +176,8 @@ class Failures:
             zombie = self._random.random() < 0.3
             self.seen["zombies of coordinators"] += zombie
             self._cluster.move_transaction_coordinator(TRANSACTIONAL_ID, to, load_ms=load_ms, zombie=zombie)
+            if zombie:
+                self._after_some_requests(self._cluster.stop_zombies)
         if is_slow:
             self._after_some_requests(self._cluster.finish_loading)
 
