@@ -27,6 +27,7 @@ from fakebroker.client.member.effects import (
 from fakebroker.client.member.leadership import Leadership
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
+from fakebroker.client.member.positions import known_positions, start_at_committed
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import TRANSITIONS, MemberState
@@ -377,7 +378,7 @@ class Member:
         return requests.offset_commit(self.identity, known) if known else None
 
     def _known_positions(self) -> dict[TopicPartition, int]:
-        return {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
+        return known_positions(self.assigned, self.positions)
 
     def _fetch_offsets(self, scheduled_ms: float) -> None:
         unknown = [partition for partition in self.assigned if partition not in self.positions]
@@ -386,16 +387,11 @@ class Member:
 
     def _set_positions(self, offsets: Iterable[tuple[TopicPartition, int]], now_ms: float) -> None:
         """Start at committed offsets, unless the application has set a position already."""
-        owned, unknown = frozenset(self.assigned), []
-        for partition, offset in offsets:
-            if partition not in owned or partition in self.positions:
-                continue
-            if offset >= 0 or self.settings.starts_at_zero:
-                self.positions[partition] = max(offset, 0)
-            else:
-                unknown.append(partition)
+        unknown = start_at_committed(
+            self.positions, self.assigned, offsets, starts_at_zero=self.settings.starts_at_zero
+        )
         if unknown:
-            self.effects.append(OffsetUnknown(tuple(unknown), now_ms))
+            self.effects.append(OffsetUnknown(unknown, now_ms))
 
     def _lose_coordinator(self, now_ms: float) -> None:
         self.has_coordinator = False
