@@ -316,8 +316,10 @@ class FakeCluster(JournalExport):
     def group(self, group_id: str) -> GroupView:
         """Return the current state of a group.
 
-        Members of a consumer group have `assigned_partitions`, `owned_partitions` and `subscribed_topics`. For members
-        of other groups these are None, and only the bytes are known: `assignment` and `metadata`.
+        Its `type` is "classic" or, with the protocol of KIP-848, "consumer". Consumers have `assigned_partitions`,
+        `owned_partitions` and `subscribed_topics`. For other members these are None, and only the bytes are known:
+        `assignment` and `metadata`. In a group of type "consumer", members also have `member_epoch`, `state`, `target`,
+        `pending_revocation`, and in `awaited` the partitions that other members still hold.
 
         Args:
             group_id: The group. If it does not exist, its state is "Dead", as in a DescribeGroups response.

@@ -6,6 +6,7 @@ import pytest
 
 from fakebroker.cluster import snapshot
 from fakebroker.cluster.configs.changes import ResourceType
+from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import deadlines_of, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.views import view_group, view_groups
@@ -35,6 +36,7 @@ from tests.support.cluster.cluster_harness import NOT_REQUESTED, ClusterHarness,
 from tests.support.subtests import subtest_for_each
 
 OFF = ErrorCode.UNSUPPORTED_VERSION
+NEWS = [("news", index) for index in range(4)]
 
 
 def cluster(**options: Any) -> ClusterHarness:
@@ -332,12 +334,47 @@ def test_deadlines(moving: ClusterHarness) -> None:
 
 def test_views(moving: ClusterHarness) -> None:
     view = view_group(moving.cluster, "g", moving.now_ms)
-    assert (view.state, view.generation_id, view.protocol_name, view.leader_id) == ("Reconciling", 2, "uniform", None)
+    assert (view.type, view.state, view.generation_id, view.assignment_epoch) == ("consumer", "Reconciling", 2, 2)
+    assert (view.protocol_name, view.leader_id) == ("uniform", None)
     assert view_groups(moving.cluster, moving.now_ms) == [view]
     first, second = view.members
-    assert len(first.assigned_partitions or ()) == 2
-    assert (second.assigned_partitions, second.subscribed_topics) == ((), ("news",))
     assert (first.session_timeout_ms, first.rebalance_timeout_ms, first.client_id) == (45_000, 60_000, "client")
+    assert (first.member_epoch, first.previous_epoch, first.state) == (1, 1, "UNREVOKED_PARTITIONS")
+    assert (second.member_epoch, second.previous_epoch, second.state) == (2, 0, "UNRELEASED_PARTITIONS")
+    assert first.assigned_partitions == first.target
+    assert first.pending_revocation == second.target
+    assert sorted(first.target + second.target) == list(first.owned_partitions or ()) == NEWS
+    assert (second.assigned_partitions, second.owned_partitions, second.subscribed_topics) == ((), (), ("news",))
+    until_ms = moving.now_ms + 60_000
+    assert first.awaited == ()
+    assert second.awaited == tuple(
+        AwaitedPartition(topic, index, "a", is_revoked=True, until_ms=until_ms) for topic, index in second.target
+    )
+    kept, moved = (", ".join(f"{topic}-{index}" for topic, index in each.target) for each in (first, second))
+    assert str(view).splitlines() == [
+        "g: Reconciling, epoch 2, assignment epoch 2, assignor uniform",
+        f"  a at {first.client_host[1:]}, epoch 1, has {kept}, has to give up {moved}",
+        f"  b at {second.client_host[1:]}, epoch 2, has none, waits for {moved}",
+    ]
+
+
+def test_views_before_the_holder_knows() -> None:
+    harness = cluster()
+    beat(harness, "a")
+    beat(harness, "b", server_assignor="range", rack_id="r1")
+    first, second = view_group(harness.cluster, "g", harness.now_ms).members
+    assert (first.state, first.member_epoch, first.pending_revocation) == ("STABLE", 1, ())
+    assert (second.rack_id, second.server_assignor) == ("r1", "range")
+    assert {(each.holder_id, each.is_revoked) for each in second.awaited} == {("a", False)}
+    assert {each.until_ms for each in second.awaited} == {harness.now_ms + 45_000}
+
+
+def test_views_of_classic_groups() -> None:
+    harness = cluster()
+    commit(harness, -1, "", 9, group_id="simple")
+    simple = view_group(harness.cluster, "simple", harness.now_ms)
+    assert (simple.type, simple.assignment_epoch) == ("classic", None)
+    assert view_group(harness.cluster, "missing", harness.now_ms).type is None
 
 
 def test_a_group_is_not_seeded_over_a_consumer_group() -> None:

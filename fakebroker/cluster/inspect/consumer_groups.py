@@ -1,28 +1,107 @@
-"""Explanations of consumer groups (KIP-848): epochs, what members have to give up, and until when."""
+"""Consumer groups (KIP-848) for readers: partitions by names, who holds what others wait for, and explanations."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.group.modern.member import (
+    LEAVING_STATIC_EPOCH,
+    NO_PARTITIONS,
+    ConsumerGroupMember,
+    Partitions,
+)
 from fakebroker.coordinator.group.modern.states import STABLE, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 if TYPE_CHECKING:
+    from fakebroker.cluster.broker import BrokerNode
     from fakebroker.cluster.cluster import Cluster
 
 _MAX_MEMBERS = 8
 
 
-def named_partitions(cluster: "Cluster", partitions: Partitions) -> list[TopicPartition]:
-    """Return partitions by the names of their topics, sorted; those of deleted topics are left out."""
-    names = ((cluster.topics.name_of(topic_id), indexes) for topic_id, indexes in partitions.items())
-    return sorted((name, index) for name, indexes in names if name is not None for index in indexes)
+@dataclass(frozen=True, slots=True)
+class AwaitedPartition:
+    """A partition that a member is to get, and that another member still holds.
+
+    Attributes:
+        holder_id: The member id of the other member.
+        is_revoked: Whether the holder has been told to give it up. If not, its next heartbeat tells it.
+        until_ms: When the holder is removed, by the brokers' clock, unless it gives the partition up (`is_revoked`), or
+            sends a heartbeat before.
+    """
+
+    topic: str
+    partition: int
+    holder_id: str
+    is_revoked: bool
+    until_ms: float
 
 
-def explain_consumer_group(cluster: "Cluster", group: ConsumerGroup, now_ms: float) -> Iterator[str]:
+class ConsumerGroupReader:
+    """A consumer group with the names of its partitions.
+
+    Args:
+        cluster: The cluster.
+        broker: The coordinator of the group.
+        group: The group, which must not change while it is read.
+    """
+
+    def __init__(self, cluster: "Cluster", broker: "BrokerNode", group: ConsumerGroup) -> None:
+        self.cluster = cluster
+        self.group = group
+        groups = broker.coordinator.consumer_groups
+        self.assignor = groups.assignor_of(group)
+        self.session_timeout_ms = groups.session_timeout_ms(group.group_id)
+
+    def named(self, partitions: Partitions) -> tuple[TopicPartition, ...]:
+        """Return partitions by the names of their topics, sorted; those of deleted topics are left out."""
+        names = ((self.cluster.topics.name_of(topic_id), indexes) for topic_id, indexes in partitions.items())
+        return tuple(sorted((name, index) for name, indexes in names if name is not None for index in indexes))
+
+    def target_of(self, member: ConsumerGroupMember) -> Partitions:
+        """Return the part of the target assignment that a member has."""
+        return self.group.target.get(member.member_id, NO_PARTITIONS)
+
+    def awaited_by(self, member: ConsumerGroupMember) -> tuple[AwaitedPartition, ...]:
+        """Return the partitions of a member's target that other members hold, sorted."""
+        awaited = []
+        for topic_id, indexes in self.target_of(member).items():
+            name = self.cluster.topics.name_of(topic_id)
+            wanted = indexes - member.assigned.get(topic_id, frozenset())
+            if name is None or not wanted:
+                continue
+            for index in sorted(wanted):
+                holder = self._holders.get((topic_id, index))
+                if holder is not None and holder is not member:
+                    is_revoked = index in holder.pending_revocation.get(topic_id, frozenset())
+                    until_ms = self._removed_ms(holder, is_revoked=is_revoked)
+                    awaited.append(AwaitedPartition(name, index, holder.member_id, is_revoked, until_ms))
+        return tuple(sorted(awaited, key=lambda each: (each.topic, each.partition)))
+
+    @cached_property
+    def _holders(self) -> dict[tuple[bytes, int], ConsumerGroupMember]:
+        """The member that has a partition, or has to give it up and has not confirmed."""
+        return {
+            (topic_id, index): member
+            for member in self.group.members.values()
+            for partitions in (member.assigned, member.pending_revocation)
+            for topic_id, indexes in partitions.items()
+            for index in indexes
+        }
+
+    def _removed_ms(self, holder: ConsumerGroupMember, *, is_revoked: bool) -> float:
+        session_ms = self.group.session_deadlines[holder.member_id]
+        timer = self.group.rebalance_deadlines.get(holder.member_id) if is_revoked else None
+        return session_ms if timer is None else timer[0]
+
+
+def explain_consumer_group(reader: ConsumerGroupReader, now_ms: float) -> Iterator[str]:
     """Yield sentences on a consumer group: its state and epochs, then each member that is not where it should be."""
+    group = reader.group
     count = len(group.members)
     yield f"{group.group_id} is {group.state.value}: a consumer group with {count} member{'s' * (count != 1)}."
     yield f"Its epoch is {group.group_epoch}, that of the target assignment {group.assignment_epoch}."
@@ -31,17 +110,17 @@ def explain_consumer_group(cluster: "Cluster", group: ConsumerGroup, now_ms: flo
     names = short_names([*group.members])
     moving = [each for each in group.members.values() if not each.is_reconciled_to(group.assignment_epoch)]
     for member in moving[:_MAX_MEMBERS]:
-        yield _on_the_way(cluster, group, member, names[member.member_id], now_ms)
+        yield _on_the_way(reader, member, names[member.member_id], now_ms)
     if moving[_MAX_MEMBERS:]:
         yield f"{len(moving) - _MAX_MEMBERS} more members have not reached the target assignment."
 
 
-def _on_the_way(cluster: "Cluster", group: ConsumerGroup, member: ConsumerGroupMember, name: str, now_ms: float) -> str:
+def _on_the_way(reader: ConsumerGroupReader, member: ConsumerGroupMember, name: str, now_ms: float) -> str:
     if member.member_epoch == LEAVING_STATIC_EPOCH:
         return f"{name}, static {member.instance_id!r}, has left for a while and keeps its partitions."
     if member.state is UNREVOKED_PARTITIONS:
-        given_up = format_partitions(named_partitions(cluster, member.pending_revocation))
-        timer = group.rebalance_deadlines.get(member.member_id)
+        given_up = format_partitions(reader.named(member.pending_revocation))
+        timer = reader.group.rebalance_deadlines.get(member.member_id)
         until = "" if timer is None else f", within {max(0.0, timer[0] - now_ms) / 1000:g} s"
         return f"{name} has to give up {given_up}{until}."
     if member.state is UNRELEASED_PARTITIONS:

@@ -6,7 +6,7 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.consumer_groups import explain_consumer_group
+from fakebroker.cluster.inspect.consumer_groups import ConsumerGroupReader, explain_consumer_group
 from fakebroker.cluster.inspect.deadlines import (
     counted,
     delays_of,
@@ -54,7 +54,8 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
 
         sentences = explain_rewrite(registered, broker.node_id, now_ms)
     elif (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
-        sentences = explain_consumer_group(cluster, consumer_group, now_ms)
+        reader = ConsumerGroupReader(cluster, broker, consumer_group)
+        sentences = explain_consumer_group(reader, now_ms)
     elif group is None:
         sentences = _without_group(cluster, group_id, moments, now_ms)
     else:

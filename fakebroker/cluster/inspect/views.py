@@ -1,12 +1,13 @@
-"""Views of brokers and groups: immutable values that describe one point in time."""
+"""Views of brokers and groups of both kinds: immutable values that describe one point in time."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from typing import Literal
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.consumer_groups import named_partitions
+from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition, ConsumerGroupReader
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.timeline import Timeline
 from fakebroker.cluster.inspect.transaction_views import TransactionView
@@ -30,6 +31,9 @@ from fakebroker.protocol.consumer_protocol import (
 )
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
+GroupType = Literal["classic", "consumer"]
+"""Kafka's names of the kinds of groups."""
+
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
 
@@ -52,15 +56,29 @@ class BrokerView:
 class MemberView:
     """One member of a group.
 
+    A member of a consumer group (KIP-848) also has an epoch, a state and a target.
+
     Attributes:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
-        assignment: The bytes that the leader assigned to it, in the format of the group's protocol type.
+        session_timeout_ms: Of a member of a consumer group, that of the group.
+        assignment: The bytes that the leader assigned to it, in the format of the group's protocol type. In consumer
+            groups the partitions that the member may use, in the format of classic consumers.
         metadata: The bytes of its subscription, in the same format: for the group's protocol, or while none is
             selected, for the first protocol of the member.
         protocol_type: The protocol type of the group; "consumer" for consumers.
-        protocol_name: The protocol of `metadata`; None for a registered instance.
+        protocol_name: The protocol of `metadata`; None for a registered instance. In consumer groups the assignor.
         is_expected: Whether it is a registered instance that has not become a member yet (KAFKA-8397).
+        member_epoch: The epoch in a consumer group: 0 for a member that joins, -2 for a static member that has left for
+            a while; None in a classic group. The following attributes have their defaults there, too.
+        previous_epoch: The epoch before the last change of the epoch; -1 for a new member.
+        state: Kafka's name: STABLE, UNREVOKED_PARTITIONS (it has to give up partitions), UNRELEASED_PARTITIONS (it
+            waits for partitions of others), UNKNOWN.
+        pending_revocation: The partitions that it has to give up and has not confirmed.
+        target: Its part of the target assignment.
+        awaited: The partitions of its target that other members still hold.
+        rack_id: The rack of the client.
+        server_assignor: The assignor that it asks for.
     """
 
     member_id: str
@@ -74,6 +92,14 @@ class MemberView:
     protocol_type: str | None = None
     protocol_name: str | None = None
     is_expected: bool = False
+    member_epoch: int | None = None
+    previous_epoch: int | None = None
+    state: str | None = None
+    pending_revocation: tuple[TopicPartition, ...] = ()
+    target: tuple[TopicPartition, ...] = ()
+    awaited: tuple[AwaitedPartition, ...] = ()
+    rack_id: str | None = None
+    server_assignor: str | None = None
 
     @property
     def assigned_partitions(self) -> tuple[TopicPartition, ...] | None:
@@ -92,7 +118,12 @@ class MemberView:
 
     @property
     def owned_partitions(self) -> tuple[TopicPartition, ...] | None:
-        """The partitions that it owned when it joined; None if it is not a consumer, or the bytes are malformed."""
+        """The partitions that it owned when it joined; None if it is not a consumer, or the bytes are malformed.
+
+        In a consumer group those that it holds now: that it may use, or has to give up.
+        """
+        if self.member_epoch is not None:
+            return tuple(sorted((*(self.assigned_partitions or ()), *self.pending_revocation)))
         return None if self._subscription is None else self._subscription.owned_partitions
 
     @property
@@ -123,21 +154,27 @@ class MemberView:
         )
 
     @classmethod
-    def of_consumer(
-        cls, cluster: Cluster, member: ConsumerGroupMember, session_timeout_ms: int, assignor: str
-    ) -> "MemberView":
-        """Return the view of a member of a consumer group, with its partitions in the format of classic groups."""
+    def of_consumer(cls, group: ConsumerGroupReader, member: ConsumerGroupMember) -> "MemberView":
+        """Return the view of a member of a consumer group."""
         return cls(
-            member.member_id,
-            member.client_id,
-            member.client_host,
-            member.instance_id,
-            session_timeout_ms,
-            member.rebalance_timeout_ms,
-            encode_assignment(named_partitions(cluster, member.assigned)),
-            encode_subscription(sorted(member.subscribed_topic_names)),
-            CONSUMER_PROTOCOL_TYPE,
-            assignor,
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            instance_id=member.instance_id,
+            session_timeout_ms=group.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            assignment=encode_assignment(group.named(member.assigned)),
+            metadata=encode_subscription(sorted(member.subscribed_topic_names)),
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=group.assignor,
+            member_epoch=member.member_epoch,
+            previous_epoch=member.previous_epoch,
+            state=member.state.name,
+            pending_revocation=group.named(member.pending_revocation),
+            target=group.named(group.target_of(member)),
+            awaited=group.awaited_by(member),
+            rack_id=member.rack_id,
+            server_assignor=member.server_assignor,
         )
 
     @classmethod
@@ -172,18 +209,22 @@ class PendingOffsetView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """One group.
+    """One group, of either kind.
 
     Attributes:
         state: Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable; Dead if there is no such group. Of
             consumer groups (KIP-848): Empty, Assigning, Reconciling, Stable.
-        generation_id: The generation; of a consumer group its epoch.
+        generation_id: The generation; of a consumer group the group epoch.
         protocol_type: `consumer` for consumers; None for a group that only has offsets.
         protocol_name: The protocol, for consumers the assignor; None during a join phase and without members.
-        leader_id: The member id of the leader.
+        leader_id: The member id of the leader. Consumer groups have none.
         members: The members in the order in which they first joined, then the expected instances.
         history: Its timeline.
         pending_offsets: The offsets in transactions that are open: they are stored when these are committed.
+        type: Kafka's group type: "classic", or "consumer" for consumer groups (KIP-848); None if there is no such
+            group.
+        assignment_epoch: The group epoch for which a consumer group's target assignment was computed; None in a classic
+            group.
     """
 
     group_id: str
@@ -195,6 +236,8 @@ class GroupView:
     members: tuple[MemberView, ...]
     history: Timeline = field(repr=False, compare=False)
     pending_offsets: tuple[PendingOffsetView, ...] = ()
+    type: GroupType | None = None
+    assignment_epoch: int | None = None
 
     @classmethod
     def of(
@@ -211,25 +254,26 @@ class GroupView:
         members += tuple(MemberView.of_expected(group, each) for each in expected_instances(group).instances.values())
         state, generation = group.state.value, group.generation_id
         kind, protocol, leader_id = group.protocol_type, group.protocol_name, group.leader_id
-        pending = tuple(
-            PendingOffsetView(each.producer_id, each.topic, each.partition, each.committed.offset)
-            for each in pending_offsets
-        )
-        return cls(group_id, state, generation, kind, protocol, leader_id, members, history, pending)
+        pending = _pending_views(pending_offsets)
+        return cls(group_id, state, generation, kind, protocol, leader_id, members, history, pending, "classic")
 
     @classmethod
     def of_consumer_group(cls, cluster: Cluster, broker: BrokerNode, group: ConsumerGroup) -> "GroupView":
-        """Return the view of a consumer group. It has no leader, and no history."""
-        groups = broker.coordinator.consumer_groups
-        assignor, session_ms = groups.assignor_of(group), groups.session_timeout_ms(group.group_id)
-        members = tuple(MemberView.of_consumer(cluster, each, session_ms, assignor) for each in group.members.values())
-        pending = tuple(
-            PendingOffsetView(each.producer_id, each.topic, each.partition, each.committed.offset)
-            for each in broker.coordinator.pending_offsets(group.group_id)
+        """Return the view of a consumer group."""
+        reader = ConsumerGroupReader(cluster, broker, group)
+        return cls(
+            group_id=group.group_id,
+            state=group.state.value,
+            generation_id=group.group_epoch,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=reader.assignor,
+            leader_id=None,
+            members=tuple(MemberView.of_consumer(reader, member) for member in group.members.values()),
+            history=Timeline(group.group_id, (), 0.0),
+            pending_offsets=_pending_views(broker.coordinator.pending_offsets(group.group_id)),
+            type="consumer",
+            assignment_epoch=group.assignment_epoch,
         )
-        state, history = group.state.value, Timeline(group.group_id, (), 0.0)
-        identity = group.group_id, state, group.group_epoch, CONSUMER_PROTOCOL_TYPE, assignor, None
-        return cls(*identity, members, history, pending)
 
     @property
     def pending_partitions(self) -> tuple[TopicPartition, ...]:
@@ -245,22 +289,42 @@ class GroupView:
 
     def text(self, max_members: int | None = None) -> str:
         """Describe the group in a line, and each of its members, or the first `max_members`, in another one."""
-        head = f"{self.group_id}: {self.state}, generation {self.generation_id}, protocol {self.protocol_name or '-'}"
-        lines = [
-            f"  {member.member_id} at {member.client_host[1:] or '-'}"
-            + (", leader" if member.member_id == self.leader_id else "")
-            + (f", static {member.instance_id!r}" if member.instance_id else "")
-            + (", expected" if member.is_expected else "")
-            for member in self.members[:max_members]
-        ]
+        lines = [f"  {self._line_of(member)}" for member in self.members[:max_members]]
         more = and_more(len(self.members), len(lines), "members")
+        return "\n".join([self._head(), *lines, *(f"  {line}" for line in more)])
+
+    def _head(self) -> str:
+        numbers, kind = f"generation {self.generation_id}", "protocol"
+        if self.assignment_epoch is not None:
+            numbers, kind = f"epoch {self.generation_id}, assignment epoch {self.assignment_epoch}", "assignor"
+        head = f"{self.group_id}: {self.state}, {numbers}, {kind} {self.protocol_name or '-'}"
         if self.pending_offsets:
             head += f", offsets pending for {format_partitions(self.pending_partitions)}"
-        return "\n".join([head, *lines, *(f"  {line}" for line in more)])
+        return head
+
+    def _line_of(self, member: MemberView) -> str:
+        line = f"{member.member_id} at {member.client_host[1:] or '-'}"
+        line += ", leader" if member.member_id == self.leader_id else ""
+        line += f", static {member.instance_id!r}" if member.instance_id else ""
+        line += ", expected" if member.is_expected else ""
+        if member.member_epoch is not None:
+            line += f", epoch {member.member_epoch}, has {format_partitions(member.assigned_partitions or ())}"
+        if member.pending_revocation:
+            line += f", has to give up {format_partitions(member.pending_revocation)}"
+        if member.awaited:
+            awaited = [(each.topic, each.partition) for each in member.awaited]
+            line += f", waits for {format_partitions(awaited)}"
+        return line
+
+
+def _pending_views(pending: Iterable[PendingOffset]) -> tuple[PendingOffsetView, ...]:
+    return tuple(
+        PendingOffsetView(each.producer_id, each.topic, each.partition, each.committed.offset) for each in pending
+    )
 
 
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
-    """Return the group at its coordinator; None if there is no such group, or no coordinator."""
+    """Return the classic group at its coordinator; None if there is no such group, or no coordinator."""
     broker = cluster.coordinator_of(group_id)
     return broker.coordinator.group(group_id) if broker else None
 

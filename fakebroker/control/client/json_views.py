@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from fakebroker.cluster.command import check_type
+from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
@@ -77,7 +78,16 @@ def broker_view(row: Mapping[str, Any]) -> BrokerView:
 def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
     """Convert a `GroupDetail` or a `FullGroup`."""
     members = tuple(map(_member_view, detail["members"]))
-    names = ("group_id", "state", "generation_id", "protocol_type", "protocol_name", "leader_id")
+    names = (
+        "group_id",
+        "type",
+        "state",
+        "generation_id",
+        "assignment_epoch",
+        "protocol_type",
+        "protocol_name",
+        "leader_id",
+    )
     pending = tuple(PendingOffsetView(**row) for row in detail["pending_offsets"])
     values = {name: detail[name] for name in names}
     return GroupView(**values, members=members, history=history, pending_offsets=pending)
@@ -85,8 +95,9 @@ def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
 
 def _member_view(row: Mapping[str, Any]) -> MemberView:
     values = {field.name: row[field.name] for field in fields(MemberView)}
-    decoded = {name: b64decode(values[name]) for name in ("assignment", "metadata")}
-    return MemberView(**values | decoded)
+    decoded: dict[str, Any] = {name: b64decode(values[name]) for name in ("assignment", "metadata")}
+    decoded |= {name: tuple(map(parse_partition, values[name])) for name in ("pending_revocation", "target")}
+    return MemberView(**values | decoded | {"awaited": tuple(AwaitedPartition(**each) for each in values["awaited"])})
 
 
 def timeline_of(row: Mapping[str, Any], taken_ms: float) -> Timeline:

@@ -5,10 +5,18 @@ from heapq import nsmallest
 from math import inf
 from typing import Literal, TypedDict
 
+from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import Deadline, deadlines_of
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
-from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, pending_offsets, view_group
+from fakebroker.cluster.inspect.views import (
+    GroupType,
+    GroupView,
+    MemberView,
+    find_group,
+    pending_offsets,
+    view_group,
+)
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP
 from fakebroker.control.steps import Steps
@@ -63,7 +71,8 @@ class PendingOffsetRow(TypedDict):
 class MemberRow(TypedDict):
     """One member of a group; `assignment` and `metadata` are in base64, and decoded if it is a consumer, else null.
 
-    `missing_request` is the request that the group waits for, if it waits for one of this member.
+    `missing_request` is the request that the group waits for, if it waits for one of this member. Epochs, state,
+    target and awaited partitions are those of a member of a consumer group.
     """
 
     member_id: str
@@ -81,12 +90,22 @@ class MemberRow(TypedDict):
     assigned_partitions: list[str] | None
     subscribed_topics: list[str] | None
     owned_partitions: list[str] | None
+    member_epoch: int | None
+    previous_epoch: int | None
+    state: str | None
+    pending_revocation: list[str]
+    target: list[str]
+    awaited: list[AwaitedPartition]
+    rack_id: str | None
+    server_assignor: str | None
 
 
 class GroupDetail(TypedDict):
     """One group with its members and offsets; `deadlines` are the next ones of the group, at most 20."""
 
     group_id: str
+    type: GroupType | None
+    assignment_epoch: int | None
     state: str
     generation_id: int
     protocol_type: str | None
@@ -121,6 +140,8 @@ class FullGroup(TypedDict):
     """One group with its members and history."""
 
     group_id: str
+    type: GroupType | None
+    assignment_epoch: int | None
     state: str
     generation_id: int
     protocol_type: str | None
@@ -236,6 +257,14 @@ def _member_row(member: MemberView, group: Group | None) -> MemberRow:
         "assigned_partitions": _names(member.assigned_partitions),
         "subscribed_topics": None if topics is None else list(topics),
         "owned_partitions": _names(member.owned_partitions),
+        "member_epoch": member.member_epoch,
+        "previous_epoch": member.previous_epoch,
+        "state": member.state,
+        "pending_revocation": _names(member.pending_revocation) or [],
+        "target": _names(member.target) or [],
+        "awaited": list(member.awaited),
+        "rack_id": member.rack_id,
+        "server_assignor": member.server_assignor,
     }
 
 
@@ -256,6 +285,8 @@ def full_group(served: ServedCluster, group: Group) -> FullGroup:
     view = GroupView.of(group.group_id, group, pending_offsets=pending_offsets(served.cluster.cluster, group.group_id))
     return {
         "group_id": view.group_id,
+        "type": view.type,
+        "assignment_epoch": view.assignment_epoch,
         "state": view.state,
         "generation_id": view.generation_id,
         "protocol_type": view.protocol_type,
@@ -275,6 +306,8 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
     broker, group = core.coordinator_of(group_id), find_group(core, group_id)
     return {
         "group_id": group_id,
+        "type": view.type,
+        "assignment_epoch": view.assignment_epoch,
         "state": view.state,
         "generation_id": view.generation_id,
         "protocol_type": view.protocol_type,
