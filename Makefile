@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # One process more than the smallest machine has cores, because many tests wait for clients.
 PARALLEL := --numprocesses 3 --dist worksteal
+# Tests start many Python processes. Without files of byte code, each would compile the package again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint soak rewrite mutate bench bench-control bench-replay class-archive serve clean
