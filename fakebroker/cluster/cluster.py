@@ -229,6 +229,8 @@ class Cluster:
 
     def _group_config(self, group_id: str, name: str) -> int | None:
         """Return a numeric config of a group, None if it has none of its own."""
+        if not self.resource_configs:  # The usual case.
+            return None
         value = self.resource_configs.get((_GROUP_RESOURCE, group_id), {}).get(name)
         return None if value is None else int(value)
 

@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import big_groups, footprint, simulated
+from tests.bench import big_groups, consumer_groups, footprint, simulated
 from tests.bench.figures import Figure, shown
 from tests.bench.guard import falls
 from tests.bench.loads import FAKEBROKER, Result, medians, ratios, running_loads
@@ -62,6 +62,8 @@ def measure(rounds: int, seconds: float, names: Sequence[str], console: Console)
             heartbeat_us = results[FAKEBROKER][HEARTBEATS.name]["cpu_us"]
             figures += big_groups.figures(groups, heartbeat_us)
             big_groups.plot(groups, OUT / PLOT.name)
+            status.update("consumer groups")
+            figures += consumer_groups.figures(consumer_groups.measure())
             status.update("imports, starts, memory")
             figures += footprint.figures(footprint.measure())
             status.update("simulation")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.bench import big_groups, footprint, simulated
+from tests.bench import big_groups, consumer_groups, footprint, simulated
 from tests.bench.bench import check
 from tests.bench.figures import Figure, shown
 from tests.bench.parts import PARTS, measure
@@ -64,8 +64,11 @@ def test_figures_of_the_other_measurements() -> None:
     rows = [{"members": size, "us_per_member": 50.0, "join_us_per_member": 30.0} for size in big_groups.SIZES]
     times = {"import_ms": 100.0, "package_ms": 1.0, "trio_ms": 60.0, "start_ms": 4.0}
     memory = times | {"group_bytes": 1_300.0, "made_group_bytes": 1_200.0, "connection_bytes": 7_000.0}
+    consumers = {"join_ms": 50.0, "settle_us": 30.0, "heartbeat_us": 4.0, "classic_us": 2.0}
+    consumers |= {"member_bytes": 2_000.0, "load_us": 40.0}
     found = [
         *big_groups.figures(rows, 10.0),
+        *consumer_groups.figures(consumers),
         *footprint.figures(memory),
         *simulated.figures({"requests": 800_000, "cpu_s": 2.0}, 10.0),
     ]
@@ -73,6 +76,11 @@ def test_figures_of_the_other_measurements() -> None:
         (50.0, "us", "reached"),
         (1.0, "times", ""),
         (0.2, "times", ""),
+        (50.0, "ms", "MISSED"),
+        (30.0, "us", ""),
+        (2.0, "times", "reached"),
+        (200.0, "MB", ""),
+        (4.0, "s", ""),
         (100.0, "ms", "reached"),
         (1.0, "ms", ""),
         (60.0, "ms", ""),
@@ -92,6 +100,11 @@ def test_the_plot_of_big_groups_is_small_and_always_the_same(tmp_path: Path) -> 
         big_groups.plot(rows, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     assert (tmp_path / "one.svg").stat().st_size < 50_000
+
+
+def test_consumer_groups_are_measured() -> None:
+    measured = consumer_groups.large_group(20, batch=20) | consumer_groups.loaded_groups(1_000)
+    assert all(value > 0 for name, value in measured.items() if name != "member_bytes"), measured
 
 
 @pytest.mark.slow

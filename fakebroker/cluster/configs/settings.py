@@ -181,6 +181,7 @@ class Config:
             for name, setting in SETTINGS.items()
         }
         self._values |= self.overrides
+        self._items: dict[str, tuple[str, ...]] = {}
         low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
         if low > high:
             expected = f"an integer <= group.max.session.timeout.ms, which is {high}"
@@ -201,9 +202,12 @@ class Config:
         """Return the value of a boolean setting."""
         return bool(self._values[name])
 
-    def items(self, name: str) -> list[str]:
+    def items(self, name: str) -> tuple[str, ...]:
         """Return the items of a setting that is a list."""
-        return items_of(self.text(name) or "", _LIST)
+        items = self._items.get(name)
+        if items is None:
+            items = self._items[name] = tuple(items_of(self.text(name) or "", _LIST))
+        return items
 
     def coordinator(
         self,

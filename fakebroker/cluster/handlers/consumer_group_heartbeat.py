@@ -25,10 +25,28 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if not is_enabled(cluster):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=UNSUPPORTED)
+    request: ConsumerGroupHeartbeatRequest = call.request
+    if (
+        request.topic_partitions is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+        and (interval_ms := _extend_session(call, request, now_ms)) is not None
+    ):
+        return ConsumerGroupHeartbeatResponse(
+            error_code=_NONE,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval_ms=interval_ms,
+        )
     late: LateResponse[HeartbeatResult] = LateResponse(_response)
     call.broker.coordinator.consumer_group_heartbeat(_heartbeat(call), now_ms, late)
     return late.take(cluster, call)
 
+
+_NONE = ErrorCode.NONE
 
 UNSUPPORTED = "The version of API is not supported."
 """The message of UNSUPPORTED_VERSION."""
@@ -44,7 +62,19 @@ _MESSAGES = {
 
 def is_enabled(cluster: "Cluster") -> bool:
     """Return whether brokers handle the requests of consumer groups: by the settings, and by the feature."""
-    return "consumer" in cluster.config.items(REBALANCE_PROTOCOLS) and cluster.features.level(GROUP_VERSION) >= 1
+    return cluster.features.level(GROUP_VERSION) >= 1 and "consumer" in cluster.config.items(REBALANCE_PROTOCOLS)
+
+
+def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: float) -> int | None:
+    peer = call.peer
+    return peer.broker.coordinator.extend_consumer_session(
+        request.group_id,
+        request.member_id,
+        request.member_epoch,
+        request.instance_id,
+        (call.client_id, peer.client_host),
+        now_ms,
+    )
 
 
 def _heartbeat(call: Call) -> ConsumerGroupHeartbeat:

@@ -469,6 +469,23 @@ class Coordinator:
             return
         self.submit(request.group_id, partial(self._consumer_group_heartbeat, request, now_ms, done))
 
+    def extend_consumer_session(
+        self,
+        group_id: str,
+        member_id: str,
+        member_epoch: int,
+        instance_id: str | None,
+        client: tuple[str, str],
+        now_ms: float,
+    ) -> int | None:
+        """Handle a ConsumerGroupHeartbeat that reports nothing new, if it changes nothing but the session.
+
+        See `ConsumerGroups.extend_session`. If an append is pending, other requests may have to be handled before.
+        """
+        if self._runtime.is_busy:
+            return None
+        return self.consumer_groups.extend_session(group_id, member_id, member_epoch, instance_id, client, now_ms)
+
     def _consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
     ) -> None:

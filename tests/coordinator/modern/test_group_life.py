@@ -204,3 +204,34 @@ def test_topics_that_kafka_4_0_stored_are_deleted_with_the_next_epoch() -> None:
     assert SubscribedTopicsRecord(GROUP, None) in harness.batches[-1]
     harness.fail_over()
     assert not harness.group.has_subscribed_topics_record
+
+
+def test_a_heartbeat_that_changes_only_the_session_takes_the_short_path() -> None:
+    harness = ConsumerGroupHarness()
+
+    def is_short(member_id: str, epoch: int, instance_id: str | None = None, client_id: str = "client") -> bool:
+        client = client_id, "/127.0.0.1"
+        deadlines, appends = dict(harness.group.session_deadlines), len(harness.batches)
+        interval_ms = harness.coordinator.extend_consumer_session(
+            GROUP, member_id, epoch, instance_id, client, harness.now_ms
+        )
+        extended = {**deadlines, member_id: harness.now_ms + SESSION_MS} if interval_ms else deadlines
+        assert (harness.group.session_deadlines, len(harness.batches)) == (extended, appends)
+        return interval_ms == 5_000
+
+    harness.send("a")
+    harness.now_ms += 1_000
+    assert is_short("a", 1)
+    assert [is_short("a", 0), is_short("a", 2), is_short("b", 1)] == [False] * 3, "errors"
+    assert [is_short("a", 1, client_id="other"), is_short("a", 1, "i")] == [False] * 2, "something to store, an error"
+    harness.send("s", instance_id="i")
+    assert [is_short("a", 1), is_short("s", 2)] == [False] * 2, "partitions have to move"
+    harness.settle()
+    assert [is_short("a", 2), is_short("s", 2), is_short("s", 2, "i")] == [True] * 3
+    harness.topics.create("news", 1)
+    assert not is_short("a", 2), "the subscribed topics may have changed"
+    harness.stay("a")
+    assert is_short("a", 2), "they have not"
+    harness.topics.grow("orders", 7)
+    harness.stay("a")
+    assert not is_short("s", 2), "there is a new target"

@@ -32,13 +32,14 @@ class GroupFrames:
         cluster: The cluster.
         member_ids: The members, the leader first.
         generation_id: The generation that the members know.
+        peers: The connections of the members.
     """
 
     def __init__(self, members: int) -> None:
         self.cluster = FakeCluster(1, {"orders": 1}, {"group.initial.rebalance.delay.ms": 3_000}, seed=1).cluster
         self.member_ids = [""] * members
         self.generation_id = 0
-        self._peers = [Peer(self.cluster.brokers[1], "/127.0.0.1", number) for number in range(members)]
+        self.peers = [Peer(self.cluster.brokers[1], "/127.0.0.1", number) for number in range(members)]
         self._now_ms = self.cluster.now_ms
         responses = self.send(self.join_requests(FIRST_JOIN_VERSION))
         while not responses:  # The initial delay is extended.
@@ -82,7 +83,7 @@ class GroupFrames:
         cluster = self.cluster
         responses = {}
         for number, frame in requests:
-            call = read_call(self._peers[number], frame)
+            call = read_call(self.peers[number], frame)
             if cluster.handle(call, self._now_ms):
                 responses[number] = self._response(call)
             if cluster.answered:

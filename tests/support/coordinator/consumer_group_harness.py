@@ -117,11 +117,23 @@ class ConsumerGroupHarness:
             member_id=member_id,
             member_epoch=epoch,
         )
+        interval_ms = self._extend_session(request) if fields.keys() <= {"instance_id"} else None
         results: list[HeartbeatResult] = []
+        appends = len(self.batches)
         self.coordinator.consumer_group_heartbeat(request, self.now_ms, results.append)
         (result,) = results
+        if interval_ms is not None:
+            unchanged = HeartbeatResult(ErrorCode.NONE, None, member_id, epoch, interval_ms)
+            assert (result, len(self.batches)) == (unchanged, appends), "the short path differs from the usual one"
         self.check()
         return result
+
+    def _extend_session(self, request: ConsumerGroupHeartbeat) -> int | None:
+        """Send a request that reports nothing on the short path, too; return its interval, or None if it needs more."""
+        client = request.client_id, request.client_host
+        return self.coordinator.extend_consumer_session(
+            GROUP, request.member_id, request.member_epoch, request.instance_id, client, self.now_ms
+        )
 
     def stay(self, member_id: str, owned: Owned | None = None, **fields: Any) -> HeartbeatResult:
         """Send a heartbeat in the epoch of the member."""

@@ -12,6 +12,7 @@ from fakebroker.coordinator.group.modern.heartbeat import Context, Outcome
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.group.modern.states import STABLE
 from fakebroker.coordinator.group.records import Procedure, Record
 from fakebroker.errors import ErrorCode
 
@@ -97,6 +98,50 @@ class ConsumerGroups:
             if outcome.restarts_rebalance_timer:
                 group.arm_rebalance(member, now_ms)
         return outcome.result
+
+    def extend_session(
+        self,
+        group_id: str,
+        member_id: str,
+        member_epoch: int,
+        instance_id: str | None,
+        client: tuple[str, str],
+        now_ms: float,
+    ) -> int | None:
+        """Handle a heartbeat that reports nothing new, of a member that has all of its target.
+
+        This is the most frequent request, so its path is short: the session is extended, and nothing else changes.
+
+        Args:
+            group_id: The group.
+            member_id: The member.
+            member_epoch: The epoch that the request has.
+            instance_id: The instance id that the request has.
+            client: The client's id and host.
+            now_ms: The time.
+
+        Returns:
+            The heartbeat interval in milliseconds; None if nothing was done, because the request may change or return
+            more, or is to be rejected. Then `heartbeat` has to handle it.
+        """
+        group = self._groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if (
+            group is None
+            or member is None
+            or member_epoch != group.group_epoch
+            or not member_epoch == member.member_epoch == group.assignment_epoch
+            or member.state is not STABLE
+            or group.metadata_version != self.config.topics.version
+            or (member.client_id, member.client_host) != client
+            or (instance_id is not None and group.static_members.get(instance_id) != member_id)
+        ):
+            return None
+        deadline_ms = now_ms + self.session_timeout_ms(group_id)
+        if deadline_ms < group.deadline_ms:  # The session timeout was shortened: timers have to be scheduled.
+            return None
+        group.session_deadlines[member_id] = deadline_ms
+        return self.heartbeat_interval_ms(group_id)
 
     def _outcome(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> Outcome:
         config = self.config
