@@ -68,8 +68,8 @@ def test_metrics_count_requests_errors_groups_rebalances_and_faults(control: Con
     }
     durations = found["fakebroker_request_duration_seconds_bucket"]
     assert durations[labeled(api="Heartbeat", le="0")] == durations[labeled(api="Heartbeat", le="+Inf")] == 4
-    assert found["fakebroker_groups"][labeled(state="Empty")] == 1
-    assert found["fakebroker_members"] == {labeled(): 0}
+    assert found["fakebroker_groups"][labeled(protocol="classic", state="Empty")] == 1
+    assert found["fakebroker_members"] == {labeled(protocol="classic"): 0, labeled(protocol="consumer"): 0}
     assert found["fakebroker_rebalances_total"] == {labeled(): 1}
     assert found["fakebroker_rebalance_duration_seconds_sum"] == {labeled(): 2}
     rebalances = found["fakebroker_rebalance_duration_seconds_bucket"]

@@ -66,7 +66,7 @@ def test_80_by_24_shows_brokers_apis_groups_and_events() -> None:
         "OffsetCommit                    1.0      0        0.00     500      0.10     501",
         "Fetch can wait                  300    0.5        0.40     501      0.60     502",
         "3       127.0.0.1:9094           up     4.2                8     403         703",
-        "billing-2         Stable          2        3  SyncGroup of the leader consumer",
+        "billing-2        Stable           2        3  SyncGroup of the leader consumer",
         "14:13:18  billing-2 Stable, generation 2: SyncGroup of the leader consumer-2",
     ):
         assert part in text

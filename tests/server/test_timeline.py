@@ -184,3 +184,15 @@ def test_short_names_are_unique(subtests: pytest.Subtests) -> None:
     for ids, names in cases:
         with subtests.test(ids=ids):
             assert list(short_names(ids).values()) == names
+
+
+def test_short_names_of_ids_without_client_id_have_one(subtests: pytest.Subtests) -> None:
+    one, two = "el9mNceSSfKFkY8RUIuaQA", "el9mZZeSSfKFkY8RUIuaQA"
+    for client_ids, names in (
+        ({one: "a", two: "b"}, ["a", "b"]),
+        ({one: "a", two: "a"}, ["a-el9mNceS", "a-el9mZZeS"]),
+        ({one: "a", two: ""}, ["a", two]),
+        ({UUIDS[0]: "a", "own": "b"}, ["a", "own"]),
+    ):
+        with subtests.test(client_ids=client_ids):
+            assert list(short_names(client_ids, client_ids).values()) == names

@@ -1,6 +1,6 @@
 """Consumer groups (KIP-848) for readers: partitions by names, who holds what others wait for, and explanations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -99,6 +99,12 @@ class ConsumerGroupReader:
         return session_ms if timer is None else timer[0]
 
 
+def member_names(group: ConsumerGroup, others: Iterable[str] = ()) -> dict[str, str]:
+    """Return a short name for each member, with its client id if its id is a UUID, and for ids of former members."""
+    client_ids = {member.member_id: member.client_id for member in group.members.values()}
+    return short_names([*client_ids, *others], client_ids)
+
+
 def explain_consumer_group(reader: ConsumerGroupReader, now_ms: float) -> Iterator[str]:
     """Yield sentences on a consumer group: its state and epochs, then each member that is not where it should be."""
     group = reader.group
@@ -107,7 +113,7 @@ def explain_consumer_group(reader: ConsumerGroupReader, now_ms: float) -> Iterat
     yield f"Its epoch is {group.group_epoch}, that of the target assignment {group.assignment_epoch}."
     if group.members and group.group_epoch > group.assignment_epoch:
         yield "The next heartbeat of a member runs the assignor."
-    names = short_names([*group.members])
+    names = member_names(group)
     moving = [each for each in group.members.values() if not each.is_reconciled_to(group.assignment_epoch)]
     for member in moving[:_MAX_MEMBERS]:
         yield _on_the_way(reader, member, names[member.member_id], now_ms)

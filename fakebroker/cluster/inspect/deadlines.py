@@ -12,6 +12,7 @@ from math import ceil, inf
 from typing import TYPE_CHECKING, Literal
 
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.inspect.consumer_groups import member_names
 from fakebroker.cluster.inspect.forecast import Expiry, expiries, is_session_running
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
@@ -302,7 +303,7 @@ def _consumer_groups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> Iterator[Deadline]:
     """Yield when sessions of members expire, and when members have to have given up partitions."""
-    names = short_names([*group.members])
+    names = member_names(group)
     for member_id, at_ms in group.session_deadlines.items():
         yield Deadline(
             at_ms=at_ms,

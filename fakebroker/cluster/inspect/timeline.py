@@ -20,8 +20,11 @@ _MAX_NAME, _MAX_CAUSE = 100, 500
 """Maximum number of characters of a name and of a cause in the text."""
 
 _UUID = re.compile(r"-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+_UUID_ALONE = re.compile(r"[A-Za-z0-9+/_-]{22}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The member ids that clients of consumer groups (KIP-848) make: UUIDs in base64, in Kafka's form or as usual."""
 _IDS_KEPT = 10_000
 _NAME_LENGTHS = (0, 5, 9, 37)
+_NO_CLIENT_IDS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,19 +202,32 @@ def names_in(moments: Iterable[Moment]) -> dict[str, str]:
     return short_names(member_id for moment in moments for member_id in (*moment.members, *moment.left))
 
 
-def short_names(member_ids: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each member id: with as little of its UUID as necessary to make all names unique."""
+def short_names(member_ids: Iterable[str], client_ids: Mapping[str, str] = _NO_CLIENT_IDS) -> dict[str, str]:
+    """Return a short name for each member id: with as little of its UUID as necessary to make all names unique.
+
+    Args:
+        member_ids: The member ids.
+        client_ids: Client ids by member id. The name of a member whose id is a UUID alone, as in consumer groups
+            (KIP-848), begins with its client id.
+    """
     ids = list(dict.fromkeys(member_ids))
     for length in _NAME_LENGTHS:
-        names = {member_id: _short(member_id, length) for member_id in ids}
+        names = {member_id: _short(member_id, client_ids.get(member_id), length) for member_id in ids}
         if len(set(names.values())) == len(ids):
             break
     return names
 
 
-def _short(member_id: str, length: int) -> str:
+def _short(member_id: str, client_id: str | None, length: int) -> str:
     start = _uuid_start(member_id)
-    return member_id if start is None else member_id[: start + length]
+    if start is not None:
+        return member_id[: start + length]
+    return f"{client_id}{f'-{member_id}'[:length]}" if client_id and _is_uuid(member_id) else member_id
+
+
+@lru_cache(_IDS_KEPT)
+def _is_uuid(member_id: str) -> bool:
+    return _UUID_ALONE.fullmatch(member_id) is not None
 
 
 @lru_cache(_IDS_KEPT)

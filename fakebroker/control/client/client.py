@@ -87,8 +87,9 @@ def _command(method: Callable[P, None]) -> Callable[P, None]:
 
 
 class GroupOptions(TypedDict, total=False):
-    """Filters and order ("busy", "name" or "unstable") of the list of groups."""
+    """Filters and order ("busy", "name" or "unstable") of the list of groups; types are "classic" and "consumer"."""
 
+    type: str
     state: str
     search: str
     sort: str

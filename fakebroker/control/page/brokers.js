@@ -6,6 +6,7 @@ import { count, div, find, h, joinNames, number, option, rate, row, setText, upd
 import { button, on, overview, throttled } from "./live.js";
 
 const SHOWN_APIS = 8;
+const LONG_NAME = 18;
 const LOAD_INTERVAL_MS = 3000;
 const SHOWN_LEADERLESS = 12;
 
@@ -91,9 +92,12 @@ function renderOverview(detail) {
 }
 
 function makeRate({ api, can_wait }) {
-  const name = h("a", { href: `#requests?api=${api}` }, api);
+  const name = h("a", { href: `#requests?api=${api}` }, api.length > LONG_NAME ? breakable(api) : api);
   return row([name, can_wait && h("small", {}, "can wait")], "", "", "", "");
 }
+
+/** Allow line breaks before the words of a name. */
+const breakable = (name) => name.split(/(?=[A-Z])/).flatMap((word) => [h("wbr"), word]);
 
 function updateRate(line, { requests_per_s, errors_per_s, broker_p50_ms, broker_p99_ms, wire_p50_ms, wire_p99_ms }) {
   const broker = `${milliseconds(broker_p50_ms)}\n${milliseconds(broker_p99_ms)}`;

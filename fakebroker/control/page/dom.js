@@ -122,7 +122,13 @@ export function withNames(text, names) {
 
 // States of groups
 
-export const REBALANCING = ["PreparingRebalance", "CompletingRebalance"];
+/** States in which partitions are being assigned or moved, by the type of the group. */
+export const REBALANCING_OF = {
+  classic: ["PreparingRebalance", "CompletingRebalance"],
+  consumer: ["Assigning", "Reconciling"],
+};
+
+export const REBALANCING = Object.values(REBALANCING_OF).flat();
 
 export const chip = (state) => h("span", { class: "chip", "data-state": state }, state);
 

@@ -1,15 +1,16 @@
 // The view of all groups: filtered by id and state, sorted, and paged, because there may be ten thousand.
 
 import { get, queryOf } from "./api.js";
-import { chip, count, div, find, h, number, option, setText, since, table, updateList } from "./dom.js";
+import { chip, count, div, find, h, number, option, REBALANCING, setText, since, table, updateList } from "./dom.js";
 import { on, throttled } from "./live.js";
 import { displayId, linkTo } from "./rebalancing.js";
 
 const PAGE = 100;
 const SEARCH = "Search group ids";
-const STATES = ["PreparingRebalance", "CompletingRebalance", "Stable", "Empty"];
+const TYPES = ["classic", "consumer"];
+const STATES = [...REBALANCING, "Stable", "Empty"];
 const ORDERS = { busy: "busiest first", unstable: "most rebalances first", name: "by name" };
-const COLUMNS = ["Group", "State", "For", "Gen.", "Members", "Rebalances", "Broker"];
+const COLUMNS = ["Group", "Type", "State", "For", "Gen.", "Members", "Rebalances", "Broker"];
 const NONE = "No groups. They appear here when consumers join.";
 const TYPING_MS = 150;
 const INTERVAL_MS = 1000;
@@ -18,6 +19,7 @@ export const open = (root, query, signal) => new Groups(root, query, signal);
 
 class Groups {
   #search = h("input", { type: "search", placeholder: SEARCH, "aria-label": SEARCH, "data-first": true });
+  #type = h("select", { "aria-label": "Type" }, option("", "any type"), TYPES.map((type) => option(type)));
   #state = h("select", { "aria-label": "State" }, option("", "any state"), STATES.map((state) => option(state)));
   #sort = h("select", { "aria-label": "Order" }, Object.entries(ORDERS).map((each) => option(...each)));
   #total = h("span", { role: "status" });
@@ -33,10 +35,12 @@ class Groups {
     this.#signal = signal;
     this.#load = throttled(() => this.#fetch(), INTERVAL_MS, signal);
     this.#search.value = query.get("search") ?? "";
+    this.#type.value = TYPES.includes(query.get("type")) ? query.get("type") : "";
     this.#state.value = STATES.includes(query.get("state")) ? query.get("state") : "";
     this.#sort.value = query.get("sort") in ORDERS ? query.get("sort") : "busy";
     root.append(
-      div("bar", this.#search, this.#state, this.#sort, this.#total, div("pages", this.#previous, this.#next)),
+      div("bar", this.#search, this.#type, this.#state, this.#sort, this.#total,
+        div("pages", this.#previous, this.#next)),
       this.#table,
       this.#none,
     );
@@ -45,8 +49,8 @@ class Groups {
       clearTimeout(typingTimer);
       typingTimer = setTimeout(() => this.#changeQuery(), TYPING_MS);
     });
-    this.#state.addEventListener("change", () => this.#changeQuery());
-    this.#sort.addEventListener("change", () => this.#changeQuery());
+    for (const select of [this.#type, this.#state, this.#sort])
+      select.addEventListener("change", () => this.#changeQuery());
     this.#previous.addEventListener("click", () => this.#turnPage(-PAGE));
     this.#next.addEventListener("click", () => this.#turnPage(PAGE));
     on("groups", ({ groups }) => this.#update(groups), signal);
@@ -55,23 +59,27 @@ class Groups {
   }
 
   async #fetch() {
-    const query = { search: this.#search.value, state: this.#state.value || null, sort: this.#sort.value };
-    const { total, groups } = await get("/groups", { ...query, limit: PAGE, offset: this.#offset }, this.#signal);
+    const query = { ...this.#filters(), sort: this.#sort.value, limit: PAGE, offset: this.#offset };
+    const { total, groups } = await get("/groups", query, this.#signal);
     updateList(this.#table.body, groups, ({ group_id }) => group_id, makeRow, updateRow);
     const range = `${number(this.#offset + 1)} to ${number(this.#offset + groups.length)} of `;
     setText(this.#total, (total > groups.length ? range : "") + count(total, "group"));
     this.#previous.hidden = this.#offset === 0;
     this.#next.hidden = this.#offset + PAGE >= total;
     this.#none.hidden = total > 0;
-    setText(this.#none, query.search || query.state ? "No matching groups." : NONE);
+    setText(this.#none, query.search || query.type || query.state ? "No matching groups." : NONE);
+  }
+
+  #filters() {
+    const [search, type, state] = [this.#search, this.#type, this.#state].map(({ value }) => value || null);
+    return { search, type, state };
   }
 
   #changeQuery() {
     if (this.#signal.aborted) return;
     this.#offset = 0;
     const sort = this.#sort.value === "busy" ? null : this.#sort.value;
-    const query = { search: this.#search.value || null, state: this.#state.value || null, sort };
-    history.replaceState(null, "", `#groups${queryOf(query)}`);
+    history.replaceState(null, "", `#groups${queryOf({ ...this.#filters(), sort })}`);
     this.#load();
   }
 
@@ -90,13 +98,14 @@ class Groups {
 
 function makeRow({ group_id }) {
   const link = h("a", { href: linkTo(group_id), "data-row": true }, displayId(group_id));
-  const names = ["state", "for", "generation", "members", "rebalances", "broker"];
+  const names = ["type", "state", "for", "generation", "members", "rebalances", "broker"];
   return h("tr", {}, h("td", {}, link, h("small", { class: "why" })), names.map((name) => h("td", { class: name })));
 }
 
-function updateRow(row, { state, why, since_ms, generation_id, members, rebalances, coordinator }) {
+function updateRow(row, { type, state, why, since_ms, generation_id, members, rebalances, coordinator }) {
   row.dataset.state = state;
   setText(find(".why", row), why);
+  setText(find(".type", row), type ?? "");
   const place = find(".state", row);
   if (place.textContent !== state) place.replaceChildren(chip(state));
   const time = find(".for", row);

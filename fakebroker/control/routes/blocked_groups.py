@@ -1,4 +1,4 @@
-"""The groups whose rebalances wait for requests of members: which members block them, since when and until when."""
+"""The groups of both types whose rebalances wait for members: which members block them, since when and until when."""
 
 from collections.abc import Sequence
 from heapq import nsmallest
@@ -7,14 +7,24 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.inspect.consumer_groups import member_names
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.routes.arguments import check_range
+from fakebroker.control.routes.group_rows import (
+    REBALANCING,
+    blocked_until_ms,
+    blocking_members,
+    count_reconciled,
+    since_ms_of,
+)
 from fakebroker.control.routes.operations import CLUSTER, operation
-from fakebroker.control.stats.group_index import GROUPS_PER_STEP
+from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
 
 MAX_LISTED = 100
 
@@ -29,12 +39,15 @@ class BlockedGroup(TypedDict):
     ones, or until it is released. At `until_ms` the timer of the phase expires, which removes `removes` members that
     have not sent the request by then; null if the group is held, or no timer is running. The wait does not end then if
     `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
+
+    Members of a consumer group have sent the ConsumerGroupHeartbeat if they have reached the target assignment. It is
+    missing from those that have to give up partitions, or have not heard of the target assignment.
     """
 
     group_id: str
     state: str
     since_ms: float
-    request: Literal["JoinGroup", "SyncGroup"]
+    request: Literal["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"]
     blocking: list[str]
     missing: int
     sent: int
@@ -62,27 +75,30 @@ class BlockedGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
 def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Steps[BlockedGroupList]:
     """List groups whose rebalances wait, with the members that block them, and until when."""
     check_range("limit", query.limit, 0, MAX_LISTED)
-    all_groups = yield from served.index.groups()
+    all_groups, core = (yield from served.index.groups()), served.cluster.cluster
     first: list[tuple[bool, float, int]] = []
     total = 0
     for start in range(0, len(all_groups), GROUPS_PER_STEP):
         waiting = [
-            (not _missing(group), group.state_since_ms, at)
+            (not _missing(group), since_ms_of(core, group), at)
             for at, group in enumerate(all_groups[start : start + GROUPS_PER_STEP], start)
-            if group.state in (PREPARING_REBALANCE, COMPLETING_REBALANCE)
+            if group.state.value in REBALANCING
         ]
         total += len(waiting)
         first = nsmallest(query.limit, first + waiting)
         yield
     rows = []
     for *_, at in first:
-        rows.append(_row(all_groups[at]))
+        group = all_groups[at]
+        rows.append(_consumer_group_row(core, group) if isinstance(group, ConsumerGroup) else _row(group))
         yield
     return {"total": total, "groups": rows}
 
 
-def _missing(group: Group) -> Sequence[str]:
+def _missing(group: AnyGroup) -> Sequence[str]:
     """Return the ids of the members that a rebalance waits for."""
+    if isinstance(group, ConsumerGroup):
+        return [member.member_id for member in blocking_members(group)]
     if group.state is COMPLETING_REBALANCE:
         return [group.leader_id] if group.leader_id else []
     return [each for each in (*group.members, *group.pending_members) if each not in group.parked_joins]
@@ -106,6 +122,24 @@ def _row(group: Group) -> BlockedGroup:
         "until_ms": None if group.is_held or until_ms == inf else until_ms,
         "removes": removes,
         "restarts": restarts,
+    }
+
+
+def _consumer_group_row(core: Cluster, group: ConsumerGroup) -> BlockedGroup:
+    missing, names, until_ms = _missing(group), member_names(group), blocked_until_ms(group)
+    return {
+        "group_id": group.group_id,
+        "state": group.state.value,
+        "since_ms": since_ms_of(core, group),
+        "request": "ConsumerGroupHeartbeat",
+        "blocking": [names[each] for each in missing[:_MAX_NAMES]],
+        "missing": len(missing),
+        "sent": count_reconciled(group),
+        "members": len(group.members),
+        "is_held": False,
+        "until_ms": until_ms,
+        "removes": 0 if until_ms is None else 1,
+        "restarts": False,
     }
 
 

@@ -51,7 +51,7 @@ def _row(served: ServedCluster) -> Steps[ClusterRow]:
         "name": served.name,
         "bootstrap_servers": cluster.bootstrap_servers,
         "brokers": len(cluster.brokers),
-        "groups": counts.by_state.total(),
+        "groups": counts.groups.total(),
     }
 
 

@@ -9,23 +9,20 @@ import msgspec
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.timeline import Timeline
-from fakebroker.cluster.inspect.views import find_group
+from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_in_steps
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.arguments import check_range
-from fakebroker.control.routes.group_views import (
-    FullGroup,
-    GroupDetail,
+from fakebroker.control.routes.group_rows import (
     GroupRow,
-    TimelineView,
     all_rows_of,
-    detail,
+    find_any_group,
     first_groups,
-    full_group,
     matching_groups,
     row_of,
 )
+from fakebroker.control.routes.group_views import FullGroup, GroupDetail, TimelineView, detail, full_group
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.runtime.history import MAX_MOMENTS_OF_ONE
@@ -39,10 +36,15 @@ MAX_FULL = 100
 SVG_WIDTHS = (200, 20_000)
 
 
+State = Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable"]
+"""The states of groups of both types."""
+
+
 class GroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Filters and order of groups: by load, by name, or by the number of rebalances."""
 
-    state: Literal["Empty", "PreparingRebalance", "CompletingRebalance", "Stable"] | None = None
+    type: GroupType | None = None
+    state: State | None = None
     search: str = ""
     sort: Literal["busy", "name", "unstable"] = "name"
     limit: int = 100
@@ -62,7 +64,7 @@ def list_groups(served: ServedCluster, query: GroupQuery) -> Steps[GroupList]:
     check_range("limit", query.limit, 0, MAX_LISTED)
     check_range("offset", query.offset, 0, 2**31)
     all_groups = yield from served.index.groups()
-    matching = yield from matching_groups(all_groups, query.state, query.search)
+    matching = yield from matching_groups(all_groups, query.type, query.state, query.search)
     first = yield from first_groups(served, matching, query.sort, query.offset + query.limit)
     rows = yield from all_rows_of(served, first[query.offset :])
     return {"total": len(matching), "groups": rows}
@@ -91,7 +93,7 @@ def list_full_groups(served: ServedCluster, query: FullGroupQuery) -> Steps[Full
     start = 0 if after is None else bisect_right(all_groups, after, key=attrgetter("group_id"))
     groups = []
     for group in all_groups[start : start + query.limit]:
-        groups.append(full_group(served, group))
+        groups.append(full_group(served, group.group_id))
         yield
     return {"taken_ms": served.cluster.clock.now_ms(), "groups": groups}
 
@@ -106,7 +108,7 @@ def get_group(served: ServedCluster, group_id: str) -> GroupDetail:
 def _check_known(served: ServedCluster, group_id: str) -> None:
     core = served.cluster.cluster
     has_history = core.history.of(group_id) or core.history.dropped_of(group_id).count
-    if find_group(core, group_id) is None and not has_history:
+    if find_any_group(core, group_id) is None and not has_history:
         raise not_found("group", group_id, "a group that exists or has a history")
 
 
@@ -203,7 +205,7 @@ def _register_command(name: str, *, needs_group: bool = True) -> None:
     method = getattr(FakeCluster, name)
 
     def run(served: ServedCluster, group_id: str, body: Arguments) -> GroupRow:
-        if needs_group and find_group(served.cluster.cluster, group_id) is None:
+        if needs_group and find_any_group(served.cluster.cluster, group_id) is None:
             raise not_found("group", group_id, "an existing group")
         method(served.cluster, group_id, **body.given())
         return row_of(served, group_id)

@@ -4,8 +4,9 @@ from collections import Counter
 from typing import TypedDict
 
 from fakebroker.cluster.inspect.transaction_views import count_by_state
+from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.control.clusters import ServedCluster
-from fakebroker.control.stats.group_index import Counts
+from fakebroker.control.stats.group_index import GROUP_STATES, Counts
 from fakebroker.control.stats.rates import Rates
 from fakebroker.control.steps import Steps
 from fakebroker.server.clock import ManualClock, RealClock
@@ -50,6 +51,7 @@ class Overview(TypedDict):
     clock: ClockView
     brokers: list[BrokerRow]
     groups_by_state: dict[str, int]
+    groups_by_type: dict[GroupType, int]
     members: int
     transactions_by_state: dict[str, int]
     waiting_markers: int
@@ -71,7 +73,8 @@ def overview(served: ServedCluster) -> Steps[Overview]:
         "clock": clock_view(served),
         "brokers": broker_rows(served, rates, counts),
         "groups_by_state": dict(counts.by_state),
-        "members": counts.members,
+        "groups_by_type": {group_type: counts.count_of(group_type) for group_type in GROUP_STATES},
+        "members": counts.members.total(),
         "transactions_by_state": dict(count_by_state(core)),
         "waiting_markers": len(core.transactions.waiting),
         "connections": len(served.cluster.connections),
@@ -106,7 +109,7 @@ def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[Bro
             "rack": broker.rack,
             "as_version": str(broker.release),
             "connections": connections[node_id],
-            "groups": len(broker.coordinator.groups()),
+            "groups": len(broker.coordinator.groups()) + len(broker.coordinator.consumer_groups),
             "members": counts.members_at[node_id],
             "offsets_partitions": led[node_id],
             "requests_per_s": request_rates.get(node_id, 0.0),

@@ -12,14 +12,12 @@ from prometheus_client.registry import Collector
 
 from fakebroker.cluster.inspect.transaction_views import STATES, count_by_state, count_late_partitions
 from fakebroker.control.clusters import Clusters, ServedCluster
-from fakebroker.control.stats.group_index import Counts
+from fakebroker.control.stats.group_index import GROUP_STATES, Counts
 from fakebroker.control.stats.sketch import Sketch
 from fakebroker.control.steps import Steps
-from fakebroker.coordinator.group.classic.states import GroupState
 
 F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, SummaryMetricFamily)
 
-_GROUP_STATES = [state.value for state in GroupState if state is not GroupState.DEAD]
 _BOUNDS_MS = (0.0, *(2.0**power for power in range(-4, 20)), inf)
 """Upper bounds of the buckets of histograms: 0, 62.5 us to 524 s, infinity."""
 _BOUNDS = [*(f"{bound_ms / 1000:.12g}" for bound_ms in _BOUNDS_MS[:-1]), "+Inf"]
@@ -40,8 +38,8 @@ _COUNTERS = {
     "journal_dropped": ("Requests that the journal has dropped.",),
 }
 _GAUGES = {
-    "groups": ("Groups by state.", "state"),
-    "members": ("Members of groups.",),
+    "groups": ("Groups by protocol and state (Kafka's group-count and consumer-group-count).", "protocol", "state"),
+    "members": ("Members of groups by the protocol of the group.", "protocol"),
     "transactions": ("Transactional ids by state of their transactions.", "state"),
     "transaction_markers_waiting": ("Markers of transactions that partitions cannot take yet.",),
     "partitions_with_late_transactions": (
@@ -143,9 +141,10 @@ def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float,
     for (api, node_id, error), count in meter.totals.errors.items():
         yield "errors", count, api, node_id, error
     yield "requests_missed", meter.missed
-    for state in _GROUP_STATES:
-        yield "groups", counts.by_state[state], state
-    yield "members", counts.members
+    for group_type, states in GROUP_STATES.items():
+        for state in states:
+            yield "groups", counts.groups[group_type, state], group_type, state
+        yield "members", counts.members[group_type], group_type
     yield "rebalances", meter.rebalances
     by_state = count_by_state(core)
     for state in STATES:

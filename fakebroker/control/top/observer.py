@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroupList
-    from fakebroker.control.routes.group_views import GroupRow
+    from fakebroker.control.routes.group_rows import GroupRow
     from fakebroker.control.routes.transaction_views import TransactionRow
     from fakebroker.control.routes.views import Overview
 
@@ -136,12 +136,17 @@ _OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
 """The states of transactions that have not ended."""
 
 
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+"""The states of groups of both types in which partitions are being assigned or moved."""
+
+
 def _is_unstable(group: "GroupRow") -> bool:
-    return group["state"].endswith("Rebalance") or group["rebalances"] > 1
+    return group["state"] in REBALANCING or group["rebalances"] > 1
 
 
 def _last_change(group: "GroupRow") -> Event:
-    change = f"{group['state']}, generation {group['generation_id']}"
+    number = "epoch" if group["type"] == "consumer" else "generation"
+    change = f"{group['state']}, {number} {group['generation_id']}"
     return Event(group["since_ms"], group["group_id"], f"{change}: {group['why']}" if group["why"] else change)
 
 

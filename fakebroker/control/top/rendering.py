@@ -9,12 +9,12 @@ from rich.console import Group as Lines, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from fakebroker.control.top.observer import ClusterState, Event
+from fakebroker.control.top.observer import REBALANCING, ClusterState, Event
 from fakebroker.host_port import format_host_port
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroup
-    from fakebroker.control.routes.group_views import GroupRow
+    from fakebroker.control.routes.group_rows import GroupRow
     from fakebroker.control.routes.transaction_views import TransactionRow
     from fakebroker.control.routes.views import BrokerRow, Overview
     from fakebroker.control.stats.rates import ApiRate
@@ -29,8 +29,8 @@ _SNAPSHOT_ROWS = 20
 _BLOCKED_SHARE = 3
 """The groups that wait get at most every third of the lines without headings."""
 _MAX_DURATION_MS = 1e12
-_STYLES = {"Stable": "green", "PreparingRebalance": "bold yellow", "CompletingRebalance": "bold yellow", "Dead": "red"}
-_STYLES |= {"PrepareCommit": "bold yellow", "PrepareAbort": "bold yellow"}
+_STYLES = {"Stable": "green", "Dead": "red"}
+_STYLES |= dict.fromkeys((*REBALANCING, "PrepareCommit", "PrepareAbort"), "bold yellow")
 _GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
 
 
@@ -147,7 +147,7 @@ def _summary(overview: "Overview") -> Text:
     """Return the number of groups in total and by state, rebalancing ones first."""
     by_state = overview["groups_by_state"]
     line = Text(_count(sum(by_state.values()), "group"), no_wrap=True, overflow="ellipsis")
-    for state, count in sorted(by_state.items(), key=lambda item: (not item[0].endswith("Rebalance"), item[0])):
+    for state, count in sorted(by_state.items(), key=lambda item: (item[0] not in REBALANCING, item[0])):
         if count:
             line.append("  ").append(f"{count:,} {state}", _STYLES.get(state, ""))
     line.append(f"  {_count(overview['members'], 'member')}  {_count(overview['rebalances'], 'rebalance')}")
@@ -167,7 +167,7 @@ def _blocked(state: ClusterState, width: int) -> _Section:
     rows = []
     for group in state.blocked["groups"]:
         cells = {
-            "MISSING": group["request"] if group["missing"] else "",
+            "MISSING": group["request"].removeprefix("ConsumerGroup") if group["missing"] else "",
             "SENT": f"{group['sent']:,} of {group['members']:,}",
             "FOR": _duration(now_ms - group["since_ms"]),
         }
@@ -243,7 +243,7 @@ def _quantiles(api: "ApiRate", is_narrow: bool) -> Sequence[float | None]:
 def _groups(title: str, groups: "Sequence[GroupRow]", width: int) -> _Section:
     is_wide, is_narrow = width >= _WIDE, width < _NARROW
     # Equal widths align the tables of groups.
-    columns = [_column(title, ratio=1), Column("STATE", no_wrap=True, width=19 if is_wide else 10)]
+    columns = [_column(title, ratio=1), Column("STATE", no_wrap=True, width=19 if is_wide else 11)]
     if not is_narrow:
         columns += [Column("GEN", justify="right", width=5), _number("MEMBERS")]
     if is_wide:

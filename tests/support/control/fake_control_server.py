@@ -174,6 +174,7 @@ def broker_row(node_id: int, **changes: Any) -> dict[str, Any]:
 def group_row(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "group_id": f"billing-{number}",
+        "type": "classic",
         "state": "Stable",
         "generation_id": number,
         "members": 3,
