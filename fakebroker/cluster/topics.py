@@ -129,6 +129,7 @@ class Topics:
         offsets_topic: The topic __consumer_offsets; set by the first call of `create_offsets_topic`.
         offsets_topic_is_used: Whether clients see __consumer_offsets. Otherwise iteration, `get` and `find` omit it.
         version: Rises with each change of a topic: creation, new partitions, deletion.
+        created_version: The version when clients saw a new topic last.
         on_change: Called with the name of a topic that was created, got partitions, or was deleted; None if nothing is.
     """
 
@@ -142,6 +143,7 @@ class Topics:
         self.offsets_topic: Topic
         self.offsets_topic_is_used = False
         self.version = 0
+        self.created_version = 0
         self.on_change: Callable[[str], None] | None = None
 
     def __iter__(self) -> Iterator[Topic]:
@@ -195,6 +197,7 @@ class Topics:
         if name == OFFSETS_TOPIC:
             self.offsets_topic, self.offsets_topic_is_used = topic, True
         self._changed(topic)
+        self.created_version = self.version
         return topic
 
     def create_offsets_topic(self, assignment: Sequence[Sequence[int]]) -> None:
@@ -206,6 +209,8 @@ class Topics:
         if not self.offsets_topic_is_used:
             self.offsets_topic_is_used = True
             self._show(self.offsets_topic)
+            self.version += 1
+            self.created_version = self.version
 
     def _new_topic(
         self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None
@@ -239,6 +244,7 @@ class Topics:
     def replace_all(self, topics: Sequence[Topic], *, offsets_topic_is_used: bool) -> None:
         """Replace all topics, __consumer_offsets included."""
         self.version += 1
+        self.created_version = self.version
         self._former_names |= {topic_id: topic.name for topic_id, topic in self._by_id.items()}
         self._by_name, self._by_id, self._by_metric_name = {}, {}, {}
         self.offsets_topic_is_used = offsets_topic_is_used
@@ -264,6 +270,13 @@ class ClusterTopics:
     @property
     def version(self) -> int:
         return self._topics.version
+
+    @property
+    def created_version(self) -> int:
+        return self._topics.created_version
+
+    def names(self) -> list[str]:
+        return [topic.name for topic in self._topics]
 
     def named(self, name: str) -> TopicMetadata | None:
         topic = self._topics.get(name)

@@ -1,4 +1,4 @@
-"""The records of consumer groups have the bytes of Kafka's definitions. Types 3 to 8 of `__consumer_offsets`."""
+"""The records of consumer groups have the bytes of Kafka's definitions. Types 3 to 8 and 16 of `__consumer_offsets`."""
 
 from dataclasses import replace
 
@@ -13,12 +13,14 @@ from fakebroker.coordinator.group.modern.records import (
     GroupEpochRecord,
     GroupEpochValue,
     MemberSubscriptionRecord,
+    RegexRecord,
     StoredTopic,
     SubscribedTopicsRecord,
     SubscriptionValue,
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.states import MemberState
+from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
 from fakebroker.errors import ProtocolError
 from tests.support.annotated_hex import annotated_hex
 from tests.support.subtests import subtest_for_each
@@ -127,6 +129,21 @@ RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
         02 00 00 00 03
         00                       # tags
         00
+        """,
+    ),
+    (
+        RegexRecord("g", "t.*", ResolvedRegex(frozenset(("u", "t")), 5, 256)),
+        """
+        00 10
+        00 01 67
+        00 03 74 2e 2a           # "t.*"
+        """,
+        """
+        00 00
+        03 02 74 02 75           # topics, sorted
+        00 00 00 00 00 00 00 05  # version
+        00 00 00 00 00 00 01 00  # timestamp
+        00                       # tags
         """,
     ),
 ]

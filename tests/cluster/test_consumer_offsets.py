@@ -324,7 +324,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
 
 
 def test_records_with_unknown_key_versions_are_skipped() -> None:
-    unknown = [(prefixed(version, b"key"), b"\0\0") for version in (9, 14, 16, 99)]
+    unknown = [(prefixed(version, b"key"), b"\0\0") for version in (9, 14, 17, 99)]
     log = a_log((OFFSET_KEY, None), *unknown, (GROUP_KEY, None))
     assert read_records(log, 7) == [OffsetRecord("grp", "t", 5, None), GroupRecord("grp", None)]
 

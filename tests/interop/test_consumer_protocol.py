@@ -165,16 +165,21 @@ def test_an_admin_client_describes_and_deletes_the_group(fake_cluster: FakeClust
     assert fake_cluster.group("g").state == "Dead"
 
 
-def test_a_regular_expression_fails_with_a_reason(fake_cluster: FakeCluster) -> None:
+def test_a_regular_expression_picks_up_topics_that_are_created_later(fake_cluster: FakeCluster) -> None:
+    fake_cluster.create_topic("payments", 1)
     consumer = ModernConsumer(fake_cluster.bootstrap_servers)
+
+    def has_topics(*topics: str) -> Callable[[list[Record]], bool]:
+        return lambda _: {each.topic for each in consumer.inner.assignment()} == set(topics)
+
     try:
-        consumer.subscribe_pattern("^ord.*")
-
-        def is_refused(_: list[Record]) -> bool:
-            consumer.inner.poll(0.1)
-            calls = fake_cluster.requests("ConsumerGroupHeartbeat")
-            return any(call.response and call.response.error_code == 128 for call in calls)
-
-        poll_until(fake_cluster, "the refusal", is_refused)
+        consumer.subscribe_pattern("^orders.*")
+        poll_until(fake_cluster, "orders", has_topics("orders"), consumer)
+        fake_cluster.create_topic("orders-eu", 1)
+        fake_cluster.advance(10.001)
+        poll_until(fake_cluster, "the new topic", has_topics("orders", "orders-eu"), consumer)
+        CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders-eu", numbered(range(3)), None)
+        assert values(poll_records(fake_cluster, 3, consumer)) == values(numbered(range(3)))
     finally:
         consumer.close()
+    assert fake_cluster.group("g").state == "Empty"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value, items_of
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
+from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
@@ -62,6 +63,12 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 5000, 1, about="Time between two heartbeats of a member of a consumer group."
     ),
     "group.consumer.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a consumer group."),
+    "group.consumer.regex.refresh.interval.ms": ConfigKey(
+        _INT,
+        600_000,
+        10_000,
+        about="How often the topics of regular expressions are looked for; new topics are earlier.",
+    ),
     "group.consumer.session.timeout.ms": ConfigKey(
         _INT, 45_000, 1, about="Time without heartbeats after which a member of a consumer group is removed."
     ),
@@ -226,6 +233,7 @@ class Config:
         """
         config = self.of_release(release)._coordinator(release, expects_instances)
         config.consumer.topics, config.consumer.group_config = topics, group_config
+        config.consumer.compile_regex = compile_regex
         return config
 
     def _assignors(self) -> dict[str, Assignor]:
@@ -255,6 +263,7 @@ class Config:
                 heartbeat_interval_ms=self.number("group.consumer.heartbeat.interval.ms"),
                 max_size=self.number("group.consumer.max.size"),
                 assignors=self._assignors(),
+                regex_refresh_interval_ms=self.number("group.consumer.regex.refresh.interval.ms"),
             ),
         )
 

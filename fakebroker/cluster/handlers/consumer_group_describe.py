@@ -81,7 +81,7 @@ def _member(cluster: "Cluster", group: ConsumerGroup, member: ConsumerGroupMembe
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topic_names),
-        subscribed_topic_regex="",
+        subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(cluster, member.assigned),
         target_assignment=_assignment(cluster, group.target.get(member.member_id, NO_PARTITIONS)),
         member_type=_CONSUMER,

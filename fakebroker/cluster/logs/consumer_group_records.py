@@ -1,4 +1,4 @@
-"""Encodes and decodes the records of consumer groups, types 3 to 8 in `__consumer_offsets` (KIP-848).
+"""Encodes and decodes the records of consumer groups, types 3 to 8 and 16 in `__consumer_offsets` (KIP-848).
 
 Source: `GroupCoordinatorRecordHelpers`, release 4.2.
 """
@@ -11,6 +11,7 @@ from fakebroker.coordinator.group.modern import records
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.states import MemberState
+from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages import consumer_group_records as messages
 from fakebroker.protocol.schema import Message
@@ -35,8 +36,12 @@ class _Kind(NamedTuple):
 def record_key(record: ConsumerGroupRecord) -> bytes:
     """Return the encoded key of a record, prefixed by its version."""
     kind = _BY_RECORD[type(record)]
-    member = {"member_id": record.member_id} if hasattr(record, "member_id") else {}
-    return prefixed(kind.key(group_id=record.group_id, **member), kind.key_version)  # type: ignore[call-arg]
+    rest: dict[str, str] = {}
+    if isinstance(record, records.RegexRecord):
+        rest = {"regular_expression": record.regex}
+    elif hasattr(record, "member_id"):
+        rest = {"member_id": record.member_id}
+    return prefixed(kind.key(group_id=record.group_id, **rest), kind.key_version)  # type: ignore[call-arg]
 
 
 def record_value(record: ConsumerGroupRecord) -> bytes | None:
@@ -67,8 +72,8 @@ def parse_record(key_version: int, key: bytes, value: bytes | None) -> ConsumerG
     converted = None
     if value is not None:
         converted = kind.from_message(decode(kind.value, value, version_of(value, "value"), VERSION.size))
-    member = (decoded.member_id,) if hasattr(decoded, "member_id") else ()
-    parsed: ConsumerGroupRecord = kind.record(decoded.group_id, *member, converted)
+    rest = [getattr(decoded, name) for name in ("member_id", "regular_expression") if hasattr(decoded, name)]
+    parsed: ConsumerGroupRecord = kind.record(decoded.group_id, *rest, converted)
     return parsed
 
 
@@ -90,7 +95,7 @@ def _subscription(value: records.SubscriptionValue) -> Message:
         client_id=value.client_id,
         client_host=value.client_host,
         subscribed_topic_names=sorted(value.subscribed_topic_names),
-        subscribed_topic_regex="",
+        subscribed_topic_regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
     )
@@ -103,6 +108,7 @@ def _read_subscription(value: messages.ConsumerGroupMemberMetadataValue) -> reco
         client_id=value.client_id,
         client_host=value.client_host,
         subscribed_topic_names=frozenset(value.subscribed_topic_names),
+        subscribed_topic_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
     )
@@ -188,6 +194,15 @@ _KINDS = (
         messages.ConsumerGroupCurrentMemberAssignmentValue,
         _current,
         _read_current,
+    ),
+    _Kind(
+        records.RegexRecord,
+        messages.ConsumerGroupRegularExpressionKey,
+        messages.ConsumerGroupRegularExpressionValue,
+        lambda value: messages.ConsumerGroupRegularExpressionValue(
+            topics=sorted(value.topics), version=value.version, timestamp=value.timestamp_ms
+        ),
+        lambda value: ResolvedRegex(frozenset(value.topics), value.version, value.timestamp),
     ),
 )
 

@@ -509,6 +509,10 @@ class Coordinator:
             if (led := self._runtime.led_partition(group.partition)) is not None:
                 self._schedule_offset_expiry(led, now_ms)
             done(result)
+            if regexes := result.regexes_to_resolve:
+                resolution = self.consumer_groups.resolve(group, regexes, now_ms)
+                run = partial(self._run_consumer_group, group, resolution, lambda result: None)
+                self._runtime.submit_to(group.partition, run)
 
         self._run_consumer_group(group, self.consumer_groups.heartbeat(group, request, now_ms, first), complete)
 

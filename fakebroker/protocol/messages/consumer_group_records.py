@@ -1,6 +1,6 @@
 """Keys and values of the records of consumer groups in `__consumer_offsets` (KIP-848).
 
-Each key and value follows its version, an int16. The version of a key is the type of the record, 3 to 8.
+Each key and value follows its version, an int16. The version of a key is the type of the record, 3 to 8 and 16.
 """
 
 from fakebroker.protocol.schema import Message, Struct, field, message, struct
@@ -113,3 +113,16 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     state: Int8
     assigned_partitions: list[StoredTopicPartitions]
     partitions_pending_revocation: list[StoredTopicPartitions]
+
+
+@message(versions="16", flexible="none")
+class ConsumerGroupRegularExpressionKey(Message):
+    group_id: String
+    regular_expression: String
+
+
+@message(versions="0", flexible="0+")
+class ConsumerGroupRegularExpressionValue(Message):
+    topics: list[String]
+    version: Int64
+    timestamp: Int64

@@ -51,14 +51,14 @@ def test_invalid_requests(member_id: str, epoch: int, fields: dict[str, Any], me
     assert harness.log == []
 
 
-def test_an_unknown_assignor_and_a_regular_expression_are_rejected() -> None:
+def test_an_unknown_assignor_and_without_a_library_a_regular_expression_are_rejected() -> None:
     harness = ConsumerGroupHarness()
     result = harness.send("a", server_assignor="sticky", subscribed_topic_regex="o.*")
     assert result.error is ErrorCode.UNSUPPORTED_ASSIGNOR
     assert result.message == "ServerAssignor sticky is not supported. Supported assignors: uniform, range."
     result = harness.send("a", subscribed_topic_names=None, subscribed_topic_regex="o.*")
     assert result.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert result.message == "SubscribedTopicRegex `o.*`: fakebroker supports only names of topics."
+    assert result.message == "SubscribedTopicRegex `o.*` is not supported: only names of topics are."
     assert harness.log == []
     assert harness.send("a", subscribed_topic_names=None, subscribed_topic_regex="").error is ErrorCode.NONE
 

@@ -79,7 +79,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 self.unsure.discard(member_id)
                 self.epochs[member_id] = result.member_epoch
                 if result.assignment is not None:
-                    self.owned[member_id] = self.harness.topics.names(result.assignment)
+                    self.owned[member_id] = self.harness.topics.by_name(result.assignment)
                 self.owned.setdefault(member_id, {})
 
     @rule(member_id=st.sampled_from(MEMBERS), topics=st.sampled_from([("orders",), ("news", "orders"), ()]))
@@ -92,7 +92,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 self.topics[member_id] = topics
                 self.epochs[member_id] = result.member_epoch
                 if result.assignment is not None:
-                    self.owned[member_id] = self.harness.topics.names(result.assignment)
+                    self.owned[member_id] = self.harness.topics.by_name(result.assignment)
 
     @rule(member_id=st.sampled_from(MEMBERS))
     def leave(self, member_id: str) -> None:

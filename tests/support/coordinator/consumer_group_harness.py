@@ -29,7 +29,7 @@ class FakeTopics:
     """Topics that tests change."""
 
     def __init__(self, **topics: int) -> None:
-        self.version = 0
+        self.version = self.created_version = 0
         self._topics: dict[str, TopicMetadata] = {}
         self._ids = count(1)
         for name, partitions in topics.items():
@@ -38,6 +38,7 @@ class FakeTopics:
     def create(self, name: str, partitions: int) -> None:
         self._topics[name] = TopicMetadata(next(self._ids).to_bytes(16, "big"), name, partitions)
         self.version += 1
+        self.created_version = self.version
 
     def grow(self, name: str, partitions: int) -> None:
         self._topics[name] = self._topics[name]._replace(partition_count=partitions)
@@ -46,6 +47,9 @@ class FakeTopics:
     def delete(self, name: str) -> None:
         del self._topics[name]
         self.version += 1
+
+    def names(self) -> list[str]:
+        return list(self._topics)
 
     def named(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
@@ -56,7 +60,7 @@ class FakeTopics:
     def ids(self, partitions: Owned) -> dict[bytes, frozenset[int]]:
         return {self._topics[name].topic_id: frozenset(indexes) for name, indexes in partitions.items()}
 
-    def names(self, partitions: Mapping[bytes, frozenset[int]]) -> dict[str, set[int]]:
+    def by_name(self, partitions: Mapping[bytes, frozenset[int]]) -> dict[str, set[int]]:
         return {self.name_of(topic_id) or topic_id.hex(): set(indexes) for topic_id, indexes in partitions.items()}
 
 
@@ -105,19 +109,9 @@ class ConsumerGroupHarness:
 
         Fields are those of `ConsumerGroupHeartbeat`; `reported` is its `owned`, as it is.
         """
-        if epoch == 0:
-            joining = {"subscribed_topic_names": ("orders",), "rebalance_timeout_ms": REBALANCE_MS}
-            fields = {**joining, "owned": {}, **fields}
-        if owned is not None:
-            fields["owned"] = self.topics.ids(owned)
-        if "reported" in fields:
-            fields["owned"] = fields.pop("reported")
-        request = ConsumerGroupHeartbeat(
-            **{"group_id": GROUP, "client_id": "client", "client_host": "/127.0.0.1", **fields},
-            member_id=member_id,
-            member_epoch=epoch,
-        )
-        interval_ms = self._extend_session(request) if fields.keys() <= {"instance_id"} else None
+        request = self._request(member_id, epoch, owned, **fields)
+        is_short = owned is None and fields.keys() <= {"instance_id"} and epoch != 0
+        interval_ms = self._extend_session(request) if is_short else None
         results: list[HeartbeatResult] = []
         appends = len(self.batches)
         self.coordinator.consumer_group_heartbeat(request, self.now_ms, results.append)
@@ -127,6 +121,26 @@ class ConsumerGroupHarness:
             assert (result, len(self.batches)) == (unchanged, appends), "the short path differs from the usual one"
         self.check()
         return result
+
+    def send_later(self, member_id: str, results: list[HeartbeatResult], **fields: Any) -> None:
+        """Send a heartbeat of a member that joins, whose result is added when it is known."""
+        self.coordinator.consumer_group_heartbeat(
+            self._request(member_id, 0, None, **fields), self.now_ms, results.append
+        )
+
+    def _request(self, member_id: str, epoch: int, owned: Owned | None, **fields: Any) -> ConsumerGroupHeartbeat:
+        if epoch == 0:
+            joining = {"subscribed_topic_names": ("orders",), "rebalance_timeout_ms": REBALANCE_MS}
+            fields = {**joining, "owned": {}, **fields}
+        if owned is not None:
+            fields["owned"] = self.topics.ids(owned)
+        if "reported" in fields:
+            fields["owned"] = fields.pop("reported")
+        return ConsumerGroupHeartbeat(
+            **{"group_id": GROUP, "client_id": "client", "client_host": "/127.0.0.1", **fields},
+            member_id=member_id,
+            member_epoch=epoch,
+        )
 
     def _extend_session(self, request: ConsumerGroupHeartbeat) -> int | None:
         """Send a request that reports nothing on the short path, too; return its interval, or None if it needs more."""
@@ -171,13 +185,13 @@ class ConsumerGroupHarness:
         return self.group.members[member_id]
 
     def assigned(self, member_id: str) -> dict[str, set[int]]:
-        return self.topics.names(self.member(member_id).assigned)
+        return self.topics.by_name(self.member(member_id).assigned)
 
     def pending(self, member_id: str) -> dict[str, set[int]]:
-        return self.topics.names(self.member(member_id).pending_revocation)
+        return self.topics.by_name(self.member(member_id).pending_revocation)
 
     def assignment(self, result: HeartbeatResult) -> dict[str, set[int]] | None:
-        return None if result.assignment is None else self.topics.names(result.assignment)
+        return None if result.assignment is None else self.topics.by_name(result.assignment)
 
     def check(self) -> None:
         """Check the invariants of all groups."""
@@ -193,7 +207,7 @@ def contents(group: ConsumerGroup) -> tuple[object, ...]:
         group.members,
         group.target,
         group.static_members,
-        group.subscribers,
+        group.subscriptions,
         group.votes,
         list(group.offsets),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
+from fakebroker.coordinator.group.modern.subscriptions import Matcher, unsupported_regex
 from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
 
 
@@ -22,11 +23,15 @@ class ConsumerGroupConfig:
         topics: The topics of the cluster.
         group_config: Returns a config of a group in milliseconds, by group id and name, such as
             `consumer.session.timeout.ms`; None if the group does not have it.
+        compile_regex: Returns a function that matches names of topics with a regular expression in RE2's syntax. Raises
+            InvalidRegexError.
     """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
+    regex_refresh_interval_ms: int = 600_000
     assignors: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
     topics: TopicImage = NO_TOPICS
     group_config: Callable[[str, str], int | None] = no_group_configs
+    compile_regex: Callable[[str], Matcher] = unsupported_regex

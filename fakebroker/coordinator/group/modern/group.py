@@ -16,10 +16,12 @@ from fakebroker.coordinator.group.modern.records import (
     CurrentAssignmentValue,
     GroupEpochRecord,
     MemberSubscriptionRecord,
+    RegexRecord,
     SubscriptionValue,
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
+from fakebroker.coordinator.group.modern.subscriptions import Subscriptions, decrement
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.errors import ErrorCode
 
@@ -38,7 +40,8 @@ class ConsumerGroup:
         members: By member id, in the order in which they were added.
         static_members: ConsumerGroupMember ids by instance id.
         target: The target assignment, by member id.
-        subscribers: The number of subscribed members of each topic name, without zeros.
+        subscriptions: What the members subscribe to.
+        is_resolving: Whether a resolution of the regular expressions waits for its turn.
         votes: The number of members that name each assignor, without zeros.
         has_subscribed_topics_record: Whether the log has a `SubscribedTopicsRecord`, which is to be deleted.
         metadata_version: The version of the topics (`TopicImage.version`) for which `metadata_hash` is known to be
@@ -60,7 +63,8 @@ class ConsumerGroup:
         self.members: dict[str, ConsumerGroupMember] = {}
         self.static_members: dict[str, str] = {}
         self.target: dict[str, Partitions] = {}
-        self.subscribers: Counter[str] = Counter()
+        self.subscriptions = Subscriptions()
+        self.is_resolving = False
         self.votes: Counter[str] = Counter()
         self.has_subscribed_topics_record = False
         self.metadata_version = -1
@@ -96,7 +100,7 @@ class ConsumerGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member is subscribed to a topic."""
-        return topic in self.subscribers
+        return topic in self.subscriptions
 
     def check_commit(self, epoch: int, member_id: str) -> ErrorCode:
         """Return the error of an OffsetCommit, or NONE (`ConsumerGroup.validateOffsetCommit`).
@@ -150,6 +154,11 @@ class ConsumerGroup:
         elif isinstance(record, GroupEpochRecord):
             if record.value is not None:
                 self.group_epoch, self.metadata_hash = record.value.epoch, record.value.metadata_hash
+        elif isinstance(record, RegexRecord):
+            if record.value is None:
+                self.subscriptions.resolved.pop(record.regex, None)
+            else:
+                self.subscriptions.resolved[record.regex] = record.value
         else:
             self.has_subscribed_topics_record = record.value is not None
 
@@ -183,6 +192,7 @@ class ConsumerGroup:
                     client_id=value.client_id,
                     client_host=value.client_host,
                     subscribed_topic_names=value.subscribed_topic_names,
+                    subscribed_topic_regex=value.subscribed_topic_regex,
                     rebalance_timeout_ms=value.rebalance_timeout_ms,
                     server_assignor=value.server_assignor,
                 )
@@ -201,7 +211,7 @@ class ConsumerGroup:
         if former is not None:
             self._uncount(former)
         self.members[member.member_id] = member
-        self.subscribers.update(member.subscribed_topic_names)
+        self.subscriptions.add(member)
         if member.server_assignor is not None:
             self.votes[member.server_assignor] += 1
         if member.instance_id is not None:
@@ -219,10 +229,9 @@ class ConsumerGroup:
                 epochs[index] = member.member_epoch
 
     def _uncount(self, member: ConsumerGroupMember) -> None:
-        for name in member.subscribed_topic_names:
-            _decrement(self.subscribers, name)
+        self.subscriptions.remove(member)
         if member.server_assignor is not None:
-            _decrement(self.votes, member.server_assignor)
+            decrement(self.votes, member.server_assignor)
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, indexes in partitions.items():
                 epochs = self._partition_epochs[topic_id]
@@ -268,9 +277,3 @@ class ConsumerGroup:
                 if self.members[member_id].member_epoch == epoch:
                     expired.setdefault(member_id, f"it did not leave epoch {epoch} in time")
         return expired
-
-
-def _decrement(counter: Counter[str], name: str) -> None:
-    counter[name] -= 1
-    if not counter[name]:
-        del counter[name]

@@ -12,6 +12,7 @@ from fakebroker.coordinator.group.modern.heartbeat import Context, Outcome
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.group.modern.resolution import resolution_records, resolve
 from fakebroker.coordinator.group.modern.states import STABLE
 from fakebroker.coordinator.group.records import Procedure, Record
 from fakebroker.errors import ErrorCode
@@ -80,7 +81,7 @@ class ConsumerGroups:
             first: Records to append before: the tombstone of the classic group that the group replaces.
         """
         try:
-            outcome = self._outcome(group, request)
+            outcome = self._outcome(group, request, now_ms)
         except HeartbeatError as error:
             return HeartbeatResult(error.error, error.message)
         version = self.config.topics.version
@@ -97,6 +98,7 @@ class ConsumerGroups:
             self._arm(group, member, now_ms)
             if outcome.restarts_rebalance_timer:
                 group.arm_rebalance(member, now_ms)
+        group.is_resolving = group.is_resolving or bool(outcome.result.regexes_to_resolve)
         return outcome.result
 
     def extend_session(
@@ -135,6 +137,7 @@ class ConsumerGroups:
             or group.metadata_version != self.config.topics.version
             or (member.client_id, member.client_host) != client
             or (instance_id is not None and group.static_members.get(instance_id) != member_id)
+            or (group.subscriptions.regexes and self._must_resolve(group, now_ms))
         ):
             return None
         deadline_ms = now_ms + self.session_timeout_ms(group_id)
@@ -143,7 +146,30 @@ class ConsumerGroups:
         group.session_deadlines[member_id] = deadline_ms
         return self.heartbeat_interval_ms(group_id)
 
-    def _outcome(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat) -> Outcome:
+    def _must_resolve(self, group: ConsumerGroup, now_ms: float) -> bool:
+        """Whether the next heartbeat, if it does not change the subscription, resolves the regular expressions."""
+        subscriptions, config = group.subscriptions, self.config
+        created, interval_ms = config.topics.created_version, config.regex_refresh_interval_ms
+        return not group.is_resolving and subscriptions.must_refresh(
+            subscriptions.regexes, now_ms, created, interval_ms
+        )
+
+    def resolve(self, group: ConsumerGroup, regexes: Collection[str], now_ms: float) -> Procedure[None]:
+        """Resolve regular expressions (`HeartbeatResult.regexes_to_resolve`).
+
+        If the append fails, a later heartbeat tries again.
+        """
+        group.is_resolving = False
+        if self._groups.get(group.group_id) is not group:
+            return
+        topics = self.config.topics
+        version = topics.version
+        records = resolution_records(group, resolve(regexes, topics, self.config.compile_regex, now_ms), topics)
+        if records and not (yield tuple(records)):
+            self.replay(group, records)
+            group.metadata_version = version
+
+    def _outcome(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float) -> Outcome:
         config = self.config
         if request.is_leaving:
             return heartbeat.leave(group, request, config.topics)
@@ -152,6 +178,9 @@ class ConsumerGroups:
             assignors=config.assignors,
             max_size=config.max_size,
             heartbeat_interval_ms=self.heartbeat_interval_ms(group.group_id),
+            compile_regex=config.compile_regex,
+            regex_refresh_interval_ms=config.regex_refresh_interval_ms,
+            now_ms=now_ms,
         )
         return heartbeat.heartbeat(group, request, context, self._new_member_id)
 

@@ -4,7 +4,6 @@ The functions do not change the group; see `ConsumerGroup.replay`. Order of chec
 `GroupMetadataManager.consumerGroupHeartbeat`, release 4.2.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -28,12 +27,14 @@ from fakebroker.coordinator.group.modern.records import (
     GroupEpochRecord,
     GroupEpochValue,
     MemberSubscriptionRecord,
+    RegexRecord,
     SubscribedTopicsRecord,
     SubscriptionValue,
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
-from fakebroker.coordinator.group.modern.topics import TopicImage, metadata_hash
+from fakebroker.coordinator.group.modern.subscriptions import InvalidRegexError, Matcher
+from fakebroker.coordinator.group.modern.topics import TopicImage, TopicMetadata, metadata_hash
 from fakebroker.errors import ErrorCode
 
 _NONE = ErrorCode.NONE
@@ -48,12 +49,17 @@ class Context:
         assignors: The assignors by name; the first one is the default.
         max_size: The most members that a group may have.
         heartbeat_interval_ms: The interval that responses have.
+        compile_regex, regex_refresh_interval_ms: See `ConsumerGroupConfig`.
+        now_ms: The time.
     """
 
     topics: TopicImage
     assignors: Mapping[str, Assignor]
     max_size: int
     heartbeat_interval_ms: int
+    compile_regex: Callable[[str], Matcher]
+    regex_refresh_interval_ms: int
+    now_ms: float
 
 
 @dataclass(slots=True)
@@ -85,10 +91,24 @@ class _Step:
     records: list[ConsumerGroupRecord] = field(default_factory=list)
     group_epoch: int = 0
     checks_metadata: bool = False
+    is_homogeneous: bool = False
+
+    @property
+    def names_changed(self) -> bool:
+        return self.member.subscribed_topic_names != self.former.subscribed_topic_names
+
+    @property
+    def regex_changed(self) -> bool:
+        return self.member.subscribed_topic_regex != self.former.subscribed_topic_regex
 
     @property
     def subscription_changed(self) -> bool:
-        return self.member.subscribed_topic_names != self.former.subscribed_topic_names
+        return self.names_changed or self.regex_changed
+
+    @property
+    def gets_resolved_regex(self) -> bool:
+        """Whether the subscription changes to a regular expression whose topics the group knows already."""
+        return self.regex_changed and self.member.subscribed_topic_regex in self.group.subscriptions.resolved
 
 
 def heartbeat(
@@ -116,11 +136,15 @@ def heartbeat(
     else:
         former = _static_member(group, member_id, request.instance_id, request, records)
     step = _Step(group, request, context, former, _updated(former, request), records, group.group_epoch)
+    step.is_homogeneous = group.subscriptions.is_homogeneous(len(group.members))
     if step.member != former:
         records.append(subscription_record(group.group_id, step.member))
+    _change_regex(step)
     _bump_group_epoch(step)
     target = _update_target(step)
-    return _reconcile(step, target)
+    outcome = _reconcile(step, target)
+    outcome.result.regexes_to_resolve = _regexes_to_resolve(step)
+    return outcome
 
 
 # 1. The member
@@ -196,7 +220,8 @@ def _unknown_member(group: ConsumerGroup, member_id: str) -> HeartbeatError:
 
 
 def _updated(member: ConsumerGroupMember, request: ConsumerGroupHeartbeat) -> ConsumerGroupMember:
-    names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    timeout_ms = request.rebalance_timeout_ms
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -204,35 +229,59 @@ def _updated(member: ConsumerGroupMember, request: ConsumerGroupHeartbeat) -> Co
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
         subscribed_topic_names=member.subscribed_topic_names if names is None else frozenset(names),
+        subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
         client_id=request.client_id,
         client_host=request.client_host,
     )
+
+
+def _change_regex(step: _Step) -> None:
+    """Delete the topics of a regular expression that no member has any more, and check one that is new."""
+    if not step.regex_changed:
+        return
+    counts, before, after = step.group.subscriptions.regexes, step.former, step.member
+    if counts.get(before.subscribed_topic_regex) == 1:
+        step.records.append(RegexRecord(step.group.group_id, before.subscribed_topic_regex, None))
+    if after.subscribed_topic_regex and after.subscribed_topic_regex not in counts:
+        try:
+            step.context.compile_regex(after.subscribed_topic_regex)
+        except InvalidRegexError as error:
+            raise HeartbeatError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+
+
+def _regexes_to_resolve(step: _Step) -> Collection[str]:
+    """Return the regular expressions of the group after this heartbeat, if they are to be resolved now."""
+    if step.group.is_resolving:
+        return ()
+    subscriptions, context = step.group.subscriptions, step.context
+    regexes: Collection[str] = tuple(subscriptions.regexes)
+    if step.regex_changed:
+        regexes = tuple(subscriptions.after([step.former], [step.member]).regexes)
+    created, interval_ms = context.topics.created_version, context.regex_refresh_interval_ms
+    return regexes if subscriptions.must_refresh(regexes, context.now_ms, created, interval_ms) else ()
 
 
 # 2. The group epoch and the target assignment
 
 
 def _bump_group_epoch(step: _Step) -> None:
-    """Add a record of the next group epoch, if the subscription or the subscribed topics have changed."""
+    """Add a record of the next group epoch, if the subscription or the subscribed topics have changed.
+
+    Not yet for a regular expression that is not resolved: resolving it will.
+    """
     group = step.group
-    must_bump = group.group_epoch == 0 or step.subscription_changed
+    must_bump = group.group_epoch == 0 or step.names_changed or step.gets_resolved_regex
     if not must_bump and group.metadata_version == step.context.topics.version:
         return
-    hash_ = metadata_hash(_subscribers(step), step.context.topics)
+    subscriptions = group.subscriptions.after([step.former], [step.member])
+    hash_ = metadata_hash(subscriptions.topics(), step.context.topics)
+    step.is_homogeneous = subscriptions.is_homogeneous(len(group.members) + (_target_holder(step) not in group.members))
     step.checks_metadata = True
     if must_bump or hash_ != group.metadata_hash:
         step.group_epoch = group.group_epoch + 1
         step.records.append(GroupEpochRecord(group.group_id, GroupEpochValue(step.group_epoch, hash_)))
     if group.has_subscribed_topics_record:
         step.records.append(SubscribedTopicsRecord(group.group_id, None))
-
-
-def _subscribers(step: _Step) -> Counter[str]:
-    """Return the number of subscribers by topic name, after this heartbeat."""
-    counts = step.group.subscribers.copy()
-    counts.subtract(step.former.subscribed_topic_names)
-    counts.update(step.member.subscribed_topic_names)
-    return +counts
 
 
 def _update_target(step: _Step) -> Partitions:
@@ -263,22 +312,24 @@ def _target_holder(step: _Step) -> str:
 
 
 def _group_spec(step: _Step, members: Mapping[str, ConsumerGroupMember]) -> GroupSpec:
-    subscribers = _subscribers(step)
-    topics = {name: found for name in subscribers if (found := step.context.topics.named(name)) is not None}
-    counts = {found.topic_id: found.partition_count for found in topics.values()}
-    ids: dict[frozenset[str], frozenset[bytes]] = {}
+    topics: dict[str, TopicMetadata | None] = {}
+    ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
+    for member in members.values():
+        subscription = member.subscribed_topic_names, member.subscribed_topic_regex
+        if subscription not in ids:
+            names = step.group.subscriptions.topics_of(member)
+            topics |= {name: step.context.topics.named(name) for name in names if name not in topics}
+            ids[subscription] = frozenset(found.topic_id for name in names if (found := topics[name]) is not None)
+    counts = {found.topic_id: found.partition_count for found in topics.values() if found is not None}
     specs: dict[str, MemberSpec] = {}
     for member_id in sorted(members):
         member = members[member_id]
-        names = member.subscribed_topic_names
-        if names not in ids:
-            ids[names] = frozenset(topics[name].topic_id for name in names if name in topics)
         holder = member_id if member_id != step.member.member_id else _target_holder(step)
         so_far = step.group.target.get(holder, NO_PARTITIONS)
         existing = {topic_id: indexes for topic_id, indexes in so_far.items() if topic_id in counts}
-        specs[member_id] = MemberSpec(member.instance_id, ids[names], existing)
-    is_homogeneous = all(count == len(members) for count in subscribers.values())
-    return GroupSpec(specs, counts, is_homogeneous)
+        topic_ids = ids[member.subscribed_topic_names, member.subscribed_topic_regex]
+        specs[member_id] = MemberSpec(member.instance_id, topic_ids, existing)
+    return GroupSpec(specs, counts, step.is_homogeneous)
 
 
 def _assignor(step: _Step) -> Assignor:
@@ -308,7 +359,7 @@ def _reconcile(step: _Step, target: Partitions) -> Outcome:
     target_epoch = max(step.group_epoch, group.assignment_epoch)
     after, is_moved = member, False
     if step.subscription_changed or not member.is_reconciled_to(target_epoch):
-        found = (step.context.topics.named(name) for name in member.subscribed_topic_names)
+        found = (step.context.topics.named(name) for name in group.subscriptions.topics_of(member))
         step_to_target = Reconciliation(
             target=target,
             target_epoch=target_epoch,
@@ -355,11 +406,12 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, topics: TopicIm
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicImage) -> list[ConsumerGroupRecord]:
     """Return the records that remove members, at least one, and start the next group epoch."""
     records: list[ConsumerGroupRecord] = []
-    subscribers = group.subscribers.copy()
     for member_id in member_ids:
         records += removal_records(group.group_id, member_id)
-        subscribers.subtract(group.members[member_id].subscribed_topic_names)
-    value = GroupEpochValue(group.group_epoch + 1, metadata_hash(+subscribers, topics))
+    before = group.subscriptions
+    after = before.after([group.members[member_id] for member_id in member_ids], [])
+    records += (RegexRecord(group.group_id, regex, None) for regex in before.regexes if regex not in after.regexes)
+    value = GroupEpochValue(group.group_epoch + 1, metadata_hash(after.topics(), topics))
     records.append(GroupEpochRecord(group.group_id, value))
     return records
 
@@ -375,6 +427,7 @@ def subscription_record(group_id: str, member: ConsumerGroupMember) -> MemberSub
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=member.subscribed_topic_names,
+        subscribed_topic_regex=member.subscribed_topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
     )
@@ -410,6 +463,7 @@ def tombstones(group: ConsumerGroup) -> list[ConsumerGroupRecord]:
         *(TargetAssignmentRecord(group_id, member_id, None) for member_id in members),
         AssignmentEpochRecord(group_id, None),
         *(MemberSubscriptionRecord(group_id, member_id, None) for member_id in members),
+        *(RegexRecord(group_id, regex, None) for regex in group.subscriptions.resolved),
         SubscribedTopicsRecord(group_id, None),
         GroupEpochRecord(group_id, None),
     ]

@@ -21,6 +21,7 @@ class ConsumerGroupMember:
     Attributes:
         instance_id: Set for a static member.
         client_host: In Kafka's form, such as "/127.0.0.1".
+        subscribed_topic_regex: A regular expression for further topics; "" if there is none.
         rebalance_timeout_ms: How long the member may take to give up partitions; -1 until it is known.
         server_assignor: The assignor that the member votes for, if any.
         member_epoch: 0 for a new member; -2 for a static member that has left for a while.
@@ -35,6 +36,7 @@ class ConsumerGroupMember:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: frozenset[str] = frozenset()
+    subscribed_topic_regex: str = ""
     server_assignor: str | None = None
     rebalance_timeout_ms: int = -1
     member_epoch: int = JOINING_EPOCH

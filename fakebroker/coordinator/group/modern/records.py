@@ -1,4 +1,4 @@
-"""The records of consumer groups in `__consumer_offsets` (types 3 to 8), as plain data.
+"""The records of consumer groups in `__consumer_offsets` (types 3 to 8 and 16), as plain data.
 
 A record without a value is a tombstone. The encoding is in `cluster/logs/`.
 """
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.states import MemberState
+from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
 
 
 @dataclass(slots=True)
@@ -53,6 +54,7 @@ class SubscriptionValue:
     subscribed_topic_names: frozenset[str]
     rebalance_timeout_ms: int
     server_assignor: str | None
+    subscribed_topic_regex: str = ""
 
 
 @dataclass(slots=True)
@@ -101,6 +103,15 @@ class CurrentAssignmentRecord:
     value: CurrentAssignmentValue | None
 
 
+@dataclass(slots=True)
+class RegexRecord:
+    """Type 16, `ConsumerGroupRegularExpression`: the topics that match a regular expression of members."""
+
+    group_id: str
+    regex: str
+    value: ResolvedRegex | None
+
+
 ConsumerGroupRecord = (
     GroupEpochRecord
     | SubscribedTopicsRecord
@@ -108,5 +119,6 @@ ConsumerGroupRecord = (
     | AssignmentEpochRecord
     | TargetAssignmentRecord
     | CurrentAssignmentRecord
+    | RegexRecord
 )
 """Any record of a consumer group."""

@@ -24,7 +24,7 @@ class ConsumerGroupHeartbeat:
         member_epoch: That of the member; 0 to join, -1 to leave, -2 to leave for a while as a static member.
         client_host: In Kafka's form, such as "/127.0.0.1".
         subscribed_topic_regex: A regular expression for names of topics, in addition to those in
-            `subscribed_topic_names`. Only "", which matches none, is supported.
+            `subscribed_topic_names`; "" for none.
         owned: The partitions that the member has.
         requires_member_id: Whether also a member that joins has to give its id (versions 1 and up).
     """
@@ -69,6 +69,7 @@ class HeartbeatResult:
     Attributes:
         message: The message of an error.
         assignment: What the member may use; None if it has not changed.
+        regexes_to_resolve: All regular expressions of the group, if they are to be resolved next, in a step of its own.
     """
 
     error: ErrorCode
@@ -77,14 +78,14 @@ class HeartbeatResult:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Partitions | None = None
+    regexes_to_resolve: Collection[str] = ()
 
 
 def check(request: ConsumerGroupHeartbeat, assignors: Collection[str]) -> None:
     """Check a request by itself, in Kafka's order (`throwIfConsumerGroupHeartbeatRequestIsInvalid`).
 
     Raises:
-        HeartbeatError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; INVALID_REGULAR_EXPRESSION for any regular expression,
-            because they are not supported here. Kafka has this error for malformed ones.
+        HeartbeatError: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR.
     """
     fault = next(_faults(request), None)
     if fault is not None:
@@ -94,9 +95,6 @@ def check(request: ConsumerGroupHeartbeat, assignors: Collection[str]) -> None:
         known = ", ".join(assignors)
         text = f"ServerAssignor {wanted} is not supported. Supported assignors: {known}."
         raise HeartbeatError(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
-    if request.subscribed_topic_regex:
-        text = f"SubscribedTopicRegex `{request.subscribed_topic_regex}`: fakebroker supports only names of topics."
-        raise HeartbeatError(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
 
 
 def _faults(request: ConsumerGroupHeartbeat) -> Iterator[str]:

@@ -18,10 +18,17 @@ class TopicImage(Protocol):
 
     Attributes:
         version: Rises whenever a topic is created or deleted or gets partitions.
+        created_version: The version when a topic was created last.
     """
 
     @property
     def version(self) -> int: ...
+
+    @property
+    def created_version(self) -> int: ...
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics."""
 
     def named(self, name: str) -> TopicMetadata | None:
         """Return a topic, or None if there is none with this name now."""
@@ -34,6 +41,10 @@ class _NoTopics:
     """A cluster without topics."""
 
     version = 0
+    created_version = 0
+
+    def names(self) -> Iterable[str]:
+        return ()
 
     def named(self, name: str) -> TopicMetadata | None:
         return None

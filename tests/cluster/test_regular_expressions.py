@@ -1,0 +1,79 @@
+"""Subscriptions by regular expression on the wire, and without the package that matches them."""
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.logs.offsets_topic import read_records
+from fakebroker.cluster.regular_expressions import compile_regex
+from fakebroker.coordinator.group.modern.records import RegexRecord
+from fakebroker.coordinator.group.modern.subscriptions import InvalidRegexError
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.support.cluster.cluster_harness import ClusterHarness
+
+
+def join(harness: ClusterHarness, regex: str) -> Any:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="a",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex=regex,
+        topic_partitions=[],
+    )
+    return harness.ask(request, 1)
+
+
+def stay(harness: ClusterHarness, epoch: int) -> Any:
+    return harness.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=epoch), 1)
+
+
+def test_topics_are_assigned_described_and_stored() -> None:
+    harness = ClusterHarness({"news": 2, "orders": 1})
+    joined = join(harness, "^n.*")
+    assert (joined.error_code, joined.member_epoch, joined.assignment.topic_partitions) == (ErrorCode.NONE, 1, [])
+    (assigned,) = stay(harness, 1).assignment.topic_partitions
+    assert (assigned.topic_id, assigned.partitions) == (harness.topic("news").topic_id, [0, 1])
+    (group,) = harness.ask(ConsumerGroupDescribeRequest(group_ids=["g"], include_authorized_operations=False), 1).groups
+    (member,) = group.members
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == ([], "^n.*")
+    partition = harness.cluster.offsets_partition_of("g")
+    records = read_records(partition.log, partition.index)
+    (stored,) = [record for record in records if isinstance(record, RegexRecord)]
+    assert stored.value is not None
+    assert (stored.regex, stored.value.topics) == ("^n.*", frozenset(("news",)))
+
+
+def test_topics_that_are_internal_to_kafka_match_too() -> None:
+    harness = ClusterHarness({"news": 2})
+    join(harness, ".*")
+    topics = [each.topic_id for each in stay(harness, 1).assignment.topic_partitions]
+    assert set(topics) == {harness.topic("news").topic_id, harness.cluster.topics.offsets_topic.topic_id}
+
+
+@pytest.fixture
+def without_re2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    compile_regex.cache_clear()
+    monkeypatch.setitem(sys.modules, "re2", None)
+    yield
+    compile_regex.cache_clear()
+
+
+@pytest.mark.usefixtures("without_re2")
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    refused = join(ClusterHarness({"news": 2}), "^n.*")
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message == (
+        "SubscribedTopicRegex `^n.*` requires the extra 'regex': pip install 'fakebroker[regex]'."
+    )
+
+
+def test_errors_write_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidRegexError, match=re.escape("`(?P<n` is not a valid regular expression: invalid named")):
+        compile_regex("(?P<n")
+    assert capfd.readouterr().err == ""
