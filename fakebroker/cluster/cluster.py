@@ -48,11 +48,10 @@ from fakebroker.cluster.topics import (
 )
 from fakebroker.cluster.transactions import Transactions
 from fakebroker.coordinator.group.append_errors import client_error
-from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.history import History, discard_change
+from fakebroker.coordinator.group.history import ChangedGroup, History, discard_change
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
@@ -174,6 +173,7 @@ class Cluster:
         self.sync_delays = SyncDelays()
         self.quotas = Quotas()
         self.history = History()
+        self.history.name_of = self.topics.past_or_present_name_of
         self._keeps_history = keeps_history
         self.next_producer_id = 0
         self.scram_iterations: Mapping[tuple[str, int], int] = {}
@@ -234,7 +234,7 @@ class Cluster:
         value = self.resource_configs.get((_GROUP_RESOURCE, group_id), {}).get(name)
         return None if value is None else int(value)
 
-    def _record_history(self, node_id: int, group: Group, now_ms: float) -> None:
+    def _record_history(self, node_id: int, group: ChangedGroup, now_ms: float) -> None:
         self.history.record(group, now_ms, node_id)
 
     def _append(self, node_id: int, index: int, records: Sequence[Record], done: Callable[[ErrorCode], None]) -> None:

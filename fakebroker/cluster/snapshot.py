@@ -123,6 +123,7 @@ def start_over(cluster: Cluster, fresh: Cluster, now_ms: float) -> None:
     cluster.next_producer_id = fresh.next_producer_id
     cluster.new_id = fresh.new_id
     cluster.journal, cluster.history = fresh.journal, fresh.history
+    cluster.history.name_of = cluster.topics.past_or_present_name_of
     cluster.transactions.history = fresh.transactions.history
     cluster.faults.reset(fresh.faults)
     for broker in cluster.brokers.values():

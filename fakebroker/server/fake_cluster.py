@@ -349,6 +349,8 @@ class FakeCluster(JournalExport):
     def timeline(self, group_id: str) -> Timeline:
         """Return the state transitions of a group with their causes; `str()` of the result is a text diagram.
 
+        Of a consumer group (KIP-848) it has all changes of members: epochs, and what they have and have to give up.
+
         The history is limited: it has the newest 256 changes of a group, fewer if the group is large, and 20,000
         changes in all. `Timeline.dropped` counts those that were dropped; the diagram mentions them.
 

@@ -1,6 +1,9 @@
 """Consumer groups on the wire: requests in each version, other APIs with such groups, settings, releases, views."""
 
+import re
+from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -9,9 +12,11 @@ from fakebroker.cluster.configs.changes import ResourceType
 from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import deadlines_of, pending_deadlines
 from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.member_changes import partition_ranges
 from fakebroker.cluster.inspect.views import view_group, view_groups
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_groups
+from fakebroker.coordinator.group.history import Moment
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
@@ -375,6 +380,88 @@ def test_views_of_classic_groups() -> None:
     simple = view_group(harness.cluster, "simple", harness.now_ms)
     assert (simple.type, simple.assignment_epoch) == ("classic", None)
     assert view_group(harness.cluster, "missing", harness.now_ms).type is None
+
+
+TIMELINE = """\
+group g, since 2023-11-14 22:13:20.000 UTC
+D Dead, E Empty, A Assigning, R Reconciling, S Stable; + joined - gone
+
+     time  state     epoch  members  in and out            cause
+    0.000  D──────▸S     1        1  +a                    heartbeat of a, a new member, at broker
+                   │                                       1; a: epoch 1, news-0..3
+    1.000        R◂S     2        2  +b                    heartbeat of b, a new member; b: epoch 2,
+                 │                                         nothing, waits for more
+    2.000        R       2        2                        heartbeat of a; a: epoch 1, news-0..1,
+                 │                                         has to give up news-2..3
+    3.000        R       2        2                        heartbeat of a; a: epoch 2, news-0..1
+    3.000        R▸S     2        2                        heartbeat of b; b: epoch 2, news-2..3
+   48.000      A◂──S     3        1  -a                    session of a expired
+   48.000    E◂A         4        0  -b                    session of b expired
+   48.000    E                                             now"""
+
+
+def test_timelines() -> None:
+    harness = cluster()
+    beat(harness, "a")
+    harness.advance(1_000)
+    beat(harness, "b")
+    harness.advance(1_000)
+    beat(harness, "a", 1)
+    harness.advance(1_000)
+    beat(harness, "a", 1, {0, 1})
+    beat(harness, "b", 2)
+    harness.advance(45_000)
+    timeline = view_group(harness.cluster, "g", harness.now_ms).timeline()
+    assert str(timeline) == TIMELINE
+    named = replace(timeline, moments=tuple(_with_uuids(each) for each in timeline.moments))
+    assert "heartbeat of client-1111, a new member" in str(named)
+    root = ElementTree.fromstring(timeline.svg())
+    svg = "{http://www.w3.org/2000/svg}"
+    bars = [
+        (each.attrib["class"], each.findtext(f"{svg}title"))
+        for each in root.iter(f"{svg}rect")
+        if each.attrib["class"].startswith("member")
+    ]
+    assert bars == [
+        ("member follower", "a: epoch 1, news-0..3, 2.000 s"),
+        ("member revoking", "a: epoch 1, news-0..1, has to give up news-2..3, 1.000 s"),
+        ("member follower", "a: epoch 2, news-0..1, 45.000 s"),
+        ("member waiting", "b: epoch 2, nothing, waits for more, 2.000 s"),
+        ("member follower", "b: epoch 2, news-2..3, 45.000 s"),
+    ]
+    texts = [each.text for each in root.iter(f"{svg}text")]
+    assert {"epoch 1", "epoch 2", "waits for partitions", "has to give up partitions"} <= {*texts}
+
+
+def _with_uuids(moment: Moment) -> Moment:
+    """Return a moment in which members have ids as Kafka's clients make them."""
+    uuids = {member_id: number * 22 for member_id, number in zip("ab", "12", strict=True)}
+    changes = tuple(replace(each, member_id=uuids[each.member_id]) for each in moment.changes)
+    cause = re.sub(r"\b[ab]\b(?! new)", lambda found: uuids[found[0]], moment.cause)
+    members, left = (tuple(map(uuids.__getitem__, ids)) for ids in (moment.members, moment.left))
+    return replace(moment, cause=cause, members=members, joined=(), left=left, changes=changes)
+
+
+def test_the_timeline_of_a_group_that_changes_its_kind() -> None:
+    harness = cluster()
+    commit(harness, -1, "", 9)
+    beat(harness, "a")
+    beat(harness, "a", -1)
+    timeline = view_group(harness.cluster, "g", harness.now_ms).timeline()
+    states = [(each.state_from, each.state_to, each.cause) for each in timeline.moments]
+    assert states == [
+        ("Dead", "Empty", "first OffsetCommit"),
+        ("Empty", "Dead", "a consumer group replaces it"),
+        ("Dead", "Stable", "heartbeat of a, a new member"),
+        ("Stable", "Empty", "heartbeat of a, which leaves"),
+    ]
+    assert "P PreparingRebalance, C CompletingRebalance, A Assigning, R Reconciling" in str(timeline)
+    assert "leader" in timeline.svg()
+
+
+def test_partition_ranges() -> None:
+    assert partition_ranges(["a-0", "a-1", "a-3", "b-c-3", "b-c-4"]) == "a-0..1, a-3, b-c-3..4"
+    assert partition_ranges([]) == "nothing"
 
 
 def test_a_group_is_not_seeded_over_a_consumer_group() -> None:

@@ -8,7 +8,13 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import zip_longest
 
-from fakebroker.cluster.inspect.timeline_layout import GROUP_LAYOUT, TimelineLayout
+from fakebroker.cluster.inspect.member_changes import described
+from fakebroker.cluster.inspect.timeline_layout import (
+    CONSUMER_GROUP_LAYOUT,
+    CONVERTED_GROUP_LAYOUT,
+    GROUP_LAYOUT,
+    TimelineLayout,
+)
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.runtime.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.errors import cut_line
@@ -50,7 +56,7 @@ class Timeline:
 
     def text(self) -> str:
         """Draw the timeline as text of at most 100 columns: a row per moment, with seconds since the first one."""
-        return text_of(GROUP_LAYOUT, self.group_id, self.moments, self.taken_ms, self.dropped)
+        return text_of(self._layout, self.group_id, self.moments, self.taken_ms, self.dropped)
 
     def __str__(self) -> str:
         return self.text()
@@ -63,7 +69,14 @@ class Timeline:
             max_rows: The largest number of members to draw; by default all.
         """
         drawn = self.moments, self.taken_ms, self.dropped
-        return svg_of(GROUP_LAYOUT, self.group_id, *drawn, width=width, max_rows=max_rows)
+        return svg_of(self._layout, self.group_id, *drawn, width=width, max_rows=max_rows)
+
+    @property
+    def _layout(self) -> TimelineLayout:
+        kinds = {moment.assignment_epoch is None for moment in self.moments}
+        if False not in kinds:
+            return GROUP_LAYOUT
+        return CONVERTED_GROUP_LAYOUT if True in kinds else CONSUMER_GROUP_LAYOUT
 
 
 def text_of(
@@ -90,7 +103,7 @@ def text_of(
     for moment in moments:
         place = f", at broker {moment.coordinator_id}" if moment.coordinator_id != coordinator_id else ""
         coordinator_id = moment.coordinator_id
-        lines += _row(layout, moment, (moment.at_ms - start_ms) / 1000, with_names(moment.cause, names) + place, names)
+        lines += _row(layout, moment, (moment.at_ms - start_ms) / 1000, _cause(moment, names, place), names)
     state = without_zombies(moments)[-1].state_to
     lines.append(_line(f"{(taken_ms - start_ms) / 1000:9.3f}", _arrow(layout, state, state), "now"))
     return "\n".join(lines)
@@ -111,9 +124,21 @@ def svg_of(
 
     served = without_zombies(moments)
     names = names_in(served)
-    causes = [with_names(each.cause, names) for each in served]
+    causes = [_cause(each, names) for each in served]
     note = _note(dropped) if dropped else ""
     return draw(layout, key, served, taken_ms, names, causes, width=width, max_rows=max_rows, note=note)
+
+
+def _cause(moment: Moment, names: Mapping[str, str], place: str = "") -> str:
+    """Return the cause of a moment, and what members of a consumer group have after it."""
+    return "; ".join([with_names(moment.cause, names) + place, *_changes(moment, names)])
+
+
+def _changes(moment: Moment, names: Mapping[str, str]) -> Iterator[str]:
+    for change in moment.changes[:_MOST_CHANGES]:
+        yield f"{names[change.member_id]}: {described(change)}"
+    if moment.changes[_MOST_CHANGES:]:
+        yield f"and {len(moment.changes) - _MOST_CHANGES} more"
 
 
 def _legend(layout: TimelineLayout) -> str:
@@ -199,7 +224,12 @@ def _arrow(layout: TimelineLayout, before: str, after: str, mark: str = "") -> s
 
 def names_in(moments: Iterable[Moment]) -> dict[str, str]:
     """Return a short name for each member that occurs in some moments, by member id."""
-    return short_names(member_id for moment in moments for member_id in (*moment.members, *moment.left))
+    member_ids: dict[str, None] = {}
+    client_ids: dict[str, str] = {}
+    for moment in moments:
+        member_ids |= dict.fromkeys((*moment.members, *moment.left))
+        client_ids |= {change.member_id: change.client_id for change in moment.changes}
+    return short_names(member_ids, client_ids)
 
 
 def short_names(member_ids: Iterable[str], client_ids: Mapping[str, str] = _NO_CLIENT_IDS) -> dict[str, str]:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fakebroker.coordinator.group.classic.states import GroupState
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.coordinator.transaction.states import TransactionState
 
-FOLLOWER, LEADER = "follower", "leader"
-"""The kinds of rows: CSS classes of the SVG."""
+FOLLOWER, LEADER, WAITING, REVOKING = "follower", "leader", "waiting", "revoking"
+"""The kinds of rows: CSS classes of the SVG. The last two are of members of consumer groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,40 @@ class TimelineLayout:
         return 2 * len(self.colors) - 1
 
 
+_BEGIN = {DEAD: "#8c959f", GroupState.EMPTY.value: "#b6c2cf"}
+_CLASSIC = {GroupState.PREPARING_REBALANCE.value: "#e8904a", GroupState.COMPLETING_REBALANCE.value: "#dbb62a"}
+_MODERN = {ConsumerGroupState.ASSIGNING.value: "#e8904a", ConsumerGroupState.RECONCILING.value: "#dbb62a"}
+_MODERN_ROWS = {FOLLOWER: "member", WAITING: "waits for partitions", REVOKING: "has to give up partitions"}
+_END = {GroupState.STABLE.value: "#4bb36b"}
+
 GROUP_LAYOUT = TimelineLayout(
     subject="group",
-    colors={
-        DEAD: "#8c959f",
-        GroupState.EMPTY.value: "#b6c2cf",
-        GroupState.PREPARING_REBALANCE.value: "#e8904a",
-        GroupState.COMPLETING_REBALANCE.value: "#dbb62a",
-        GroupState.STABLE.value: "#4bb36b",
-    },
+    colors=_BEGIN | _CLASSIC | _END,
     number="gen",
     headings=("gen", "members"),
     rows={FOLLOWER: "member", LEADER: "leader"},
     signs="+ joined * rejoined - gone",
 )
+
+CONSUMER_GROUP_LAYOUT = TimelineLayout(
+    subject="group",
+    colors=_BEGIN | _MODERN | _END,
+    number="epoch",
+    headings=("epoch", "members"),
+    rows=_MODERN_ROWS,
+    signs="+ joined - gone",
+)
+"""That of a consumer group (KIP-848)."""
+
+CONVERTED_GROUP_LAYOUT = TimelineLayout(
+    subject="group",
+    colors=_BEGIN | _CLASSIC | _MODERN | _END,
+    number="epoch",
+    headings=("epoch", "members"),
+    rows=_MODERN_ROWS | {LEADER: "leader"},
+    signs="+ joined * rejoined - gone",
+)
+"""That of a group that has been a classic group and a consumer group."""
 
 TRANSACTION_LAYOUT = TimelineLayout(
     subject="transactional id",

@@ -9,9 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import log10
 
-from fakebroker.cluster.inspect.timeline_layout import FOLLOWER, LEADER, TimelineLayout
+from fakebroker.cluster.inspect.member_changes import described
+from fakebroker.cluster.inspect.timeline_layout import FOLLOWER, REVOKING, WAITING, TimelineLayout
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group.history import MemberChange, Moment
+from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH
+from fakebroker.coordinator.group.modern.states import STABLE, UNRELEASED_PARTITIONS
 
 _MEMBER, _LEADER, _MISSING = "#6f9bd8", "#9a6fd8", "#cf4b4b"
 _PREPARING = GroupState.PREPARING_REBALANCE.value
@@ -159,21 +162,24 @@ def _members(
 ) -> Iterator[str]:
     """Draw a bar from a member's join to its removal, with a circle where it rejoins.
 
-    While the group waits for joins, the bar is pale for members whose join is parked, and dashed for the others.
+    While the group waits for joins, the bar is pale for members whose join is parked, and dashed for the others. In a
+    consumer group it is pale for members that wait for partitions, and dashed for those that have to give up some.
     """
     times_ms = [*(moment.at_ms for moment in moments), taken_ms]
     # Sets, because each member is looked up in each moment, and large groups have many of both.
     members_by_moment = [frozenset(moment.members) for moment in moments]
     joined = [_joined(moment) if moment.state_to == _PREPARING else None for moment in moments]
     rejoined = [frozenset(moment.rejoined) for moment in moments]
+    changes = _changes(moments)
     for row, (member_id, name) in enumerate(names.items()):
         y = _BAND_Y + _BAND + 12 + _ROW * row
         yield _text(8, y + 11, name, kind="name")
-        roles = (
-            _role(member_id, moment, ids) if member_id in members else None
-            for moment, members, ids in zip(moments, members_by_moment, joined, strict=True)
-        )
-        for role, group in groupby(enumerate(roles), key=lambda each: each[1]):
+        latest: MemberChange | None = None
+        bars: list[tuple[str | None, MemberChange | None]] = []
+        for place, (moment, members, ids) in enumerate(zip(moments, members_by_moment, joined, strict=True)):
+            latest = changes.get((place, member_id), None if moment.assignment_epoch is None else latest)
+            bars.append((_role(member_id, moment, ids, latest) if member_id in members else None, latest))
+        for (role, change), group in groupby(enumerate(bars), key=lambda each: each[1]):
             places = [place for place, _ in group]
             if role is None:
                 continue
@@ -181,7 +187,8 @@ def _members(
             x, width, is_open = edges[start], edges[end] - edges[start], end == len(moments)
             seconds = (times_ms[end] - times_ms[start]) / 1000
             kind = f"member {role}" + (" open" if is_open else "")
-            title = f"{member_id}: {_ROLES.get(role) or layout.rows[role]}, {seconds:.3f} s"
+            what = described(change) if change else _ROLES.get(role) or layout.rows[role]
+            title = f"{member_id}: {what}, {seconds:.3f} s"
             yield _rect(x, y, width, 14, *_PAINTS[role], title, kind)
             if role == "missing" and is_open and width > _LETTER * len(_MISSING_LABEL) + 8:
                 yield _text(x + 5, y + 11, _MISSING_LABEL, _MISSING, ' pointer-events="none"', "bad")
@@ -197,10 +204,20 @@ _PAINTS = {
     "joined": (_MEMBER, ' fill-opacity="0.45"'),
     "missing": (_MISSING, f' fill-opacity="0.2" stroke="{_MISSING}" stroke-dasharray="4 3"'),
 }
+_PAINTS[WAITING], _PAINTS[REVOKING] = _PAINTS["joined"], _PAINTS["missing"]
 """The color and further attributes of a member's bar."""
 
 
-def _role(member_id: str, moment: Moment, joined: frozenset[str] | None) -> str:
+def _changes(moments: Sequence[Moment]) -> dict[tuple[int, str], MemberChange]:
+    """Return the changes of members of consumer groups, by the place of their moment and the member id."""
+    return {(place, each.member_id): each for place, moment in enumerate(moments) for each in moment.changes}
+
+
+def _role(member_id: str, moment: Moment, joined: frozenset[str] | None, change: MemberChange | None) -> str:
+    if change is not None:
+        if change.state == UNRELEASED_PARTITIONS.name or change.member_epoch == LEAVING_STATIC_EPOCH:
+            return WAITING
+        return FOLLOWER if change.state == STABLE.name else REVOKING
     if joined is not None:
         return "joined" if member_id in joined else "missing"
     return "leader" if member_id == moment.leader_id else "follower"
@@ -221,13 +238,14 @@ def _legend(layout: TimelineLayout, y: int, width: float) -> tuple[list[str], in
     x = 8.0
     states = [(state, color, state) for state, color in layout.colors.items()]
     last = ("Times are not to scale.", "", "")
-    rows = [(label, _LEADER if kind == LEADER else _MEMBER, kind) for kind, label in layout.rows.items()]
+    rows = [(label, _PAINTS[kind][0], kind) for kind, label in layout.rows.items()]
     for label, color, kind in (*states, *rows, last):
         space = 30 + (_LETTER + 0.4) * len(label)
         if x > 8 and x + space - 16 > width:
             x, y = 8.0, y + _LEGEND_LINE
         if color:
-            parts.append(_rect(x, y - 9, 10, 10, color, "", label, kind))
+            more = _PAINTS[kind][1] if kind in _PAINTS else ""
+            parts.append(_rect(x, y - 9, 10, 10, color, more, label, kind))
         parts.append(_text(x + 14 if color else x, y, label))
         x += space
     return parts, y

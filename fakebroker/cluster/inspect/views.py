@@ -258,7 +258,9 @@ class GroupView:
         return cls(group_id, state, generation, kind, protocol, leader_id, members, history, pending, "classic")
 
     @classmethod
-    def of_consumer_group(cls, cluster: Cluster, broker: BrokerNode, group: ConsumerGroup) -> "GroupView":
+    def of_consumer_group(
+        cls, cluster: Cluster, broker: BrokerNode, group: ConsumerGroup, history: Timeline | None = None
+    ) -> "GroupView":
         """Return the view of a consumer group."""
         reader = ConsumerGroupReader(cluster, broker, group)
         return cls(
@@ -269,7 +271,7 @@ class GroupView:
             protocol_name=reader.assignor,
             leader_id=None,
             members=tuple(MemberView.of_consumer(reader, member) for member in group.members.values()),
-            history=Timeline(group.group_id, (), 0.0),
+            history=history or Timeline(group.group_id, (), 0.0),
             pending_offsets=_pending_views(broker.coordinator.pending_offsets(group.group_id)),
             type="consumer",
             assignment_epoch=group.assignment_epoch,
@@ -338,7 +340,7 @@ def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """Return the view of a group at this time."""
     broker = cluster.coordinator_of(group_id)
     if broker is not None and (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
-        return GroupView.of_consumer_group(cluster, broker, consumer_group)
+        return GroupView.of_consumer_group(cluster, broker, consumer_group, timeline_of(cluster, group_id, now_ms))
     history, pending = timeline_of(cluster, group_id, now_ms), pending_offsets(cluster, group_id)
     return GroupView.of(group_id, find_group(cluster, group_id), history, pending)
 
@@ -375,7 +377,7 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
 def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
     """Return the views of all groups at this time, ordered by broker; then those of all consumer groups."""
     modern = [
-        GroupView.of_consumer_group(cluster, broker, group)
+        GroupView.of_consumer_group(cluster, broker, group, timeline_of(cluster, group.group_id, now_ms))
         for broker in cluster.brokers.values()
         for group in broker.coordinator.consumer_groups
     ]

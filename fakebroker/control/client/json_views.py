@@ -17,7 +17,7 @@ from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import AwaitedMarker, TransactionView
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, MemberView, PendingOffsetView
 from fakebroker.cluster.seeding.seed import GroupSeed
-from fakebroker.coordinator.group.history import Moment, Timer
+from fakebroker.coordinator.group.history import MemberChange, Moment, Timer
 from fakebroker.coordinator.runtime.history import DroppedMoments
 from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.errors import ErrorCode
@@ -107,7 +107,10 @@ def timeline_of(row: Mapping[str, Any], taken_ms: float) -> Timeline:
 
 def _moment(row: dict[str, Any]) -> Moment:
     timers = tuple(Timer(**timer) for timer in row.pop("timers"))
-    return Moment(**{name: _frozen(value) for name, value in row.items()}, timers=timers)
+    changes = tuple(
+        MemberChange(**{name: _frozen(value) for name, value in each.items()}) for each in row.pop("changes")
+    )
+    return Moment(**{name: _frozen(value) for name, value in row.items()}, timers=timers, changes=changes)
 
 
 def record_view(topic: str, row: Mapping[str, Any]) -> RecordView:

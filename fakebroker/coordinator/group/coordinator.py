@@ -35,7 +35,7 @@ from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, 
 from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
-from fakebroker.coordinator.group.history import discard_change
+from fakebroker.coordinator.group.history import ChangedGroup, discard_change
 from fakebroker.coordinator.group.modern import requests
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
@@ -95,7 +95,7 @@ class Coordinator:
         append: Appends a batch to the log of an offsets partition.
         controls: The manual settings of rebalances, by group id.
         on_change: Called with a group and `now_ms` after each request or timer that may have changed the group. It has
-            to clear `Group.change`.
+            to call `forget_change` of the group.
 
     Attributes:
         consumer_groups: The groups of the consumer rebalance protocol (KIP-848); all other groups are classic. A group
@@ -110,7 +110,7 @@ class Coordinator:
         new_uuid: Callable[[], str],
         append: Append[Record] = append_nowhere,
         controls: Mapping[str, GroupControls] = NO_CONTROLS,
-        on_change: Callable[[Group, float], None] = discard_change,
+        on_change: Callable[[ChangedGroup, float], None] = discard_change,
     ) -> None:
         self.consumer_groups = ConsumerGroups(config.consumer, new_uuid)
         self.config = config
@@ -195,7 +195,7 @@ class Coordinator:
             self.drop_group(group, "its coordinator resigned", now_ms)
             reject_waiting(group, ErrorCode.NOT_COORDINATOR)
         for consumer_group in self.consumer_groups.of_partition(partition):
-            self.consumer_groups.drop(consumer_group)
+            self._drop_consumer_group(consumer_group, "its coordinator resigned", now_ms)
 
     def error_for(self, group_id: str) -> ErrorCode:
         """Return NONE if the partition of a group is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
@@ -350,7 +350,7 @@ class Coordinator:
             self.answer(token, JoinResult(error))
             self._drop_classic_group(group, f"it could not be stored: {error.name}", now_ms)
             return
-        self.consumer_groups.drop(former)
+        self._drop_consumer_group(former, "a classic group replaces it", now_ms)
         group.offsets = former.offsets
         yield from first_join
 
@@ -450,7 +450,7 @@ class Coordinator:
         if error := self._group_error(group_id):
             done((error, []))
         elif (consumer_group := self.consumer_groups.get(group_id)) is not None:
-            self._run_consumer_group(consumer_group, self.consumer_groups.leave(consumer_group, members), done)
+            self._run_consumer_group(consumer_group, self.consumer_groups.leave(consumer_group, members), now_ms, done)
         elif group is None:
             done((_NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
         else:
@@ -503,21 +503,28 @@ class Coordinator:
             if classic is not None:
                 group.offsets, first = classic.offsets, (GroupRecord(group_id, None),)
 
-        def complete(result: HeartbeatResult) -> None:
+        def handle() -> Procedure[HeartbeatResult]:
+            result = yield from self.consumer_groups.heartbeat(group, request, now_ms, first)
             if first and not result.error and classic is not None:
                 self._drop_classic_group(classic, "a consumer group replaces it", now_ms)
+            return result
+
+        def complete(result: HeartbeatResult) -> None:
             if (led := self._runtime.led_partition(group.partition)) is not None:
                 self._schedule_offset_expiry(led, now_ms)
             done(result)
             if regexes := result.regexes_to_resolve:
                 resolution = self.consumer_groups.resolve(group, regexes, now_ms)
-                run = partial(self._run_consumer_group, group, resolution, lambda result: None)
+                run = partial(self._run_consumer_group, group, resolution, now_ms, lambda result: None)
                 self._runtime.submit_to(group.partition, run)
 
-        self._run_consumer_group(group, self.consumer_groups.heartbeat(group, request, now_ms, first), complete)
+        self._run_consumer_group(group, handle(), now_ms, complete)
 
-    def _run_consumer_group(self, group: ConsumerGroup, procedure: Procedure[T], done: Callable[[T], None]) -> None:
+    def _run_consumer_group(
+        self, group: ConsumerGroup, procedure: Procedure[T], now_ms: float, done: Callable[[T], None]
+    ) -> None:
         def complete(result: T) -> None:
+            self._on_change(group, now_ms)
             self._schedule(group)
             done(result)
 
@@ -525,14 +532,20 @@ class Coordinator:
 
     def _add_consumer_group(self, group: ConsumerGroup, now_ms: float) -> None:
         self.consumer_groups.add(group, now_ms)
+        self._on_change(group, now_ms)
         self._schedule(group)
         led = self._runtime.led_partition(group.partition)
         assert led is not None, f"group {group.group_id!r}: its partition is not led"
         self._schedule_offset_expiry(led, now_ms)
 
-    def _delete_consumer_group(self, group: ConsumerGroup) -> None:
-        self.consumer_groups.drop(group)
+    def _delete_consumer_group(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
+        self._drop_consumer_group(group, cause, now_ms)
         self._drop_pending(group)
+
+    def _drop_consumer_group(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
+        self.consumer_groups.drop(group)
+        group.record_end(cause, now_ms)
+        self._on_change(group, now_ms)
 
     # Offsets. OffsetCommit and OffsetFetch accept the group id "".
 
@@ -888,7 +901,7 @@ class Coordinator:
                 return
             for group in deleted:
                 if isinstance(group, ConsumerGroup):
-                    self._delete_consumer_group(group)
+                    self._delete_consumer_group(group, "DeleteGroups", now_ms)
                 else:
                     self.drop_group(group, "DeleteGroups", now_ms)
             done(errors)
@@ -954,7 +967,7 @@ class Coordinator:
             self._expire_offsets(entry, now_ms)
         elif isinstance(entry, ConsumerGroup):
             if self.consumer_groups.get(entry.group_id) is entry:
-                self._run_consumer_group(entry, self.consumer_groups.expire(entry, now_ms), lambda result: None)
+                self._run_consumer_group(entry, self.consumer_groups.expire(entry, now_ms), now_ms, lambda result: None)
         else:
             is_due = entry.earliest_deadline() == deadline_ms
             procedure = expire_next_timer(entry, now_ms) if is_due else _nothing()
@@ -979,7 +992,9 @@ class Coordinator:
                     if isinstance(record, GroupRecord):
                         self.drop_group(self._groups[record.group_id], "its offsets expired", now_ms)
                     elif isinstance(record, GroupEpochRecord):
-                        self._delete_consumer_group(self.consumer_groups[record.group_id])
+                        self._delete_consumer_group(
+                            self.consumer_groups[record.group_id], "its offsets expired", now_ms
+                        )
             if self._groups_of(partition.partition) or self.consumer_groups.of_partition(partition.partition):
                 self._schedule_offset_expiry(partition, now_ms)
 

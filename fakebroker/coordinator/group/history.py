@@ -1,17 +1,22 @@
-"""The history of groups: each change of state or members, with its cause.
+"""The history of groups of both kinds: each change of state or members, with its cause.
 
 A group collects the changes by a request or timer in its `Change`. When the request or timer is complete, the
 coordinator passes the group to `History.record`, which keeps a `RecordedMoment` of each. Most are dropped unread, so
 they are converted to `Moment`s when they are read. Groups that were deleted or have moved keep their history.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
 from typing import Protocol
 
+from fakebroker.coordinator.group.modern.member import ConsumerGroupMember, Partitions
 from fakebroker.coordinator.runtime.history import BoundedHistory
+from fakebroker.topic_partition import format_partitions
+
+NameOf = Callable[[bytes], str | None]
+"""Returns the name of a topic by its id, also of a deleted one; None if there never was such a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +24,32 @@ class Timer:
     """A running timer.
 
     Attributes:
-        what: "join", "sync", "expected" (of expected instances, KAFKA-8397), "session of ID" or "pending ID" with a
-            member id.
+        what: "join", "sync", "expected" (of expected instances, KAFKA-8397), "session of ID", "pending ID" or
+            "revocation of ID" (in a consumer group) with a member id.
         left_ms: The time until it expires.
     """
 
     what: str
     left_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChange:
+    """A member of a consumer group (KIP-848) after a change. Partitions are sorted and in Kafka's notation: "orders-0".
+
+    Attributes:
+        member_epoch: Its epoch; -2 for a static member that has left for a while.
+        state: Kafka's name: STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS, UNKNOWN.
+        assigned: The partitions that it may use.
+        pending_revocation: The partitions that it has to give up and has not confirmed.
+    """
+
+    member_id: str
+    client_id: str
+    member_epoch: int
+    state: str
+    assigned: tuple[str, ...]
+    pending_revocation: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +62,7 @@ class Moment:
         cause: Human-readable cause.
         state_from: Kafka's name of the state before; Dead if the group has just been created.
         state_to: Kafka's name of the state afterwards; equals `state_from` if only members were added or removed.
-        generation_id: The generation afterwards.
+        generation_id: The generation afterwards; of a consumer group its epoch.
         leader_id: The leader afterwards.
         members: The member ids afterwards, in the order in which they were added.
         joined: The ids in `members` that are new.
@@ -50,6 +74,8 @@ class Moment:
         timers: The running timers afterwards, the next to expire first. If the state changed, they include one session
             and one pending id: those that expire next. Empty if the same request or timer caused another moment after
             this one.
+        assignment_epoch: The epoch of a consumer group's target assignment afterwards; None in a classic group.
+        changes: The members of a consumer group whose epoch, state or partitions have changed, without those in `left`.
     """
 
     at_ms: float
@@ -66,6 +92,8 @@ class Moment:
     parked_joins: tuple[str, ...]
     parked_syncs: tuple[str, ...]
     timers: tuple[Timer, ...] = ()
+    assignment_epoch: int | None = None
+    changes: tuple[MemberChange, ...] = ()
 
     @property
     def is_transition(self) -> bool:
@@ -73,8 +101,9 @@ class Moment:
 
     @property
     def size(self) -> int:
-        """How many member ids the moment has, except for a few changes."""
-        return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs)
+        """How many member ids and partitions the moment has, except for a few changes of members."""
+        partitions = sum(len(each.assigned) + len(each.pending_revocation) for each in self.changes)
+        return len(self.members) + len(self.rejoined) + len(self.parked_joins) + len(self.parked_syncs) + partitions
 
     def moment(self) -> "Moment":
         return self
@@ -94,6 +123,8 @@ class RecordedMoment:
         coordinator_id: Set by the history.
         timers: Set by the history. For each timer its name or the beginning of it, the member id that follows, if any,
             and its deadline, infinite if it is not running.
+        changed: The members of `Moment.changes`.
+        name_of: Set by the history.
     """
 
     at_ms: float
@@ -111,6 +142,9 @@ class RecordedMoment:
     size: int
     coordinator_id: int = -1
     timers: Timers = ()
+    assignment_epoch: int | None = None
+    changed: Sequence[ConsumerGroupMember] = ()
+    name_of: NameOf | None = None
 
     @property
     def is_transition(self) -> bool:
@@ -133,7 +167,29 @@ class RecordedMoment:
             parked_joins=tuple(self.parked_joins),
             parked_syncs=tuple(self.parked_syncs),
             timers=_running(self.timers, self.at_ms),
+            assignment_epoch=self.assignment_epoch,
+            changes=tuple(_member_change(member, self.name_of or _no_name) for member in self.changed),
         )
+
+
+def _no_name(topic_id: bytes) -> str | None:
+    return None
+
+
+def _member_change(member: ConsumerGroupMember, name_of: NameOf) -> MemberChange:
+    return MemberChange(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        member_epoch=member.member_epoch,
+        state=member.state.name,
+        assigned=_named(member.assigned, name_of),
+        pending_revocation=_named(member.pending_revocation, name_of),
+    )
+
+
+def _named(partitions: Partitions, name_of: NameOf) -> tuple[str, ...]:
+    named = ((name_of(topic_id) or topic_id.hex(), index) for topic_id in partitions for index in partitions[topic_id])
+    return tuple(format_partitions([each]) for each in sorted(named))
 
 
 def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
@@ -144,7 +200,7 @@ def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
 
 @dataclass(slots=True)
 class Change:
-    """The changes of a group by the request or timer in progress.
+    """The changes of a classic group by the request or timer in progress.
 
     Attributes:
         cause: Set by the procedure before the first change.
@@ -166,14 +222,30 @@ class Change:
         self.left.clear()
 
 
+class PendingChange(Protocol):
+    """The changes of a group by the request or timer in progress.
+
+    Attributes:
+        moments: The complete moments, oldest first.
+    """
+
+    moments: list[RecordedMoment]
+
+
 class ChangedGroup(Protocol):
     """The part of a group that a history uses."""
 
     group_id: str
-    pending_change: Change | None
+
+    @property
+    def pending_change(self) -> PendingChange | None:
+        """The changes since the last call of `forget_change`, if there are any."""
+
+    def forget_change(self) -> None:
+        """Clear `pending_change`."""
 
     def end_moment(self, now_ms: float) -> None:
-        """Add a moment to `change` for members that were added, parked or removed."""
+        """Add a moment for what has changed since the last one, if anything has."""
 
     def timers(self, *, with_members: bool) -> Timers:
         """Return `RecordedMoment.timers`; `with_members` adds sessions and pending ids."""
@@ -181,23 +253,31 @@ class ChangedGroup(Protocol):
 
 def discard_change(group: ChangedGroup, now_ms: float) -> None:
     """Drop the change of a group, for a coordinator without a history."""
-    group.pending_change = None
+    group.forget_change()
 
 
 class History(BoundedHistory[RecordedMoment, Moment]):
-    """The newest moments of all groups, and how many were dropped. The size of a moment is its number of member ids."""
+    """The newest moments of all groups, and how many were dropped.
+
+    The size of a moment is its number of member ids, and of the partitions of members that have changed.
+
+    Attributes:
+        name_of: Names the topics of partitions.
+    """
+
+    name_of: NameOf = staticmethod(_no_name)
 
     def record(self, group: ChangedGroup, now_ms: float, coordinator_id: int) -> None:
         """Record the change of a group after a request or timer, and clear it."""
         change = group.pending_change
         if change is None:
             return
-        if change.joined or change.rejoined or change.left:
-            group.end_moment(now_ms)
+        group.end_moment(now_ms)
         moments = change.moments
         if moments:
             moments[-1].timers = group.timers(with_members=moments[-1].is_transition)
             for moment in moments:
                 moment.coordinator_id = coordinator_id
+                moment.name_of = self.name_of
             self.keep(group.group_id, moments)
-        group.pending_change = None
+        group.forget_change()

@@ -11,7 +11,7 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import STABLE
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.history import discard_change
+from fakebroker.coordinator.group.history import Change, ChangedGroup, discard_change
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort, Records
@@ -205,9 +205,9 @@ class ClassicCoordinator:
 
         self._port.append(partition, keyed, stored)
 
-    def _on_change(self, group: Group, now_ms: float) -> None:
+    def _on_change(self, group: ChangedGroup, now_ms: float) -> None:
         change = group.pending_change
-        if change is not None:
+        if isinstance(change, Change):
             removed = dict.fromkeys([*change.left, *(each for moment in change.moments for each in moment.left)])
             discard_change(group, now_ms)
             for member_id in removed:

@@ -1,12 +1,13 @@
 """One coordinator of consumer groups (KIP-848) with its log, topics and clock; invariants hold after every step."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.history import ChangedGroup, History, MemberChange, Moment, RecordedMoment
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
@@ -14,6 +15,7 @@ from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat,
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS
 from fakebroker.coordinator.group.modern.topics import TopicMetadata
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record, TransactionEnd
+from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import ErrorCode
 
 START_MS = 1_700_000_000_000.0
@@ -73,6 +75,7 @@ class ConsumerGroupHarness:
         log: All appended records, decoded.
         batches: The records of each append.
         append_error: The error of all appends, if set.
+        history: The history of the groups. `check` compares it with them.
     """
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
@@ -85,11 +88,33 @@ class ConsumerGroupHarness:
             consumer=ConsumerGroupConfig(topics=self.topics, **config), offsets_topic_num_partitions=1
         )
         self._ids = count(1)
+        self._coordinator_id = 0
+        self.history = History()
+        self.history.name_of = self.topics.name_of
+        self.history.listeners.append(self._on_moments)
+        self._last: dict[str, tuple[str, int, int | None, dict[str, MemberChange | None]]] = {}
         self.coordinator = self._new_coordinator()
         self.coordinator.lead(0, self.now_ms)
 
     def _new_coordinator(self) -> Coordinator:
-        return Coordinator(self.config, lambda: f"00000000-0000-0000-0000-{next(self._ids):012d}", self._append)
+        self._coordinator_id += 1
+
+        def record(group: ChangedGroup, now_ms: float) -> None:
+            self.history.record(group, now_ms, self._coordinator_id)
+
+        return Coordinator(
+            self.config, lambda: f"00000000-0000-0000-0000-{next(self._ids):012d}", self._append, on_change=record
+        )
+
+    def _on_moments(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
+        """Follow the history: what each member has according to its moments."""
+        for moment in map(RecordedMoment.moment, moments):
+            members = {} if moment.state_from == DEAD else self._last[group_id][3]
+            changes = {each.member_id: each for each in moment.changes}
+            followed = {each: changes.get(each, members.get(each)) for each in moment.members}
+            assert {*moment.joined, *changes} <= followed.keys()
+            assert {*members} - {*followed} == set(moment.left), moment
+            self._last[group_id] = moment.state_to, moment.generation_id, moment.assignment_epoch, followed
 
     def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
         if self.append_error is None:
@@ -197,6 +222,21 @@ class ConsumerGroupHarness:
         """Check the invariants of all groups."""
         for group in self.coordinator.consumer_groups:
             check_group(group)
+            is_stable = all(each.is_reconciled_to(group.assignment_epoch) for each in group.members.values())
+            assert is_stable == (group.state.value == "Stable") or group.state.value in ("Empty", "Assigning")
+            state, epoch, assignment_epoch, members = self._last[group.group_id]
+            assert (state, epoch, assignment_epoch) == (group.state.value, group.group_epoch, group.assignment_epoch)
+            assert list(members) == list(group.members)
+            for member_id, change in members.items():
+                member = group.members[member_id]
+                expected = member.member_epoch, member.state.name, sum(map(len, member.assigned.values()))
+                assert change is not None, "the moment of its join has the member"
+                assert (change.member_epoch, change.state, len(change.assigned)) == expected
+                assert len(change.pending_revocation) == sum(map(len, member.pending_revocation.values()))
+
+    def moments(self) -> tuple[Moment, ...]:
+        """Return the moments of the group."""
+        return self.history.of(GROUP)
 
 
 def contents(group: ConsumerGroup) -> tuple[object, ...]:

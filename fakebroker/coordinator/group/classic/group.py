@@ -232,7 +232,13 @@ class Group:
 
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to the change for members that were added, parked or removed without a transition."""
-        self._add_moment(self.state, now_ms)
+        change = self.pending_change
+        if change is not None and (change.joined or change.rejoined or change.left):
+            self._add_moment(self.state, now_ms)
+
+    def forget_change(self) -> None:
+        """Clear `pending_change`."""
+        self.pending_change = None
 
     def _add_moment(self, state_from: GroupState, now_ms: float) -> None:
         change = self.change

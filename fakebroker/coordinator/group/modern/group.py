@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from math import inf
 
+from fakebroker.coordinator.group.history import RecordedMoment, Timers
+from fakebroker.coordinator.group.modern.changes import ConsumerGroupChange, is_visible
 from fakebroker.coordinator.group.modern.member import LEAVING_EPOCH, ConsumerGroupMember, Partitions
 from fakebroker.coordinator.group.modern.reconciliation import FREE
 from fakebroker.coordinator.group.modern.records import (
@@ -23,6 +25,8 @@ from fakebroker.coordinator.group.modern.records import (
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
 from fakebroker.coordinator.group.modern.subscriptions import Subscriptions, decrement
 from fakebroker.coordinator.group.offsets import OffsetStore
+from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import ErrorCode
 
 NO_ASSIGNMENT_EPOCH = -1
@@ -50,6 +54,8 @@ class ConsumerGroup:
         session_deadlines: When each member's session expires, by member id.
         rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
             epoch for which this holds.
+        is_dead: Whether it was deleted, or is no longer coordinated here.
+        pending_change: The changes by the request or timer in progress; None if there are none yet. See `change`.
         deadline_ms: A lower bound of all deadlines.
         scheduled_ms, timer_number: See `TimerEntry`.
     """
@@ -60,7 +66,7 @@ class ConsumerGroup:
         self.group_epoch = 0
         self.metadata_hash = 0
         self.assignment_epoch = 0
-        self.members: dict[str, ConsumerGroupMember] = {}
+        self.members: SnapshotDict[ConsumerGroupMember] = SnapshotDict()
         self.static_members: dict[str, str] = {}
         self.target: dict[str, Partitions] = {}
         self.subscriptions = Subscriptions()
@@ -71,10 +77,16 @@ class ConsumerGroup:
         self.offsets = OffsetStore()
         self.session_deadlines: dict[str, float] = {}
         self.rebalance_deadlines: dict[str, tuple[float, int]] = {}
+        self.is_dead = False
+        self.pending_change: ConsumerGroupChange | None = None
         self.deadline_ms = inf
         self.scheduled_ms = inf
         self.timer_number = 0
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
+        # How many members have not reached the target assignment; None if they have to be counted again.
+        self._behind: int | None = None
+        # State, group epoch and assignment epoch in the last moment of the history.
+        self._last_moment: tuple[str, int, int] = DEAD, 0, 0
 
     # Reading
 
@@ -85,9 +97,9 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.group_epoch > self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return ConsumerGroupState.STABLE
-        return ConsumerGroupState.RECONCILING
+        if self._behind is None:
+            self._behind = sum(not each.is_reconciled_to(self.assignment_epoch) for each in self.members.values())
+        return ConsumerGroupState.RECONCILING if self._behind else ConsumerGroupState.STABLE
 
     def static_member(self, instance_id: str) -> ConsumerGroupMember | None:
         """Return the member with an instance id, or None."""
@@ -151,6 +163,7 @@ class ConsumerGroup:
                 self.target[record.member_id] = record.value
         elif isinstance(record, AssignmentEpochRecord):
             self.assignment_epoch = NO_ASSIGNMENT_EPOCH if record.value is None else record.value
+            self._behind = None
         elif isinstance(record, GroupEpochRecord):
             if record.value is not None:
                 self.group_epoch, self.metadata_hash = record.value.epoch, record.value.metadata_hash
@@ -199,6 +212,7 @@ class ConsumerGroup:
             )
         elif member_id in self.members:
             member = self.members.pop(member_id)
+            self.change.before.setdefault(member_id, member)
             self._uncount(member)
             # Not if the member was replaced by another one with its instance id.
             if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
@@ -208,10 +222,13 @@ class ConsumerGroup:
 
     def _put(self, member: ConsumerGroupMember) -> None:
         former = self.members.get(member.member_id)
+        self.change.before.setdefault(member.member_id, former)
         if former is not None:
             self._uncount(former)
         self.members[member.member_id] = member
         self.subscriptions.add(member)
+        if self._behind is not None:
+            self._behind += not member.is_reconciled_to(self.assignment_epoch)
         if member.server_assignor is not None:
             self.votes[member.server_assignor] += 1
         if member.instance_id is not None:
@@ -230,6 +247,8 @@ class ConsumerGroup:
 
     def _uncount(self, member: ConsumerGroupMember) -> None:
         self.subscriptions.remove(member)
+        if self._behind is not None:
+            self._behind -= not member.is_reconciled_to(self.assignment_epoch)
         if member.server_assignor is not None:
             decrement(self.votes, member.server_assignor)
         for partitions in (member.assigned, member.pending_revocation):
@@ -239,6 +258,73 @@ class ConsumerGroup:
                     del epochs[index]
                 if not epochs:
                     del self._partition_epochs[topic_id]
+
+    # History
+
+    @property
+    def change(self) -> ConsumerGroupChange:
+        """The changes by the request or timer in progress."""
+        if self.pending_change is None:
+            self.pending_change = ConsumerGroupChange()
+        return self.pending_change
+
+    def forget_change(self) -> None:
+        """Clear `pending_change`."""
+        self.pending_change = None
+
+    def record_end(self, cause: str, now_ms: float) -> None:
+        """Add the last moment to the change: the group was deleted, or is no longer coordinated here."""
+        self.change.cause, self.is_dead = cause, True
+        self.end_moment(now_ms)
+
+    def end_moment(self, now_ms: float) -> None:
+        """Add a moment to the change if state, epochs or members have changed since the last one."""
+        if self.is_dead and self._last_moment[0] == DEAD:
+            return
+        change, is_dead = self.change, self.is_dead
+        numbers = (DEAD if is_dead else self.state.value), self.group_epoch, self.assignment_epoch
+        members = () if is_dead else self.members.snapshot()
+        now = {member_id: self.members.get(member_id) for member_id in change.before}
+        before = change.before
+        changed = (
+            [] if is_dead else [each for each in now.values() if each and is_visible(before[each.member_id], each)]
+        )
+        joined = tuple(each.member_id for each in changed if before[each.member_id] is None)
+        left = tuple(self.members) if is_dead else tuple(each for each in before if before[each] and not now[each])
+        if numbers[1:] != self._last_moment[1:] or changed or left or is_dead:
+            partitions = sum(map(_partition_count, changed))
+            change.moments.append(
+                RecordedMoment(
+                    at_ms=now_ms,
+                    cause=change.cause,
+                    state_from=self._last_moment[0],
+                    state_to=numbers[0],
+                    generation_id=self.group_epoch,
+                    leader_id=None,
+                    members=members,
+                    joined=joined,
+                    rejoined=(),
+                    left=left,
+                    parked_joins=(),
+                    parked_syncs=(),
+                    size=len(members) + partitions,
+                    assignment_epoch=self.assignment_epoch,
+                    changed=changed,
+                )
+            )
+            self._last_moment = numbers
+        before.clear()
+
+    def timers(self, *, with_members: bool) -> Timers:
+        """Return the rebalance timer that expires next, and if `with_members` is true, the session."""
+        timers: Timers = ()
+        if self.rebalance_deadlines:
+            member_id = min(self.rebalance_deadlines, key=self.rebalance_deadlines.__getitem__)
+            timers += "revocation of ", member_id, self.rebalance_deadlines[member_id][0]
+        if with_members and self.session_deadlines:
+            member_id = min(self.session_deadlines, key=self.session_deadlines.__getitem__)
+            timers += "session of ", member_id, self.session_deadlines[member_id]
+        return timers
 
     # Timers
 
@@ -267,7 +353,7 @@ class ConsumerGroup:
         A rebalance timer that was started in another epoch of its member is only stopped.
         """
         expired = {
-            member_id: "its session expired"
+            member_id: f"session of {member_id} expired"
             for member_id, deadline_ms in self.session_deadlines.items()
             if deadline_ms <= now_ms
         }
@@ -275,5 +361,9 @@ class ConsumerGroup:
             if deadline_ms <= now_ms:
                 del self.rebalance_deadlines[member_id]
                 if self.members[member_id].member_epoch == epoch:
-                    expired.setdefault(member_id, f"it did not leave epoch {epoch} in time")
+                    expired.setdefault(member_id, f"{member_id} did not give up partitions in time")
         return expired
+
+
+def _partition_count(member: ConsumerGroupMember) -> int:
+    return sum(map(len, member.assigned.values())) + sum(map(len, member.pending_revocation.values()))

@@ -58,6 +58,7 @@ class ConsumerGroups:
     def add(self, group: ConsumerGroup, now_ms: float) -> None:
         """Add a group from the log. All sessions start over, and the rebalance timers of members that need one."""
         self._groups[group.group_id] = group
+        group.change.cause = "loaded from the log"
         for member in group.members.values():
             self._arm(group, member, now_ms)
             group.arm_rebalance(member, now_ms)
@@ -86,6 +87,7 @@ class ConsumerGroups:
             return HeartbeatResult(error.error, error.message)
         version = self.config.topics.version
         if outcome.records or first:
+            group.change.cause = outcome.cause
             error_code = yield (*first, *outcome.records)
             if error_code:
                 return HeartbeatResult(error_code)
@@ -166,6 +168,7 @@ class ConsumerGroups:
         version = topics.version
         records = resolution_records(group, resolve(regexes, topics, self.config.compile_regex, now_ms), topics)
         if records and not (yield tuple(records)):
+            group.change.cause = "regular expressions were resolved"
             self.replay(group, records)
             group.metadata_version = version
 
@@ -188,11 +191,12 @@ class ConsumerGroups:
         """Return a new member id in the form of Kafka's `Uuid.toString`."""
         return urlsafe_b64encode(bytes.fromhex(self._new_uuid().replace("-", ""))).decode().rstrip("=")
 
-    def remove(self, group: ConsumerGroup, member_ids: Collection[str]) -> Procedure[ErrorCode]:
-        """Remove members, which must be in the group, in one step."""
+    def remove(self, group: ConsumerGroup, member_ids: Collection[str], cause: str) -> Procedure[ErrorCode]:
+        """Remove members, which must be in the group, in one step; `cause` is for the history."""
         if not member_ids:
             return _NONE
         records = heartbeat.remove(group, member_ids, self.config.topics)
+        group.change.cause = cause
         error = yield tuple(records)
         if not error:
             self.replay(group, records)
@@ -218,15 +222,16 @@ class ConsumerGroups:
             errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member is None else error)
             if member is not None and not error:
                 leaving[member.member_id] = None
-        failure = yield from self.remove(group, leaving)
+        failure = yield from self.remove(group, leaving, f"LeaveGroup of {', '.join(leaving)}")
         return failure, [] if failure else errors
 
     def expire(self, group: ConsumerGroup, now_ms: float) -> Procedure[None]:
         """Remove the members whose session or rebalance timer has expired, each in a step of its own, as in Kafka."""
-        for member_id in group.expired_members(now_ms):
-            if member_id in group.members and (yield from self.remove(group, [member_id])):
+        for member_id, cause in group.expired_members(now_ms).items():
+            if member_id in group.members and (yield from self.remove(group, [member_id], cause)):
                 # As in Kafka, where the timer runs again after a failed append.
                 group.arm_session(member_id, now_ms + _RETRY_MS)
+            group.end_moment(now_ms)
         group.deadline_ms = group.earliest_deadline()
 
     def replay(self, group: ConsumerGroup, records: Sequence[ConsumerGroupRecord]) -> None:

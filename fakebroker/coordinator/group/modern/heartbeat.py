@@ -70,6 +70,7 @@ class Outcome:
         member: The member afterwards, whose timers restart; None if it is gone or on leave.
         checks_metadata: Whether the outcome has the current hash of the subscribed topics.
         restarts_rebalance_timer: Whether the current assignment has changed.
+        cause: Describes the request, for the history.
     """
 
     records: list[ConsumerGroupRecord]
@@ -77,6 +78,7 @@ class Outcome:
     member: ConsumerGroupMember | None = None
     checks_metadata: bool = False
     restarts_rebalance_timer: bool = False
+    cause: str = ""
 
 
 @dataclass(slots=True)
@@ -144,7 +146,23 @@ def heartbeat(
     target = _update_target(step)
     outcome = _reconcile(step, target)
     outcome.result.regexes_to_resolve = _regexes_to_resolve(step)
+    if outcome.records:
+        outcome.cause = _cause(step)
     return outcome
+
+
+def _cause(step: _Step) -> str:
+    """Describe the heartbeat for the history."""
+    group, member = step.group, step.member
+    replaced = _target_holder(step)
+    cause = f"heartbeat of {member.member_id}"
+    if replaced != member.member_id:
+        return f"{cause}, which replaces {replaced} as static {member.instance_id!r}"
+    if member.member_id not in group.members:
+        return f"{cause}, a new member"
+    if step.subscription_changed:
+        return f"{cause}, whose subscription has changed"
+    return f"{cause} after a change of topics" if step.group_epoch > group.group_epoch else cause
 
 
 # 1. The member
@@ -399,8 +417,9 @@ def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, topics: TopicIm
     result = HeartbeatResult(_NONE, None, member_id, request.member_epoch)
     if instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
         away = replace(member, member_epoch=LEAVING_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
-        return Outcome([current_assignment_record(group.group_id, away)], result)
-    return Outcome(remove(group, [member_id], topics), result)
+        cause = f"heartbeat of {member_id}, static {instance_id!r}, which leaves for a while"
+        return Outcome([current_assignment_record(group.group_id, away)], result, cause=cause)
+    return Outcome(remove(group, [member_id], topics), result, cause=f"heartbeat of {member_id}, which leaves")
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicImage) -> list[ConsumerGroupRecord]:
