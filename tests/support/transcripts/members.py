@@ -9,6 +9,7 @@ from typing import Any
 
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -46,6 +47,7 @@ from fakebroker.protocol.messages.txn_offset_commit import (
 )
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import by_topic, parse_partition
+from tests.support.transcripts.consumers import NEWEST_OF_CONSUMERS, TranscriptConsumer, describe, stored
 from tests.support.transcripts.parser import Step, TranscriptError, expand_range
 from tests.support.transcripts.producers import NEWEST_OF_PRODUCERS, TranscriptProducer
 
@@ -65,6 +67,7 @@ NEWEST = {
     "txn-commit": 5,
     "register": 0,
     **NEWEST_OF_PRODUCERS,
+    **NEWEST_OF_CONSUMERS,
 }
 """The version of a request without `v...`."""
 
@@ -86,6 +89,7 @@ class TranscriptMember:
         topics, strategy: The subscription and the strategy of the proposal `rewrite`.
         next_verb: The next step of a client that follows the protocol; "" if that is undefined.
         producer: Its transactional producer.
+        consumer: What it knows as a member of a consumer group. Its epoch is `generation_id`.
     """
 
     name: str
@@ -103,6 +107,7 @@ class TranscriptMember:
     strategy: str = "range"
     next_verb: str = ""
     producer: TranscriptProducer = field(default_factory=lambda: TranscriptProducer(count()))
+    consumer: TranscriptConsumer = field(default_factory=TranscriptConsumer)
 
     def update(self, step: Step) -> None:
         """Set the group, and the fields of a join, from the options of a step."""
@@ -113,10 +118,10 @@ class TranscriptMember:
             self.topics = options.get("topics", self.topics)
             self.strategy = options.get("strategy", self.strategy)
             self.session_timeout_ms = options.get("session", self.session_timeout_ms)
+        if "static" in options and (step.verb in ("join", "batch") or self.joins_consumer_group(step)):
+            self.instance_id = None if options["static"] == "none" else _unquoted(options["static"])
         if step.verb not in ("join", "batch"):
             return
-        if "static" in options:
-            self.instance_id = None if options["static"] == "none" else options["static"]
         self.protocol_type = _unquoted(options.get("type", self.protocol_type))
         self.protocols = [name for name in options.get("protocols", self.protocols) if name != "none"]
         self.session_timeout_ms = options.get("session", self.session_timeout_ms)
@@ -126,11 +131,20 @@ class TranscriptMember:
         if "topics" in options:
             self.metadata = encode_subscription(options["topics"])
 
+    def joins_consumer_group(self, step: Step) -> bool:
+        """Whether a step is a ConsumerGroupHeartbeat with epoch 0."""
+        return step.verb == "consume" and step.options.get("epoch", max(0, self.generation_id)) == 0
+
 
 class Members:
-    """The members of one transcript, and the names of their member ids."""
+    """The members of one transcript, and the names of their member ids.
+
+    Attributes:
+        topic_ids: The ids of topics by name, also of deleted ones. The caller adds new ones.
+    """
 
     def __init__(self) -> None:
+        self.topic_ids: dict[str, bytes] = {}
         self._members: dict[str, TranscriptMember] = {}
         self._labels: dict[str, str] = {}
         self._timestamps = count(1_000)
@@ -172,6 +186,11 @@ class Members:
                     self._receive_join(name, result.member.member_id, result.error_code, response)
             case JoinGroupResponse():
                 self._receive_join(member.name, response.member_id, response.error_code, response)
+            case ConsumerGroupHeartbeatResponse() if not response.error_code:
+                assert response.member_id is not None
+                self._name_id(member.name, response.member_id)
+                member.member_id, member.generation_id = response.member_id, max(0, response.member_epoch)
+                member.consumer.receive(response, self.topic_ids)
             case RewriteJoinGroupResponse() if not response.error_code:
                 self._name_id(member.name, response.consumer_id)
                 member.member_id, member.generation_id = response.consumer_id, response.group_generation_id
@@ -235,12 +254,14 @@ class Members:
                 return self._leave(step, member, version)
             case "commit":
                 return self._commit(step, member, version)
+            case "consume" | "store-member" | "consumers":
+                return self._consume(step, member)
             case "txn-commit":
                 return self._commit_in_transaction(step, member, version)
             case verb if verb in NEWEST_OF_PRODUCERS:
                 return member.producer.request(step, _unquoted(member.group_id), version)
             case "fetch":
-                return _fetch(step, _unquoted(member.group_id), version)
+                return self._fetch(step, member, version)
             case "find":
                 return _find(_unquoted(member.group_id), version)
         return _administer(step, _unquoted(member.group_id))
@@ -249,7 +270,7 @@ class Members:
         options = step.options
         member_id = self.id_of(options["as"], step.place) if "as" in options else member.member_id
         instance_id = options.get("static", member.instance_id)
-        if instance_id == "none" or version < _STATIC_FROM[step.verb]:
+        if instance_id == "none" or version < _STATIC_FROM.get(step.verb, 0):
             instance_id = None
         return member_id, options.get("gen", member.generation_id), instance_id
 
@@ -376,6 +397,25 @@ class Members:
             topics=list(topics.values()),
             **(identity if version >= _STATIC_FROM["txn-commit"] else {}),
         )
+
+    def _consume(self, step: Step, member: TranscriptMember) -> Message:
+        group_id = _unquoted(member.group_id)
+        if step.verb == "consumers":
+            return describe(step, group_id)
+        member_id, epoch, instance_id = self._identity(step, member, 0)
+        member_id = member.name if not member_id and "as" not in step.options else member_id
+        epoch = step.options.get("epoch", max(0, epoch))
+        if step.verb == "store-member":
+            return stored(step, group_id, member_id, epoch, self.topic_ids)
+        identity = member_id, epoch, _unquoted(instance_id) if instance_id else None
+        return member.consumer.heartbeat(step, group_id, identity, self.topic_ids)
+
+    def _fetch(self, step: Step, member: TranscriptMember, version: int) -> OffsetFetchRequest:
+        request = _fetch(step, _unquoted(member.group_id), version)
+        if {"as", "gen", "member"} & step.options.keys():
+            (group,) = request.groups
+            group.member_id, group.member_epoch, _ = self._identity(step, member, version)
+        return request
 
 
 def _find(group_id: str, version: int) -> FindCoordinatorRequest:

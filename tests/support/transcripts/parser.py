@@ -1,8 +1,8 @@
 """The parser of transcripts: converts the lines of a file to steps. Does not depend on members or clusters.
 
 `scenarios/transcripts/README.md` describes the format. A new step of a member needs an entry in `MEMBER_VERBS`, and in
-members.py or producers.py its request and its version. A new step of the cluster needs an entry in `CLUSTER_VERBS` and
-a case in `_Player._change` (player.py). Both need a line in that README.
+members.py, producers.py or consumers.py its request and its version. A new step of the cluster needs an entry in
+`CLUSTER_VERBS` and a case in `_Player._change` (player.py). Both need a line in that README.
 """
 
 import json
@@ -110,7 +110,7 @@ MEMBER_VERBS = {
         rf"{_PARTITION}=-?\d+",
         "a partition's offset, news-0=5",
     ),
-    "fetch": _Grammar(("group", "broker"), ("stable",), _PARTITION, "a partition, news-0"),
+    "fetch": _Grammar(("group", "broker", "as", "gen"), ("stable", "member"), _PARTITION, "a partition, news-0"),
     "find": _Grammar(("group", "broker")),
     "describe": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
     "list": _Grammar(("group", "broker", "states", "types")),
@@ -148,6 +148,11 @@ MEMBER_VERBS |= {
     "store": _Grammar(
         ("pid", "epoch", "state"), (), _TRANSACTIONAL_ID, "a transactional id, and partitions", needs=("state",)
     ),
+}
+MEMBER_VERBS |= {
+    "consume": _Grammar((*_IDENTITY, "epoch", "topics", "regex", "owns", "timeout", "assignor", "rack"), ("full",)),
+    "consumers": _Grammar(("group", "broker"), ("operations",), rf'{_GROUP}|""', "a group's name"),
+    "store-member": _Grammar((*_IDENTITY, "epoch", "state"), (), _PARTITION, "a partition, news-0", needs=("state",)),
 }
 CLUSTER_VERBS = {
     "at": _Grammar((), (), r"\+\d+(ms|s|m|h|d)", "a time since the start, +3s"),

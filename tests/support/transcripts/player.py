@@ -27,6 +27,7 @@ _PAST = {
     "batch": "batch joined",
     "beat": "has beaten",
     "commit": "committed",
+    "consume": "consumed",
     "join": "joined",
     "register": "registered",
     "sync": "synced",
@@ -159,6 +160,7 @@ class _Player:
 
     def _send(self, step: Step) -> _PendingRequest:
         """Send the request of a step; with `in=`, the transaction of the member gets to this state before."""
+        self._members.topic_ids.update(self._target.topic_ids())
         member, request, version = self._members.request(step)
         if "in" in step.options:
             for each in steps_to(step):
@@ -167,7 +169,7 @@ class _Player:
         node_id = step.options["broker"] if "broker" in step.options else self._node_for(step, member)
         if not self._broker(node_id, step).up:
             raise TranscriptError(f"{step.place}: broker {node_id} is down: expected one that is up")
-        client_id = ADMIN_CLIENT_ID if step.verb == "store" else member.name
+        client_id = ADMIN_CLIENT_ID if step.verb in ("store", "store-member") else member.name
         sent = self._target.send(client_id, node_id, request, version)
         return _PendingRequest(member, step.verb, request, sent)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fakebroker.cluster.logs.transactions_topic import record_key, record_value
-from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.coordinator.transaction.records import TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -65,7 +65,7 @@ NEWEST_OF_PRODUCERS = {
 }
 """The version of a request without `v...`."""
 
-AT_THE_LEADER = ("write", "read", "offset", "producers", "mark", "trim", "store")
+AT_THE_LEADER = ("write", "read", "offset", "producers", "mark", "trim", "store", "store-member")
 """The requests that are sent to the leader of their first partition."""
 
 AT_ANY_BROKER = ("locate", "features")
@@ -99,7 +99,9 @@ def steps_to(step: Step) -> Iterator[Step]:
 
 def first_partition(step: Step) -> TopicPartition:
     """Return the partition whose leader gets a request."""
-    return (TRANSACTIONS_TOPIC, 0) if step.verb == "store" else parse_partition(step.words[0].partition("=")[0])
+    if step.verb in ("store", "store-member"):
+        return (TRANSACTIONS_TOPIC if step.verb == "store" else OFFSETS_TOPIC), 0
+    return parse_partition(step.words[0].partition("=")[0])
 
 
 @dataclass(slots=True)

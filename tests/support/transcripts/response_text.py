@@ -8,6 +8,8 @@ from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.rewrite.group import ConsumerGroup
 from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.protocol.consumer_protocol import decode_subscription
+from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
 from fakebroker.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
@@ -26,6 +28,7 @@ from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupResp
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.schema import Message
+from tests.support.transcripts.consumers import consumer_group_text, consumers_text, heartbeat_text
 from tests.support.transcripts.error_text import error_text
 from tests.support.transcripts.members import Members, TranscriptMember
 from tests.support.transcripts.transaction_text import transaction_text
@@ -62,6 +65,11 @@ def answer_text(members: Members, member: TranscriptMember, response: Message) -
         case FindCoordinatorResponse():
             found = response.coordinators[0] if response.coordinators else response
             return error_text(found.error_code) if found.error_code else f"broker {found.node_id}"
+        case ConsumerGroupHeartbeatResponse():
+            own = members.label(response.member_id or "")
+            return heartbeat_text(response, None if own == member.name else own, members.topic_ids)
+        case ConsumerGroupDescribeResponse():
+            return consumers_text(response, members.label)
     return transaction_text(response) or _administered(members, response)
 
 
@@ -232,6 +240,8 @@ def group_text(members: Members, group: GroupView) -> str:
     """Return the text of a group, without empty fields. Members that have not got their id yet are in parentheses."""
     if group.state == "Dead":
         return group.state
+    if group.type == "consumer":
+        return consumer_group_text(group, lambda m: _member_label(members, m.member_id, m.instance_id, m.client_id))
     labels = {m.member_id: _member_label(members, m.member_id, m.instance_id, m.client_id) for m in group.members}
     parts = [group.state, f"generation {group.generation_id}"]
     if group.protocol_type is not None:

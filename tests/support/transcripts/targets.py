@@ -61,6 +61,10 @@ class Target(Protocol):
         """Return the node id of a partition's leader; NO_LEADER if there is no leader or no such partition."""
         ...
 
+    def topic_ids(self) -> dict[str, bytes]:
+        """Return the ids of all topics by name."""
+        ...
+
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> SentTranscriptRequest: ...
 
     def advance(self, by_ms: int) -> None: ...
@@ -80,6 +84,10 @@ def _leader_of(cluster: Cluster, place: TopicPartition) -> int:
     topic = cluster.topics.get(place[0])
     partition = None if topic is None else topic.partition(place[1])
     return NO_LEADER if partition is None else partition.leader_id
+
+
+def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
+    return {topic.name: topic.topic_id for topic in cluster.topics}
 
 
 def _rewrite_group(cluster: Cluster, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
@@ -140,6 +148,9 @@ class CoreTarget:
 
     def leader_of(self, place: TopicPartition) -> int:
         return _leader_of(self._cluster, place)
+
+    def topic_ids(self) -> dict[str, bytes]:
+        return _topic_ids(self._cluster)
 
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> CoreRequest:
         return CoreRequest(self._harness.send(request, version, broker=node_id, client_id=client_id))
@@ -222,6 +233,9 @@ class TcpTarget:
 
     def leader_of(self, place: TopicPartition) -> int:
         return _leader_of(self._cluster.cluster, place)
+
+    def topic_ids(self) -> dict[str, bytes]:
+        return self._cluster.call(lambda: _topic_ids(self._cluster.cluster))
 
     def send(self, client_id: str, node_id: int, request: Message, version: int) -> TcpRequest:
         broker = next(each for each in self.brokers() if each.node_id == node_id)

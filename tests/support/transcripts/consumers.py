@@ -1,0 +1,202 @@
+"""Members of consumer groups (KIP-848) in transcripts: what they know, their requests, and the text of the answers.
+
+Does not depend on a cluster. Member ids are chosen by clients: that of member A is "A", unless a step has another one.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fakebroker.cluster.inspect.views import GroupView, MemberView
+from fakebroker.cluster.logs.offsets_topic import record_key, record_value
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.coordinator.group.modern.records import CurrentAssignmentRecord, CurrentAssignmentValue
+from fakebroker.coordinator.group.modern.states import MemberState
+from fakebroker.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedAssignment,
+    DescribedConsumer,
+    DescribedConsumerGroup,
+)
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
+from fakebroker.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fakebroker.protocol.records import Record, encode_batch
+from fakebroker.topic_partition import TopicPartition, by_topic, parse_partition
+from tests.support.transcripts.error_text import error_text
+from tests.support.transcripts.parser import Step
+
+NEWEST_OF_CONSUMERS = {"consume": 1, "consumers": 1, "store-member": 12}
+"""The version of a request without `v...`."""
+
+_NULL = ["null"]
+"""The option `topics=null`."""
+_TIMEOUT_MS, _DEFAULT_INTERVAL_MS = 60_000, 5_000
+
+TopicIds = Mapping[str, bytes]
+Label = Callable[[str, str | None], str]
+"""Returns the name of a member, given its member id and its instance id."""
+
+
+@dataclass(slots=True)
+class TranscriptConsumer:
+    """The consumer of a member: its subscription, which a later join repeats, and the partitions it was assigned."""
+
+    topics: list[str] = field(default_factory=lambda: ["news"])
+    assigned: tuple[TopicPartition, ...] = ()
+
+    def heartbeat(
+        self, step: Step, group_id: str, identity: tuple[str, int, str | None], topic_ids: TopicIds
+    ) -> ConsumerGroupHeartbeatRequest:
+        """Return the ConsumerGroupHeartbeat of a step. One that joins, or with `full`, has everything."""
+        options = step.options
+        member_id, epoch, instance_id = identity
+        is_complete = epoch == 0 or "full" in options
+        owned = options.get("owns", "null" if not is_complete else "none" if epoch == 0 else "all")
+        topics = options.get("topics", [] if is_complete else _NULL)
+        if topics != _NULL:
+            self.topics = [] if topics == ["none"] else topics or self.topics
+        return ConsumerGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rack_id=_unquoted(options.get("rack")),
+            rebalance_timeout_ms=options.get("timeout", _TIMEOUT_MS if is_complete else -1),
+            subscribed_topic_names=None if topics == _NULL else self.topics,
+            subscribed_topic_regex=_unquoted(options.get("regex")),
+            server_assignor=_unquoted(options.get("assignor")),
+            topic_partitions=None if owned == "null" else _reported(self._owned(owned), topic_ids),
+        )
+
+    def _owned(self, text: str) -> Iterable[TopicPartition]:
+        """Parse the partitions that a member reports: `none`, `all` that it got, or a list, news-0,1,sport-2."""
+        if text in ("none", "all"):
+            return self.assigned if text == "all" else ()
+        owned: list[TopicPartition] = []
+        for item in text.split(","):
+            owned.append((owned[-1][0], int(item)) if item.isdigit() and owned else parse_partition(item))
+        return owned
+
+    def receive(self, response: ConsumerGroupHeartbeatResponse, topic_ids: TopicIds) -> None:
+        """Remember the assignment of a successful response."""
+        if response.member_epoch <= 0:
+            self.assigned = ()
+        elif response.assignment is not None:
+            self.assigned = _places(response, topic_ids)
+
+
+def _unquoted(text: str | None) -> str | None:
+    return "" if text == '""' else text
+
+
+def _reported(owned: Iterable[TopicPartition], topic_ids: TopicIds) -> list[HeartbeatTopicPartitions]:
+    return [
+        HeartbeatTopicPartitions(topic_id=topic_ids.get(topic, b"?" * 16), partitions=indexes)
+        for topic, indexes in by_topic(owned).items()
+    ]
+
+
+def _places(response: ConsumerGroupHeartbeatResponse, topic_ids: TopicIds) -> tuple[TopicPartition, ...]:
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
+    topics = [] if response.assignment is None else response.assignment.topic_partitions
+    return tuple(sorted((names[topic.topic_id], index) for topic in topics for index in topic.partitions))
+
+
+def describe(step: Step, group_id: str) -> ConsumerGroupDescribeRequest:
+    """Return the ConsumerGroupDescribe of a step: for its groups, or that of the member."""
+    groups = ["" if word == '""' else word for word in step.words] or [group_id]
+    return ConsumerGroupDescribeRequest(group_ids=groups, include_authorized_operations="operations" in step.options)
+
+
+def stored(step: Step, group_id: str, member_id: str, epoch: int, topic_ids: TopicIds) -> ProduceRequest:
+    """Return the request that writes the state of a member to __consumer_offsets, which a coordinator then loads."""
+    assigned = by_topic(map(parse_partition, step.words)).items()
+    value = CurrentAssignmentValue(
+        member_epoch=epoch,
+        previous_epoch=epoch,
+        state=MemberState[step.options["state"]],
+        assigned={topic_ids[topic]: frozenset(indexes) for topic, indexes in assigned},
+        pending_revocation={},
+    )
+    written = CurrentAssignmentRecord(group_id, member_id, value)
+    record = Record(0, 1_000, record_key(written), record_value(written))
+    data = [PartitionProduceData(index=0, records=encode_batch([record]))]
+    topics = [TopicProduceData(name=OFFSETS_TOPIC, partition_data=data)]
+    return ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1_000, topic_data=topics)
+
+
+# Text
+
+
+def heartbeat_text(response: ConsumerGroupHeartbeatResponse, own: str | None, topic_ids: TopicIds) -> str:
+    """Return the text of a ConsumerGroupHeartbeat: the epoch, and the assignment if the response has one.
+
+    Args:
+        response: The response.
+        own: The name of the member id, if it differs from that of the member.
+        topic_ids: The topics.
+    """
+    if response.error_code:
+        return error_text(response.error_code)
+    parts = [f"epoch {response.member_epoch}"]
+    if response.assignment is not None:
+        parts.append(f"assignment {_joined(_places(response, topic_ids))}")
+    if response.member_epoch > 0 and response.heartbeat_interval_ms != _DEFAULT_INTERVAL_MS:
+        parts.append(f"interval {response.heartbeat_interval_ms} ms")
+    return ", ".join(parts + ([f"id {own}"] if own else []))
+
+
+def consumers_text(response: ConsumerGroupDescribeResponse, label: Label) -> str:
+    """Return the text of a ConsumerGroupDescribe."""
+    return "; ".join(_described(group, label) for group in response.groups)
+
+
+def _described(group: DescribedConsumerGroup, label: Label) -> str:
+    name = group.group_id or '""'
+    if group.error_code:
+        return f"{name} {error_text(group.error_code)}"
+    epochs = f"epoch {group.group_epoch}, assignment epoch {group.assignment_epoch}"
+    parts = [f"{name} {group.group_state}, {epochs}, {group.assignor_name}"]
+    parts += [_described_member(member, label) for member in group.members]
+    if group.authorized_operations != -(2**31):
+        parts.append(f"operations {group.authorized_operations}")
+    return ", ".join(parts)
+
+
+def _described_member(member: DescribedConsumer, label: Label) -> str:
+    subscription = ",".join([*member.subscribed_topic_names, *filter(None, [member.subscribed_topic_regex])])
+    rack = f" rack {member.rack_id}" if member.rack_id else ""
+    now, target = _described_places(member.assignment), _described_places(member.target_assignment)
+    text = f"{label(member.member_id, member.instance_id)}[{subscription}]{rack} at {member.member_epoch} has {now}"
+    return text if now == target else f"{text} of {target}"
+
+
+def _described_places(assignment: DescribedAssignment) -> str:
+    return _joined(
+        sorted((topic.topic_name, each) for topic in assignment.topic_partitions for each in topic.partitions)
+    )
+
+
+def consumer_group_text(group: GroupView, label: Callable[[MemberView], str]) -> str:
+    """Return the text of a consumer group as its coordinator has it, with the states of its members."""
+    parts = [group.state, f"epoch {group.generation_id}"]
+    if group.assignment_epoch != group.generation_id:
+        parts.append(f"assignment epoch {group.assignment_epoch}")
+    return ", ".join([*parts, *(_member(member, label(member)) for member in group.members)])
+
+
+def _member(member: MemberView, name: str) -> str:
+    state = (member.state or "").removesuffix("_PARTITIONS")
+    text = f"{name} {state} at {member.member_epoch} has {_joined(member.assigned_partitions or ())}"
+    return f"{text} gives up {_joined(member.pending_revocation)}" if member.pending_revocation else text
+
+
+def _joined(places: Iterable[TopicPartition]) -> str:
+    """Return partitions by topic, such as news-0,1,2; `nothing` if there are none."""
+    return (
+        " ".join(f"{topic}-{','.join(map(str, indexes))}" for topic, indexes in by_topic(places).items()) or "nothing"
+    )
