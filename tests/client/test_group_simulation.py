@@ -7,11 +7,20 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.client.member.assignors import ASSIGNORS
 from fakebroker.client.member.effects import GroupRequest, Send
+from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.modern.modern_member import ModernMember
+from fakebroker.client.member.modern.modern_settings import ModernSettings
+from fakebroker.client.member.modern.states import ModernMemberState
 from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
-from tests.support.client.group_simulation import GroupSimulation, group_simulation
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
+from tests.support.client.group_simulation import GroupSimulation, group_simulation, modern_simulation
 from tests.support.group_responses import error_response
 from tests.support.soak import examples, soak
 from tests.support.virtual_time import START_MS
@@ -48,24 +57,30 @@ def consume(simulation: GroupSimulation) -> None:
     simulation.call_in(500.0, partial(consume, simulation))
 
 
+SIMULATIONS = {
+    **{assignor: partial(group_simulation, assignor=assignor) for assignor in ASSIGNORS},
+    **{f"consumer {each}": partial(modern_simulation, assignor=each) for each in ("uniform", "range")},
+}
+"""Simulations by the assignor that all members have: of the classic protocol, and of the consumer protocol."""
+
+
 @soak
-@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize("kind", SIMULATIONS)
 @given(seed=st.integers(0, 2**32), events=EVENT_LISTS)
 @settings(max_examples=examples(15, soak=2_000))
 def test_each_partition_has_one_owner_once_there_are_no_more_events(
-    assignor: str, seed: int, events: list[tuple[int, str, int]]
+    kind: str, seed: int, events: list[tuple[int, str, int]]
 ) -> None:
-    simulation = group_simulation(seed, assignor, SIZE, {"t": 5, "u": 2})
+    simulation = SIMULATIONS[kind](seed, size=SIZE, partition_counts={"t": 5, "u": 2})
     simulation.start(0)
     consume(simulation)
     for at_ms, event, index in events:
         simulation.call_in(at_ms, partial(EVENTS[event], simulation, index))
     simulation.run(EVENTS_MS + QUIET_MS)
-    up = [member for member in simulation.members if member.state is not MemberState.DOWN]
-    group = simulation.coordinator.group("g")
-    assert {member.member_id for member in up} == set(group.members if group else ())
-    assert {member.state for member in up} <= {MemberState.PART_OF_GROUP}
-    assert {member.generation_id for member in up} <= {group.generation_id if group else -1}
+    up = [member for member in simulation.members if not member.is_down]
+    assert {member.member_id for member in up} == simulation.known - simulation.on_leave
+    assert {member.state for member in up} <= {MemberState.PART_OF_GROUP, ModernMemberState.STABLE}
+    assert {member.generation_id for member in up} <= {simulation.generation_id}
     owned = sorted(partition for member in up for partition in member.assigned)
     all_partitions = [(topic, index) for topic, count in simulation.partition_counts.items() for index in range(count)]
     assert owned == (sorted(all_partitions) if up else [])
@@ -118,6 +133,8 @@ CALLS = (
     "leave",
     "crash",
     "commit",
+    "expire",
+    "revoked",
     "connection_lost",
     "discovery_failed",
     "metadata",
@@ -128,13 +145,33 @@ CALLS = (
 """Methods of a member. A method that is listed several times is drawn more often."""
 
 
+def draw_heartbeat(response: ConsumerGroupHeartbeatResponse, data: st.DataObject) -> None:
+    """Draw the epoch and the assignment of a response; the name of one of two topics is not known at first."""
+    response.member_epoch = data.draw(st.integers(0, 3))
+    response.heartbeat_interval_ms = 3_000
+    topics = data.draw(st.none() | st.dictionaries(st.sampled_from([bytes(16), b"u" * 16]), st.just([0, 1])))
+    if topics is not None:
+        response.assignment = HeartbeatAssignment(
+            topic_partitions=[HeartbeatTopicPartitions(topic_id=each, partitions=some) for each, some in topics.items()]
+        )
+
+
 @soak
 @given(st.data())
 @settings(max_examples=examples(40, soak=5_000))
 def test_no_sequence_of_calls_leads_to_an_undefined_transition(data: st.DataObject) -> None:
     """Includes calls that no driver makes: any error for any request, late responses, two responses to one request."""
-    assignor = data.draw(st.sampled_from(sorted(ASSIGNORS)))
-    member = Member(MemberSettings(group_id="g", client_id="c", topics=("t",), assignor=assignor))
+    kind = data.draw(st.sampled_from([*sorted(ASSIGNORS), "consumer"]))
+    waits = data.draw(st.booleans())
+    member: GroupMember
+    if kind == "consumer":
+        member = ModernMember(
+            ModernSettings(group_id="g", client_id="c", topics=("t",), awaits_revocation=waits), lambda: "m"
+        )
+    else:
+        member = Member(
+            MemberSettings(group_id="g", client_id="c", topics=("t",), assignor=kind, awaits_revocation=waits)
+        )
     sent: list[GroupRequest] = []
     now_ms = START_MS
     for _ in range(data.draw(st.integers(1, 40))):
@@ -143,15 +180,18 @@ def test_no_sequence_of_calls_leads_to_an_undefined_transition(data: st.DataObje
             case "discovery_failed":
                 member.discovery_failed(ErrorCode.NETWORK_EXCEPTION, now_ms)
             case "metadata":
-                member.metadata({"t": data.draw(st.integers(0, 3))}, now_ms)
+                member.metadata({"t": data.draw(st.integers(0, 3))}, now_ms, topic_ids={"t": bytes(16)})
             case "answered":
                 if sent:
                     request = data.draw(st.sampled_from(sent))
                     error = data.draw(st.sampled_from([0, 0, 0, *ErrorCode, 999]))
-                    member.answered(request, error_response(request, error), now_ms)
+                    response = error_response(request, error)
+                    if isinstance(response, ConsumerGroupHeartbeatResponse) and not error:
+                        draw_heartbeat(response, data)
+                    member.answered(request, response, now_ms)
             case name:
                 getattr(member, name)(now_ms)
         sent += [effect.request for effect in member.effects if isinstance(effect, Send)]
         member.effects.clear()
-        assert member.next_deadline() is None or member.state is not MemberState.DOWN
+        assert member.next_deadline() is None or not member.is_down
         assert set(member.positions) <= set(member.assigned)

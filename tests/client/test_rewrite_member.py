@@ -53,14 +53,14 @@ def test_a_consumer_discovers_its_coordinator_joins_without_an_id_and_learns_its
     assert (join.group_id, join.consumer_id, join.topics) == ("g", "", ["t"])
     assert (join.session_timeout_ms, join.partition_assignment_strategy) == (SESSION_MS, "range")
     assert harness.state() is State.DISCOVERING
-    assert not harness.member.is_consuming
+    assert not harness.member.is_in_generation
 
     harness.respond(join, join_answer(3, "g-7", P0, P2))
     assigned, fetch = harness.effects()
     assert isinstance(assigned, Assigned)
     assert (assigned.partitions, assigned.generation_id) == ((P0, P2), 3)
     assert harness.state() is State.PART_OF_GROUP
-    assert harness.member.is_consuming
+    assert harness.member.is_in_generation
     assert (harness.member.member_id, harness.member.generation_id) == ("g-7", 3)
     request = fetch.request
     assert requested_partitions(request) == [P0, P2]
@@ -124,7 +124,7 @@ def test_a_coordinator_lost_before_the_first_join_is_answered_is_looked_up_in_th
 )
 def test_a_consumer_that_its_group_cannot_take_stops(error: ErrorCode) -> None:
     harness = RewriteHarness()
-    harness.fail(harness.start_joining(), error)
+    harness.respond_error(harness.start_joining(), error)
     fatal = harness.only(Fatal)
     assert (fatal.error, fatal.message) == (error, f"JoinGroup for group 'g' failed with {error.name}")
     assert harness.state() is State.DOWN
@@ -134,7 +134,7 @@ def test_a_consumer_that_its_group_cannot_take_stops(error: ErrorCode) -> None:
 @pytest.mark.parametrize("error", [ILLEGAL_PROTOCOL_STATE, STARTUP_NOT_COMPLETE, ILLEGAL_GENERATION])
 def test_a_join_is_repeated_after_a_back_off(error: ErrorCode) -> None:
     harness = RewriteHarness()
-    harness.fail(harness.start_joining(), error)
+    harness.respond_error(harness.start_joining(), error)
     assert harness.effects() == []
     harness.advance(RETRY_MS)
     harness.respond(harness.sent(RewriteJoinGroupRequest), join_answer(1, "g-1", P0))
@@ -144,7 +144,7 @@ def test_a_join_is_repeated_after_a_back_off(error: ErrorCode) -> None:
 @pytest.mark.parametrize("error", [NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
 def test_a_join_at_another_broker_starts_the_discovery_again(error: ErrorCode) -> None:
     harness = RewriteHarness()
-    harness.fail(harness.start_joining(), error)
+    harness.respond_error(harness.start_joining(), error)
     assert harness.state() is State.DISCOVERING
     harness.advance(RETRY_MS)
     harness.only(Discover)
@@ -198,9 +198,9 @@ def test_illegal_generation_stops_fetching_commits_and_joins_by_id() -> None:
     harness = RewriteHarness()
     harness.enter(P0, P1)
     harness.member.positions[P0] = 11
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
     assert harness.state() is State.STOPPED
-    assert not harness.member.is_consuming
+    assert not harness.member.is_in_generation
     commit = harness.sent(OffsetCommitRequest)
     assert committed_offsets(commit) == {P0: 11, P1: 5}
     assert harness.member.assigned == (P0, P1)
@@ -212,14 +212,14 @@ def test_illegal_generation_stops_fetching_commits_and_joins_by_id() -> None:
     assert request.consumer_id == "g-1"
     harness.respond(request, join_answer(2, "g-1", P1))
     assert harness.state() is State.PART_OF_GROUP
-    assert harness.member.is_consuming
+    assert harness.member.is_in_generation
     assert harness.member.assigned == (P1,)
 
 
 def test_no_heartbeats_are_sent_until_the_join_is_answered() -> None:
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
     harness.accept(harness.sent(OffsetCommitRequest))
     join = harness.sent(RewriteJoinGroupRequest)
     harness.advance(2 * SESSION_MS - 1)
@@ -233,7 +233,7 @@ def test_no_heartbeats_are_sent_until_the_join_is_answered() -> None:
 def test_a_consumer_may_join_again_without_its_id() -> None:
     harness = RewriteHarness(sends_consumer_id=False, commit_interval_ms=0)
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
     join = harness.sent(RewriteJoinGroupRequest)
     assert join.consumer_id == ""
     harness.respond(join, join_answer(2, "g-2", P0))
@@ -244,8 +244,8 @@ def test_a_consumer_may_join_again_without_its_id() -> None:
 def test_the_consumer_joins_although_its_last_commit_fails(error: ErrorCode) -> None:
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
-    harness.fail(harness.sent(OffsetCommitRequest), error)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.sent(OffsetCommitRequest), error)
     rejected, revoked, join = harness.effects()
     assert isinstance(rejected, CommitRejected)
     assert rejected.error is error
@@ -256,8 +256,8 @@ def test_the_consumer_joins_although_its_last_commit_fails(error: ErrorCode) -> 
 def test_the_last_commit_is_repeated_while_the_coordinator_starts_up() -> None:
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
-    harness.fail(harness.sent(OffsetCommitRequest), STARTUP_NOT_COMPLETE)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.sent(OffsetCommitRequest), STARTUP_NOT_COMPLETE)
     assert harness.effects() == []
     harness.advance(RETRY_MS)
     harness.accept(harness.sent(OffsetCommitRequest))
@@ -267,13 +267,13 @@ def test_the_last_commit_is_repeated_while_the_coordinator_starts_up() -> None:
 def test_heartbeats_and_commits_are_repeated_while_the_coordinator_starts_up() -> None:
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), STARTUP_NOT_COMPLETE)
+    harness.respond_error(harness.beat(), STARTUP_NOT_COMPLETE)
     assert harness.state() is State.PART_OF_GROUP
-    assert harness.member.is_consuming
+    assert harness.member.is_in_generation
     harness.advance(RETRY_MS)
     harness.respond(harness.sent(HeartbeatRequest), HeartbeatResponse())
     harness.member.commit(harness.now_ms)
-    harness.fail(harness.sent(OffsetCommitRequest), STARTUP_NOT_COMPLETE)
+    harness.respond_error(harness.sent(OffsetCommitRequest), STARTUP_NOT_COMPLETE)
     harness.advance(RETRY_MS)
     harness.accept(harness.sent(OffsetCommitRequest))
 
@@ -281,7 +281,7 @@ def test_heartbeats_and_commits_are_repeated_while_the_coordinator_starts_up() -
 def test_offsets_are_fetched_again_while_the_coordinator_starts_up() -> None:
     harness = RewriteHarness()
     harness.respond(harness.start_joining(), join_answer(1, "g-1", P0))
-    harness.fail(harness.sent(OffsetFetchRequest), STARTUP_NOT_COMPLETE)
+    harness.respond_error(harness.sent(OffsetFetchRequest), STARTUP_NOT_COMPLETE)
     harness.advance(RETRY_MS)
     harness.respond(harness.sent(OffsetFetchRequest), offset_fetch_response({P0: 3}))
     assert harness.member.positions == {P0: 3}
@@ -290,7 +290,7 @@ def test_offsets_are_fetched_again_while_the_coordinator_starts_up() -> None:
 def test_an_unknown_consumer_loses_its_partitions_and_joins_as_a_new_one() -> None:
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), UNKNOWN_CONSUMER)
+    harness.respond_error(harness.beat(), UNKNOWN_CONSUMER)
     revoked, join = harness.effects()
     assert isinstance(revoked, Revoked)
     assert revoked.lost
@@ -305,13 +305,13 @@ def test_an_unknown_consumer_learns_that_from_its_commit_or_its_join_too() -> No
     harness = RewriteHarness()
     harness.enter()
     harness.member.commit(harness.now_ms)
-    harness.fail(harness.sent(OffsetCommitRequest), UNKNOWN_CONSUMER)
+    harness.respond_error(harness.sent(OffsetCommitRequest), UNKNOWN_CONSUMER)
     rejected, _, _ = harness.effects()
     assert isinstance(rejected, CommitRejected)
     harness = RewriteHarness(commit_interval_ms=0)
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
-    harness.fail(harness.sent(RewriteJoinGroupRequest), UNKNOWN_CONSUMER)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.sent(RewriteJoinGroupRequest), UNKNOWN_CONSUMER)
     assert harness.sent(RewriteJoinGroupRequest).consumer_id == ""
 
 
@@ -319,7 +319,7 @@ def test_illegal_generation_of_a_commit_stops_consumption_as_well() -> None:
     harness = RewriteHarness(commit_interval_ms=0)
     harness.enter()
     harness.member.commit(harness.now_ms)
-    harness.fail(harness.sent(OffsetCommitRequest), ILLEGAL_GENERATION)
+    harness.respond_error(harness.sent(OffsetCommitRequest), ILLEGAL_GENERATION)
     assert harness.state() is State.STOPPED
 
 
@@ -336,7 +336,7 @@ def test_errors_of_the_previous_generation_have_no_effect() -> None:
     harness.accept(old_commit)
     join = harness.sent(RewriteJoinGroupRequest)
     assert join.topics == ["t", "u"]
-    harness.fail(old_beat, ILLEGAL_GENERATION)
+    harness.respond_error(old_beat, ILLEGAL_GENERATION)
     assert harness.effects() == []
     harness.respond(join, join_answer(2, "g-1", P0))
     assert harness.state() is State.PART_OF_GROUP
@@ -358,16 +358,16 @@ def test_consumption_goes_on_while_the_coordinator_is_looked_up_again(how: str) 
     elif how == "closed":
         harness.member.connection_lost(harness.now_ms)
     else:
-        harness.fail(harness.beat(), NOT_COORDINATOR)
+        harness.respond_error(harness.beat(), NOT_COORDINATOR)
     assert harness.state() is State.REDISCOVERING
-    assert harness.member.is_consuming
+    assert harness.member.is_in_generation
     assert harness.member.assigned == (P0,)
     harness.advance(RETRY_MS)
     harness.only(Discover)
     harness.discovered()
     assert harness.state() is State.PART_OF_GROUP
     harness.respond(harness.sent(HeartbeatRequest), HeartbeatResponse())
-    assert harness.member.is_consuming
+    assert harness.member.is_in_generation
 
 
 def test_a_response_restarts_the_session_timeout() -> None:
@@ -397,14 +397,14 @@ def test_a_coordinator_lost_after_consumption_has_stopped(phase: str) -> None:
     """The consumer does not consume meanwhile, and joins at the new coordinator without a heartbeat."""
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
     commit = harness.sent(OffsetCommitRequest)
     if phase == "join":
         harness.accept(commit)
         harness.sent(RewriteJoinGroupRequest)
     harness.member.connection_lost(harness.now_ms)
     assert harness.state() is State.REDISCOVERING
-    assert not harness.member.is_consuming
+    assert not harness.member.is_in_generation
     harness.advance(RETRY_MS)
     harness.only(Discover)
     harness.discovered()
@@ -417,7 +417,7 @@ def test_a_coordinator_lost_after_consumption_has_stopped(phase: str) -> None:
 def test_a_join_that_is_not_answered_is_sent_again_after_a_look_up() -> None:
     harness = RewriteHarness(commit_interval_ms=0, join_timeout_ms=4_000)
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
     first = harness.sent(RewriteJoinGroupRequest)
     harness.advance(4_000)
     assert harness.state() is State.REDISCOVERING
@@ -434,7 +434,7 @@ def test_a_join_that_is_not_answered_is_sent_again_after_a_look_up() -> None:
 def test_a_last_commit_that_is_not_answered_is_sent_to_the_next_coordinator() -> None:
     harness = RewriteHarness()
     harness.enter()
-    harness.fail(harness.beat(), ILLEGAL_GENERATION)
+    harness.respond_error(harness.beat(), ILLEGAL_GENERATION)
     harness.effects()
     harness.advance(SESSION_MS)
     assert harness.state() is State.REDISCOVERING
@@ -463,7 +463,7 @@ def test_a_subscription_that_changes_during_the_look_up_is_a_join_afterwards() -
     harness.enter()
     harness.member.connection_lost(harness.now_ms)
     harness.member.subscribe(["u"], harness.now_ms)
-    assert harness.member.is_consuming
+    assert harness.member.is_in_generation
     harness.advance(RETRY_MS)
     harness.discovered()
     assert harness.sent_join().topics == ["u"]

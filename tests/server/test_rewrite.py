@@ -50,7 +50,7 @@ def check_ownership(group: ConsumersOverTcp, partitions: int, *names: str) -> No
     assert sorted({name for each in owners.values() for name in each}) == sorted(names)
     for name in names:
         assert group[name].member.state is State.PART_OF_GROUP
-        assert group[name].member.is_consuming
+        assert group[name].member.is_in_generation
 
 
 def start_all(group: ConsumersOverTcp) -> None:
@@ -169,7 +169,7 @@ def test_a_coordinator_that_loads_is_retried(cluster: FakeCluster, group: Consum
     cluster.move_coordinator("g", to=to, load_ms=None)
     group.start("two")
     group.advance(SESSION_MS // 2)
-    assert group["one"].member.is_consuming
+    assert group["one"].member.is_in_generation
     assert group["two"].member.state is State.DISCOVERING
     cluster.finish_loading()
     assert state_at_coordinator(cluster) is READY

@@ -6,6 +6,10 @@ Messages have the fields of their newest versions; the group is "g".
 from collections.abc import Mapping
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -86,6 +90,8 @@ def error_response(request: GroupRequest, error: int) -> GroupResponse:
             return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="g", topics=[], error_code=error)])
         case LeaveGroupRequest():
             return LeaveGroupResponse(error_code=error)
+        case ConsumerGroupHeartbeatRequest():
+            return ConsumerGroupHeartbeatResponse(error_code=error, error_message="the reason" if error else None)
         case RewriteJoinGroupRequest():
             return RewriteJoinGroupResponse(error_code=error, partitions_to_own=[])
 

@@ -41,10 +41,10 @@ from fakebroker.client.member.effects import (
     Revoking,
     Send,
 )
+from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.reactions import Reaction, error_in
 from fakebroker.client.member.requests import Identity
-from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -69,7 +69,7 @@ class ConsumerCore:
         self.outbound: list[OutboundRequest] = []
         self.addresses: dict[int, tuple[str, int]] = {}
         self.callbacks: deque[RebalanceCallback] = deque()
-        self.member = Member(settings.member())
+        self.member: GroupMember = Member(settings.member())
         self._subscribed: SubscriptionType | None = None
         self._pattern: re.Pattern[str] | None = None
         self._is_matched = False  # the topics that match the pattern are known
@@ -205,7 +205,7 @@ class ConsumerCore:
     def _join(self, now_ms: float) -> None:
         """Join, unless the topics of a pattern are unknown or an error has not been raised yet."""
         knows_topics = self._subscribed is SubscriptionType.TOPICS or self._is_matched
-        if knows_topics and self.member.state is MemberState.DOWN and not self._failures:
+        if knows_topics and self.member.is_down and not self._failures:
             self.member.start(now_ms)
 
     def suspend_poll_timeout(self) -> None:
@@ -317,7 +317,7 @@ class ConsumerCore:
         if self._subscribed is SubscriptionType.PARTITIONS:
             return group
         if not self.member.is_in_generation:
-            left = self.member.state is MemberState.DOWN
+            left = self.member.is_down
             error = ErrorCode.UNKNOWN_MEMBER_ID if left else ErrorCode.REBALANCE_IN_PROGRESS
             raise CommitFailed(error, group.group_id)
         return self.member.identity
@@ -354,7 +354,7 @@ class ConsumerCore:
         self.member.tick(now_ms)
         if self._poll_deadline_ms is not None and self._poll_deadline_ms <= now_ms:
             self._poll_deadline_ms = None
-            if self.member.state is not MemberState.DOWN:
+            if not self.member.is_down:
                 self.member.expire(now_ms)
         self._settle(now_ms)
 
@@ -455,7 +455,7 @@ class ConsumerCore:
             return
         self._diagnosis.lookup = ErrorCode.NONE
         self.addresses[found.node_id] = found.host, found.port
-        if self._lookup is outbound or self.member.state in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
+        if self._lookup is outbound or self.member.is_discovering:
             self._lookup, self._coordinator = None, found.node_id
             self.member.discovered(now_ms)
 
@@ -464,7 +464,7 @@ class ConsumerCore:
             self._diagnosis.lookup = error
         if self._lookup is outbound:
             self._lookup, self._lookup_ms = None, now_ms + self.settings.retry_backoff_ms
-        if not error.retriable and self.member.state is MemberState.DOWN:
+        if not error.retriable and self.member.is_down:
             self._offsets.fail_all(error)
         self.member.discovery_failed(error, now_ms)
 
@@ -476,7 +476,7 @@ class ConsumerCore:
     @property
     def _needs_lookup(self) -> bool:
         """Whether offset requests need a look-up of the coordinator. A member that is down does not look it up."""
-        return self._offsets.is_pending and self._lookup is None and self.member.state is MemberState.DOWN
+        return self._offsets.is_pending and self._lookup is None and self.member.is_down
 
     def _find_coordinator(self) -> None:
         self._coordinator = None
@@ -527,7 +527,7 @@ class ConsumerCore:
                     self._send(requests.leave_group(identity, f"the consumer has failed: {error.name}"))
 
     def _send(self, request: GroupRequest) -> None:
-        has_stopped = self.member.state is MemberState.DOWN
+        has_stopped = self.member.is_down
         if self.member.awaits(request) or (has_stopped and self._coordinator is not None):
             self.outbound.append(OutboundRequest(self._coordinator, Lane.GROUP, request, ignores_response=has_stopped))
 

@@ -2,14 +2,18 @@
 
 `scheduled_ms` is when an effect was due, in milliseconds since the Unix epoch. For a heartbeat it is the deadline, even
 if `tick` was called later, so that latencies measured from it include the delay. The drivers are
-`ConsumerCore._handle` and `ScriptedMember._execute_effects`. Both ignore kinds of effects that they do not name, so a
-new kind must be considered in both.
+`ConsumerCore._handle`, `ScriptedMember._execute_effects` and `EffectsMember._act`. They ignore kinds of effects that
+they do not name, so a new kind must be considered in each.
 """
 
 from dataclasses import dataclass, field
 
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -26,6 +30,7 @@ GroupRequest = (
     | OffsetCommitRequest
     | OffsetFetchRequest
     | LeaveGroupRequest
+    | ConsumerGroupHeartbeatRequest
     | RewriteJoinGroupRequest
 )
 """A request of a member to its coordinator; the last one only of members of the proposal `rewrite`."""
@@ -37,6 +42,7 @@ GroupResponse = (
     | OffsetCommitResponse
     | OffsetFetchResponse
     | LeaveGroupResponse
+    | ConsumerGroupHeartbeatResponse
     | RewriteJoinGroupResponse
 )
 """A coordinator's response."""
@@ -44,14 +50,14 @@ GroupResponse = (
 
 @dataclass(slots=True)
 class Discover:
-    """Look up the group's coordinator. Then the driver calls `Member.discovered` or `Member.discovery_failed`."""
+    """Look up the group's coordinator. The driver calls `GroupMember.discovered` or `discovery_failed` then."""
 
     scheduled_ms: float
 
 
 @dataclass(slots=True)
 class Send:
-    """Send a request to the coordinator. Then the driver calls `Member.answered` or `Member.connection_lost`."""
+    """Send a request to the coordinator. The driver calls `GroupMember.answered` or `connection_lost` then."""
 
     request: GroupRequest
     scheduled_ms: float
@@ -59,7 +65,7 @@ class Send:
 
 @dataclass(slots=True)
 class FetchMetadata:
-    """Look up the partition counts of these topics. The driver passes the counts, and changes, to `Member.metadata`."""
+    """Look up these topics, all if there are none. The driver passes them, and changes, to `GroupMember.metadata`."""
 
     topics: tuple[str, ...]
     scheduled_ms: float
@@ -67,7 +73,10 @@ class FetchMetadata:
 
 @dataclass(slots=True)
 class Assigned:
-    """The member entered a generation. The partitions are those newly assigned, possibly none."""
+    """The member entered a generation, or has reconciled an assignment (KIP-848).
+
+    The partitions are those newly assigned, possibly none.
+    """
 
     partitions: tuple[TopicPartition, ...]
     generation_id: int
@@ -90,10 +99,10 @@ class Revoked:
 
 @dataclass(slots=True)
 class Revoking:
-    """These partitions will be revoked: the member waits for `Member.revoked`, then commits and continues.
+    """These partitions will be revoked: the member waits for `GroupMember.revoked`, then commits and continues.
 
-    Until then the member owns them, and commits for them are accepted. Emitted only if
-    `MemberSettings.awaits_revocation` is set.
+    Until then the member owns them, and commits for them are accepted. Emitted only with the setting
+    `awaits_revocation`.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -104,7 +113,7 @@ class Revoking:
 class OffsetUnknown:
     """No offset is committed for these partitions; the driver chooses the start.
 
-    Emitted only if `MemberSettings.starts_at_zero` is False.
+    Emitted only if `starts_at_zero` is False in the settings.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -116,6 +125,15 @@ class CommitRejected:
     """A commit was rejected and is not retried."""
 
     error: ErrorCode
+    scheduled_ms: float
+
+
+@dataclass(slots=True)
+class HeartbeatRejected:
+    """A heartbeat was rejected because the member may not read a topic. The member goes on, and repeats it."""
+
+    error: ErrorCode
+    message: str
     scheduled_ms: float
 
 
@@ -133,4 +151,15 @@ class Fatal:
     identity: Identity = field(compare=False)
 
 
-Effect = Discover | Send | FetchMetadata | Assigned | Revoking | Revoked | OffsetUnknown | CommitRejected | Fatal
+Effect = (
+    Discover
+    | Send
+    | FetchMetadata
+    | Assigned
+    | Revoking
+    | Revoked
+    | OffsetUnknown
+    | CommitRejected
+    | HeartbeatRejected
+    | Fatal
+)

@@ -6,28 +6,22 @@ out `effects`; it calls `tick` when `next_deadline` has passed. Does not depend 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import inf
 
-from fakebroker.client.backoff import Backoff
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import (
     Assigned,
     CommitRejected,
     Discover,
-    Effect,
     Fatal,
     FetchMetadata,
     GroupRequest,
     GroupResponse,
-    OffsetUnknown,
-    Revoked,
     Revoking,
-    Send,
 )
+from fakebroker.client.member.group_member import NO_TOPIC_IDS, GroupMember
 from fakebroker.client.member.leadership import Leadership
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
-from fakebroker.client.member.positions import known_positions, start_at_committed
+from fakebroker.client.member.pending import Timer
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.states import TRANSITIONS, MemberState
@@ -46,39 +40,26 @@ _IN_SESSION = (MemberState.PART_OF_GROUP, MemberState.STOPPED)
 _REBALANCE_GRACE_MS = 5_000
 
 
-class Member:
-    """One group member.
-
-    `now_ms`, in most methods, is the current time in milliseconds since the Unix epoch.
+class Member(GroupMember):
+    """One member of the classic protocol. Without `MemberSettings.awaits_revocation`, `revoking` is always empty.
 
     Attributes:
         state: See `MemberState`.
-        effects: Effects since the driver last took them.
-        identity: Its member id and generation.
-        has_coordinator: Whether the coordinator is known; False while it is looked up.
-        assigned: The partitions it owns.
-        revoking: The owned partitions that will be revoked when the application has given them up and the last commit
-            is done; empty without `MemberSettings.awaits_revocation`.
-        positions: The next offset of each owned partition, where known: initially the committed offset (see
-            `MemberSettings.starts_at_zero`), then advanced by the application. Commits contain them.
     """
+
+    settings: MemberSettings
+    state: MemberState
 
     def __init__(self, settings: MemberSettings) -> None:
         self.settings = settings
         self.state = MemberState.DOWN
-        self.effects: list[Effect] = []
-        self.positions: dict[TopicPartition, int] = {}
-        self._reset()
+        super().__init__()
+
+    def _first_identity(self) -> Identity:
+        return Identity(self.settings.group_id, self.settings.instance_id)
 
     def _reset(self) -> None:
-        self.identity = Identity(self.settings.group_id, self.settings.instance_id)
-        self.has_coordinator = False
-        self.assigned: tuple[TopicPartition, ...] = ()
-        self.revoking: tuple[TopicPartition, ...] = ()
-        self.positions.clear()
-        self._timers = Timers()
-        self._in_flight = RequestsInFlight()
-        self._backoff = Backoff(self.settings.retry_backoff_ms)
+        super()._reset()
         self._leadership: Leadership | None = None
         self._last_assignment: tuple[tuple[TopicPartition, ...], int] | None = None  # with its generation
         self._is_stable = False  # the generation is complete: it survives a change of coordinator
@@ -86,50 +67,44 @@ class Member:
         self._awaits_application = False  # `Revoking` was emitted, and `revoked` has not been called yet
 
     @property
-    def member_id(self) -> str:
-        return self.identity.member_id
+    def is_down(self) -> bool:
+        return self.state is MemberState.DOWN
 
     @property
-    def generation_id(self) -> int:
-        return self.identity.generation_id
+    def is_joined(self) -> bool:
+        return self.state is MemberState.PART_OF_GROUP
 
     @property
     def is_in_generation(self) -> bool:
-        """Whether the member belongs to a complete generation, even if the coordinator is being looked up."""
         return self._is_stable
+
+    @property
+    def is_rediscovering(self) -> bool:
+        return self.state is MemberState.REDISCOVERING
+
+    @property
+    def heartbeat_interval_ms(self) -> float:
+        return self.settings.heartbeat_interval_ms
 
     @property
     def is_leader(self) -> bool:
         """Whether the member assigns, or has assigned, the partitions of its generation."""
         return self._leadership is not None
 
-    def awaits(self, request: object) -> bool:
-        """Return whether the request is in flight; responses to other requests are ignored."""
-        return request in self._in_flight
-
     # Application calls
 
     def start(self, now_ms: float) -> None:
-        """Look up the coordinator, then join. Ignored unless the member is down."""
         if self.state is MemberState.DOWN:
             self._enter(MemberState.DISCOVERING)
             self.effects.append(Discover(now_ms))
 
     def leave(self, now_ms: float, *, remove_static: bool = False) -> None:
-        """Commit, leave the group and stop, without waiting for responses.
-
-        Args:
-            now_ms: The current time.
-            remove_static: Send LeaveGroup for a static member, too. By default it is not sent, so that the member can
-                return within its session timeout without a rebalance (KIP-345).
-        """
         if self.state in _IN_SESSION and self.settings.commit_interval_ms:
             self._commit(now_ms)
         self._revoke(self.assigned, now_ms, lost=not self._is_stable)
         self._leave_group("the consumer is being closed", now_ms, remove_static=remove_static)
 
     def expire(self, now_ms: float) -> None:
-        """Leave without a commit, because the application has not polled for too long. Partitions are lost (KIP-62)."""
         self._revoke(self.assigned, now_ms, lost=True)
         self._leave_group("the application has not polled for the rebalance timeout", now_ms)
 
@@ -138,13 +113,7 @@ class Member:
             self._send(requests.leave_group(self.identity, reason), now_ms)
         self._stop()
 
-    def crash(self, now_ms: float) -> None:
-        """Stop without sending or reporting anything."""
-        self.effects.clear()
-        self._stop()
-
     def commit(self, now_ms: float) -> None:
-        """Commit the positions; outside of a complete generation emits `CommitRejected`."""
         if self.state in _IN_SESSION:
             self._commit(now_ms)
         elif self.state is MemberState.REDISCOVERING:
@@ -152,14 +121,8 @@ class Member:
         else:
             self.effects.append(CommitRejected(ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
-    def seek_to_committed(self, now_ms: float) -> None:
-        """Look up the committed offsets again, and continue from there; ignored outside of a complete generation."""
-        if self.state is MemberState.PART_OF_GROUP:
-            self.positions.clear()
-            self._fetch_offsets(now_ms)
-
-    def subscribe(self, topics: Iterable[str], now_ms: float) -> None:
-        """Replace the subscription; a member of a group rejoins with it."""
+    def subscribe(self, topics: Iterable[str], now_ms: float, *, pattern: str | None = None) -> None:
+        """Replace the subscription; a member of a group rejoins with it. The application resolves patterns."""
         self.settings = replace(self.settings, topics=tuple(topics))
         if self.state is MemberState.PART_OF_GROUP:
             self._rejoin(now_ms)
@@ -167,7 +130,6 @@ class Member:
             self._rejoin_needed = True
 
     def revoked(self, now_ms: float) -> None:
-        """The application is done with the partitions of `Revoking`."""
         if self._awaits_application:
             self._awaits_application = False
             if self.state is MemberState.STOPPED:
@@ -176,7 +138,6 @@ class Member:
     # Look-ups, responses and time
 
     def discovered(self, now_ms: float) -> None:
-        """The coordinator was found. A member of a complete generation continues in it, with a heartbeat at once."""
         if self.state not in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
             return
         self.has_coordinator = True
@@ -194,7 +155,6 @@ class Member:
             self._commit_on_timer(now_ms, now_ms)
 
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        """The coordinator was not found; without a response the error is NETWORK_EXCEPTION."""
         if self.state not in (MemberState.DISCOVERING, MemberState.REDISCOVERING):
             return
         if error.retriable:
@@ -202,12 +162,9 @@ class Member:
         else:
             self._fail_on_response("FindCoordinator", error, now_ms)
 
-    def connection_lost(self, now_ms: float) -> None:
-        """The connection to the coordinator was lost or could not be established; requests in flight fail."""
-        if self.has_coordinator:
-            self._lose_coordinator(now_ms)
-
-    def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
+    def metadata(
+        self, partition_counts: Mapping[str, int], now_ms: float, *, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS
+    ) -> None:
         """Report partition counts by topic.
 
         If the leader was waiting for the counts, it computes the assignment; a topic without a count is treated as
@@ -225,7 +182,6 @@ class Member:
                 self._rejoin(now_ms)
 
     def answered(self, request: GroupRequest, response: GroupResponse, now_ms: float) -> None:
-        """A response arrived. Ignored if the coordinator was lost or the member stopped since the request."""
         sent_as = self._in_flight.pop(request)
         if sent_as is None:
             return
@@ -236,15 +192,6 @@ class Member:
             self._on_error(response, error, sent_as, now_ms)
         if self.state is MemberState.STOPPED and isinstance(response, OffsetCommitResponse):
             self._join_when_committed(now_ms)
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` is due, in milliseconds since the Unix epoch."""
-        return self._timers.next_deadline()
-
-    def tick(self, now_ms: float) -> None:
-        """Handle expired timers, earliest first."""
-        while (expired := self._timers.pop_expired(now_ms)) is not None:
-            self._on_timer(*expired, now_ms)
 
     def _on_timer(self, timer: Timer, due_ms: float, now_ms: float) -> None:
         match timer:
@@ -271,63 +218,6 @@ class Member:
             case _:
                 self.effects.append(Discover(due_ms))
 
-    # Heartbeats and commits that a simulation handles outside of `tick`, because they change only deadlines
-
-    @property
-    def next_heartbeat_ms(self) -> float:
-        """When the next heartbeat is due; infinite outside of a session."""
-        return self._timers.deadline_ms(Timer.HEARTBEAT)
-
-    @property
-    def next_commit_ms(self) -> float:
-        """When the next automatic commit is due; infinite if none is."""
-        return self._timers.deadline_ms(Timer.COMMIT)
-
-    @property
-    def session_deadline_ms(self) -> float:
-        """When the coordinator is considered lost unless a response arrives before; infinite outside of a session."""
-        return self._timers.deadline_ms(Timer.SESSION)
-
-    def idle_until(self) -> float:
-        """Return when the next action is due other than heartbeats and automatic commits, if all of them succeed.
-
-        The result is -inf if responses are pending.
-        """
-        if self._in_flight:
-            return -inf
-        return self._timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
-
-    def heartbeat_now(self, now_ms: float) -> None:
-        """Send a heartbeat before it is due. Ignored outside of a session."""
-        if Timer.HEARTBEAT in self._timers:
-            self._heartbeat(now_ms, now_ms)
-
-    def heartbeats_skipped(self, next_due_ms: float, answered_ms: float) -> None:
-        """Heartbeats were sent on the member's behalf, and all succeeded.
-
-        Args:
-            next_due_ms: When the next heartbeat is due.
-            answered_ms: When the last response arrived.
-        """
-        self._timers.set_last(Timer.HEARTBEAT, next_due_ms)
-        self._backoff.reset()
-        self._extend_session(answered_ms)
-
-    def commits_skipped(self, next_due_ms: float) -> dict[TopicPartition, int]:
-        """Automatic commits were sent on the member's behalf, and all succeeded.
-
-        Args:
-            next_due_ms: When the next one is due.
-
-        Returns:
-            The offsets in the last commit: the present positions.
-        """
-        self._timers.set_last(Timer.COMMIT, next_due_ms)
-        known = self._known_positions()
-        if known:
-            self._backoff.reset()
-        return known
-
     # State, timers and requests
 
     def _enter(self, state: MemberState) -> None:
@@ -350,48 +240,8 @@ class Member:
     def _fail_on_response(self, api: str, error: ErrorCode, now_ms: float) -> None:
         self._fail(error, f"{api} for group {self.settings.group_id!r} failed with {error.name}", now_ms)
 
-    def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
-        self._in_flight.add(request, self.identity)
-        self.effects.append(Send(request, scheduled_ms))
-
-    def _back_off(self, now_ms: float) -> None:
-        self._timers.set(Timer.RETRY, now_ms + self._backoff.next_delay_ms())
-
-    def _heartbeat(self, due_ms: float, now_ms: float) -> None:
-        self._timers.repeat(Timer.HEARTBEAT, due_ms, self.settings.heartbeat_interval_ms, now_ms)
-        self._send(requests.heartbeat(self.identity), due_ms)
-
     def _extend_session(self, now_ms: float) -> None:
         self._timers.set(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
-
-    def _commit_on_timer(self, due_ms: float, now_ms: float) -> None:
-        if self.settings.commit_interval_ms:
-            self._timers.repeat(Timer.COMMIT, due_ms, self.settings.commit_interval_ms, now_ms)
-        self._commit(due_ms)
-
-    def _commit(self, scheduled_ms: float) -> None:
-        if (request := self._commit_request()) is not None:
-            self._send(request, scheduled_ms)
-
-    def _commit_request(self) -> OffsetCommitRequest | None:
-        known = self._known_positions()
-        return requests.offset_commit(self.identity, known) if known else None
-
-    def _known_positions(self) -> dict[TopicPartition, int]:
-        return known_positions(self.assigned, self.positions)
-
-    def _fetch_offsets(self, scheduled_ms: float) -> None:
-        unknown = [partition for partition in self.assigned if partition not in self.positions]
-        if unknown:
-            self._send(requests.offset_fetch(self.identity, unknown), scheduled_ms)
-
-    def _set_positions(self, offsets: Iterable[tuple[TopicPartition, int]], now_ms: float) -> None:
-        """Start at committed offsets, unless the application has set a position already."""
-        unknown = start_at_committed(
-            self.positions, self.assigned, offsets, starts_at_zero=self.settings.starts_at_zero
-        )
-        if unknown:
-            self.effects.append(OffsetUnknown(unknown, now_ms))
 
     def _lose_coordinator(self, now_ms: float) -> None:
         self.has_coordinator = False
@@ -426,15 +276,6 @@ class Member:
         self.revoking, self._awaits_application = partitions, bool(partitions)
         if partitions:
             self.effects.append(Revoking(partitions, now_ms))
-
-    def _revoke(self, revoked: tuple[TopicPartition, ...], now_ms: float, *, lost: bool) -> None:
-        gone = frozenset(revoked)
-        self.assigned = tuple(partition for partition in self.assigned if partition not in gone)
-        self.revoking = ()
-        for partition in revoked:
-            self.positions.pop(partition, None)
-        if revoked:
-            self.effects.append(Revoked(revoked, lost, now_ms))
 
     def _commit_and_join(self, now_ms: float) -> None:
         if self.settings.commit_interval_ms:

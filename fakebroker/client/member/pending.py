@@ -12,10 +12,12 @@ class Timer(IntEnum):
     """Timers of a group member.
 
     HEARTBEAT: The next heartbeat is due.
-    SESSION: No heartbeat was answered for a session timeout; the coordinator counts as lost.
+    SESSION: No heartbeat was answered for a session timeout, or for a request timeout with the consumer protocol; the
+        coordinator counts as lost.
     COMMIT: The next automatic commit is due.
     REBALANCE: The last commit, JoinGroup or SyncGroup took too long.
     RETRY: The end of a back-off; the member's state decides what is retried.
+    METADATA: Names of topics are looked up again.
     """
 
     HEARTBEAT = auto()
@@ -23,13 +25,14 @@ class Timer(IntEnum):
     COMMIT = auto()
     REBALANCE = auto()
     RETRY = auto()
+    METADATA = auto()
 
 
 class Timers:
     """The timers of one member and their deadlines, in milliseconds since the Unix epoch.
 
     Of timers with the same deadline, the one that was set first expires first. They are in a dictionary, not a heap,
-    because there are at most five, and each heartbeat moves some.
+    because there are only few, and each heartbeat moves some.
     """
 
     __slots__ = ("_deadlines",)
@@ -62,6 +65,11 @@ class Timers:
     def cancel_except(self, *timers: Timer) -> None:
         """Cancel all other timers."""
         self._deadlines = {timer: due_ms for timer, due_ms in self._deadlines.items() if timer in timers}
+
+    def cancel(self, *timers: Timer) -> None:
+        """Cancel these timers."""
+        for timer in timers:
+            self._deadlines.pop(timer, None)
 
     def deadline_ms(self, timer: Timer) -> float:
         """Return the deadline of a timer; infinite if it is not set."""

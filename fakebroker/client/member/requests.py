@@ -100,15 +100,24 @@ def offset_commit(identity: Identity, positions: Mapping[TopicPartition, int]) -
     )
 
 
-def offset_fetch(identity: Identity, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Request committed offsets; stable offsets only, as Kafka's consumer does (KIP-447)."""
+def offset_fetch(
+    identity: Identity, partitions: Iterable[TopicPartition], *, as_member: bool = False
+) -> OffsetFetchRequest:
+    """Request committed offsets; stable offsets only, as Kafka's consumer does (KIP-447).
+
+    Args:
+        identity: The member.
+        partitions: The partitions.
+        as_member: Whether the coordinator checks member id and epoch (KIP-848).
+    """
     topics = [
         OffsetFetchRequestTopics(name=topic, partition_indexes=indexes)
         for topic, indexes in by_topic(partitions).items()
     ]
-    return OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=identity.group_id, topics=topics)], require_stable=True
-    )
+    group = OffsetFetchRequestGroup(group_id=identity.group_id, topics=topics)
+    if as_member:
+        group.member_id, group.member_epoch = identity.member_id, identity.generation_id
+    return OffsetFetchRequest(groups=[group], require_stable=True)
 
 
 def fetched_offsets(response: OffsetFetchResponse) -> Iterator[tuple[TopicPartition, int]]:

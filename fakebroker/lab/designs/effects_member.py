@@ -3,11 +3,10 @@
 from collections import deque
 from collections.abc import Mapping
 from math import inf
-from typing import Any, Protocol
 
 from fakebroker.client.member import requests
-from fakebroker.client.member.effects import Discover, Effect, Fatal, FetchMetadata, GroupRequest, GroupResponse, Send
-from fakebroker.client.member.requests import Identity
+from fakebroker.client.member.effects import Discover, Fatal, FetchMetadata, GroupRequest, Send
+from fakebroker.client.member.group_member import GroupMember
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import Beat, Idle, Link, MemberPort
 from fakebroker.lab.designs.offset_responses import commit_response
@@ -19,34 +18,6 @@ ALIVE = HeartbeatResponse()
 """The response to a heartbeat without an error."""
 
 
-class ClientMember(Protocol):
-    """What `client.member.Member` and `RewriteMember` have in common."""
-
-    effects: list[Effect]
-    identity: Identity
-    assigned: tuple[TopicPartition, ...]
-    positions: dict[TopicPartition, int]
-
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def next_heartbeat_ms(self) -> float: ...
-    @property
-    def next_commit_ms(self) -> float: ...
-    def start(self, now_ms: float) -> None: ...
-    def leave(self, now_ms: float) -> None: ...
-    def discovered(self, now_ms: float) -> None: ...
-    def discovery_failed(self, error: ErrorCode, now_ms: float) -> None: ...
-    def connection_lost(self, now_ms: float) -> None: ...
-    def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None: ...
-    def answered(self, request: GroupRequest, response: GroupResponse, now_ms: float) -> None: ...
-    def next_deadline(self) -> float | None: ...
-    def tick(self, now_ms: float) -> None: ...
-    def idle_until(self) -> float: ...
-    def heartbeats_skipped(self, next_due_ms: float, answered_ms: float) -> None: ...
-    def commits_skipped(self, next_due_ms: float) -> object: ...
-
-
 class EffectsMember:
     """A member that a `client.member` decides for; a `lab.design.Member`.
 
@@ -56,8 +27,10 @@ class EffectsMember:
         heartbeat_interval_ms, commit_interval_ms: The intervals of its beats; 0 for no commits.
     """
 
-    def __init__(self, member: Any, port: MemberPort, heartbeat_interval_ms: float, commit_interval_ms: float) -> None:
-        self._member: ClientMember = member
+    def __init__(
+        self, member: GroupMember, port: MemberPort, heartbeat_interval_ms: float, commit_interval_ms: float
+    ) -> None:
+        self._member = member
         self._port = port
         self._heartbeat_interval_ms, self._commit_interval_ms = heartbeat_interval_ms, commit_interval_ms
         self._node_id: int | None = None

@@ -60,7 +60,7 @@ class RewriteLabMember(EffectsMember):
 
     @property
     def _consumes(self) -> bool:
-        return self._rewrite.is_consuming
+        return self._rewrite.is_in_generation
 
 
 class RewriteLabCoordinator:

@@ -12,9 +12,9 @@ from typing import Any
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Revoked, Send
+from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.client.member.states import MemberState
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
@@ -131,7 +131,7 @@ class ScriptedMember:
     ) -> None:
         self.script = script
         self.node_id, self.address = -1, ("", 0)
-        self.member = Member(
+        self.member: GroupMember = Member(
             MemberSettings(
                 group_id=script.group,
                 client_id=script.member,
@@ -166,17 +166,17 @@ class ScriptedMember:
     @property
     def is_joined(self) -> bool:
         """Whether the scripted member is a member of its group now."""
-        return self.member.state is MemberState.PART_OF_GROUP
+        return self.member.is_joined
 
     @property
     def is_rejoining(self) -> bool:
         """Whether the coordinator may know the member: it had found one before, or the member is static (KIP-345)."""
-        return self.member.state is MemberState.REDISCOVERING or self.script.instance_id is not None
+        return self.member.is_rediscovering or self.script.instance_id is not None
 
     @property
     def is_done(self) -> bool:
         """Whether all actions are done and no response is pending."""
-        return not self._timers and self._in_flight is None and self.member.state is MemberState.DOWN
+        return not self._timers and self._in_flight is None and self.member.is_down
 
     @property
     def idle_until(self) -> float:
@@ -192,7 +192,7 @@ class ScriptedMember:
     def is_processing(self) -> bool:
         """Whether the application polls, and the member owns partitions with known positions."""
         member = self.member
-        return self._mode is Mode.NORMAL and member.state is MemberState.PART_OF_GROUP and bool(member.positions)
+        return self._mode is Mode.NORMAL and member.is_joined and bool(member.positions)
 
     def seek_to_committed(self, now_ms: float) -> None:
         """Look up the committed offsets again. Call it only if the member is neither idle nor suspended."""
@@ -293,7 +293,7 @@ class ScriptedMember:
         """Perform an action, which ends the mode of an earlier one. On a stopped member only "start" has an effect."""
         if act.action == "crash":
             self._deferred.clear()
-        if act.action != "start" or self.member.state is MemberState.DOWN:
+        if act.action != "start" or self.member.is_down:
             self._end_mode(now_ms)
         identity = self.member.identity
         self._record(
@@ -307,7 +307,7 @@ class ScriptedMember:
         )
         if act.action == "start":
             self._start(now_ms)
-        elif self.member.state is not MemberState.DOWN:
+        elif not self.member.is_down:
             self._perform_running(act, now_ms)
 
     def _perform_running(self, act: Act, now_ms: float) -> None:
@@ -327,7 +327,7 @@ class ScriptedMember:
                 self._become_zombie(act.for_ms, now_ms)
 
     def _start(self, now_ms: float) -> None:
-        if self.member.state is MemberState.DOWN:
+        if self.member.is_down:
             if Timer.LEAVE_TIMEOUT in self._timers:
                 self._disconnect(CUT_OFF, now_ms)
             self.member.start(now_ms)

@@ -13,7 +13,6 @@ from enum import Enum, auto
 from random import Random
 from typing import Any
 
-from fakebroker.client.member.states import MemberState
 from fakebroker.client.producer import requests
 from fakebroker.client.producer.effects import (
     Coordinator,
@@ -164,7 +163,7 @@ class ScriptedProducer:
 
     @property
     def _is_running(self) -> bool:
-        return self.member.member.state is not MemberState.DOWN
+        return not self.member.member.is_down
 
     def finish(self, now_ms: float) -> None:
         """Record requests in flight as cut off, at the end of the replay."""

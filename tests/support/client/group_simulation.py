@@ -1,24 +1,31 @@
 """Group members and one coordinator in virtual time, with connections that delay messages and break."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
 from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Send
+from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.modern.modern_member import ModernMember
+from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.client.member.requests import fetched_offsets
-from fakebroker.client.member.states import MemberState
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import check
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
+from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.topic_partition import TopicPartition
+from tests.support.coordinator.consumer_group_harness import FakeTopics, check_group
 from tests.support.coordinator.coordinator_adapter import CoordinatorAdapter, Respond
 from tests.support.group_responses import committed_offsets, error_response
 from tests.support.virtual_time import SimulatedConnection, VirtualTime
@@ -27,7 +34,7 @@ REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
 
 
 class GroupSimulation(VirtualTime):
-    """The members of the group "g" and one coordinator, which leads every offsets partition.
+    """The members of the group "g", all of one protocol, and one coordinator, which leads every offsets partition.
 
     A member has one connection, replaced after each look-up. Nothing happens until `start`; then `run` advances the
     virtual time, which is `START_MS` at first.
@@ -50,7 +57,7 @@ class GroupSimulation(VirtualTime):
 
     def __init__(
         self,
-        settings: Sequence[MemberSettings],
+        settings: Sequence[MemberSettings | ModernSettings],
         partition_counts: dict[str, int],
         config: CoordinatorConfig,
         *,
@@ -59,25 +66,30 @@ class GroupSimulation(VirtualTime):
         failed_lookups: float = 0.2,
     ) -> None:
         super().__init__(seed)
-        self.partition_counts = partition_counts
+        self.topics = FakeTopics(**partition_counts)
         self.acknowledged: dict[TopicPartition, int] = {}
         self.moved_until_ms = self.now_ms
         self._settings, self._delays_ms, self._failed_lookups = settings, delays_ms, failed_lookups
-        ids = count(1)
+        ids, member_ids = count(1), count(1)
+        self._new_id = lambda: f"m-{next(member_ids)}"
+        config = replace(config, consumer=replace(config.consumer, topics=self.topics))
         self.coordinator = Coordinator(config, lambda: f"{next(ids):04}")
         self._adapter = CoordinatorAdapter(self.coordinator)
         for partition in range(config.offsets_topic_num_partitions):
             self.coordinator.lead(partition, self.now_ms)
-        self.members = [Member(each) for each in settings]
-        self._connections: dict[Member, SimulatedConnection[GroupRequest, GroupResponse]] = {}
+        self.members = [self._new_member(each) for each in settings]
+        self._connections: dict[GroupMember, SimulatedConnection[GroupRequest, GroupResponse]] = {}
 
     # Events
 
     def start(self, index: int) -> None:
         """Start a member that is down, as a new process: it keeps nothing of an earlier run."""
-        if self.members[index].state is MemberState.DOWN:
-            member = self.members[index] = Member(self._settings[index])
+        if self.members[index].is_down:
+            member = self.members[index] = self._new_member(self._settings[index])
             self._call(member, member.start)
+
+    def _new_member(self, settings: MemberSettings | ModernSettings) -> GroupMember:
+        return Member(settings) if isinstance(settings, MemberSettings) else ModernMember(settings, self._new_id)
 
     def leave(self, index: int) -> None:
         self._call(self.members[index], self.members[index].leave)
@@ -92,25 +104,50 @@ class GroupSimulation(VirtualTime):
         self._call(self.members[index], self.members[index].connection_lost)
 
     def move_coordinator(self, duration_ms: float) -> None:
-        """Answer NOT_COORDINATOR for a time, except to LeaveGroup."""
+        """Answer NOT_COORDINATOR for a time, except to members that leave."""
         self.moved_until_ms = self.now_ms + duration_ms
 
     def add_partition(self, topic: str) -> None:
         """Add a partition to a topic; all members refresh their metadata at once."""
-        self.partition_counts[topic] += 1
+        self.topics.grow(topic, self.partition_counts[topic] + 1)
         for member in self.members:
             self._report_metadata(member)
 
     # Checks
 
+    @property
+    def partition_counts(self) -> dict[str, int]:
+        return {topic.name: topic.partition_count for topic in self.topics.all()}
+
+    @property
+    def known(self) -> set[str]:
+        """The ids of the members that the coordinator knows."""
+        groups = (*self.coordinator.groups(), *self.coordinator.consumer_groups)
+        return {member_id for group in groups for member_id in group.members}
+
+    @property
+    def on_leave(self) -> set[str]:
+        """The ids of static members that have left a consumer group for a while."""
+        members = [member for group in self.coordinator.consumer_groups for member in group.members.values()]
+        return {member.member_id for member in members if member.member_epoch == LEAVING_STATIC_EPOCH}
+
+    @property
+    def generation_id(self) -> int:
+        """The generation or group epoch; -1 without a group."""
+        classic, consumer = self.coordinator.group("g"), self.coordinator.consumer_groups.get("g")
+        return classic.generation_id if classic else consumer.group_epoch if consumer else -1
+
     def after_call(self) -> None:
         for group in self.coordinator.groups():
             check(group)
-            known = [member for member in self.members if member.member_id in group.members]
+        for consumer_group in self.coordinator.consumer_groups:
+            check_group(consumer_group)
+        if ids := self.known:
+            known = [member for member in self.members if member.member_id in ids]
             owned = [partition for member in known for partition in member.assigned]
             assert len(owned) == len(set(owned)), {member.identity: member.assigned for member in known}
 
-    def after_member_call(self, member: Member) -> None:
+    def after_member_call(self, member: GroupMember) -> None:
         """Called after each call of a member."""
 
     def _check_offsets(self, request: GroupRequest, response: GroupResponse) -> None:
@@ -125,7 +162,7 @@ class GroupSimulation(VirtualTime):
 
     # Members
 
-    def _call(self, member: Member, call: Callable[[float], None]) -> None:
+    def _call(self, member: GroupMember, call: Callable[[float], None]) -> None:
         """Call a method of a member, then carry out its effects and schedule its next deadline."""
         call(self.now_ms)
         effects, member.effects = member.effects, []
@@ -143,21 +180,23 @@ class GroupSimulation(VirtualTime):
     def _delay_ms(self) -> float:
         return self.random.choice(self._delays_ms)
 
-    def _find_coordinator(self, member: Member) -> None:
+    def _find_coordinator(self, member: GroupMember) -> None:
         if self.random.random() < self._failed_lookups:
             self._call(member, partial(member.discovery_failed, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         else:
             self._close_connection(member)
             self._call(member, member.discovered)
 
-    def _report_metadata(self, member: Member) -> None:
-        self._call(member, partial(member.metadata, self.partition_counts))
+    def _report_metadata(self, member: GroupMember) -> None:
+        counts = self.partition_counts
+        ids = {topic.name: topic.topic_id for topic in self.topics.all()}
+        self._call(member, lambda now_ms: member.metadata(counts, now_ms, topic_ids=ids))
 
     # Connections
 
-    def _send(self, member: Member, request: GroupRequest) -> None:
+    def _send(self, member: GroupMember, request: GroupRequest) -> None:
         if member not in self._connections:
-            handle = partial(self._handle, member.settings.client_id)
+            handle = partial(self._handle, f"c{self.members.index(member)}")
             self._connections[member] = SimulatedConnection(self, handle, self._delays_ms)
         connection = self._connections[member]
         if isinstance(request, REBALANCE_REQUESTS):
@@ -170,7 +209,7 @@ class GroupSimulation(VirtualTime):
 
         connection.send(request, on_response)
 
-    def _close_connection(self, member: Member) -> None:
+    def _close_connection(self, member: GroupMember) -> None:
         # The requests under way arrive at once. A commit that arrived after the commits of the next connection would
         # overwrite an acknowledged commit, which Kafka allows and `_check_offsets` does not.
         if connection := self._connections.pop(member, None):
@@ -179,7 +218,7 @@ class GroupSimulation(VirtualTime):
     # The broker
 
     def _handle(self, client_id: str, request: GroupRequest, respond: Respond) -> None:
-        if self.now_ms < self.moved_until_ms and not isinstance(request, LeaveGroupRequest):
+        if self.now_ms < self.moved_until_ms and not _leaves(request):
             respond(error_response(request, ErrorCode.NOT_COORDINATOR))
             return
         self._adapter.handle(request, client_id, respond, self.now_ms)
@@ -195,8 +234,33 @@ class GroupSimulation(VirtualTime):
         self._follow_coordinator()
 
 
+def _leaves(request: GroupRequest) -> bool:
+    if isinstance(request, ConsumerGroupHeartbeatRequest):
+        return request.member_epoch < 0
+    return isinstance(request, LeaveGroupRequest)
+
+
+def modern_simulation(seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> GroupSimulation:
+    """Return a simulation of up to `size` members with the consumer protocol; every third member is static."""
+    settings = [
+        ModernSettings(
+            group_id="g",
+            client_id=f"c{index}",
+            instance_id=f"i{index}" if index % 3 == 2 else None,
+            topics=tuple(partition_counts),
+            server_assignor=assignor,
+            rebalance_timeout_ms=8_000,
+            commit_interval_ms=2_000,
+            request_timeout_ms=5_000,
+        )
+        for index in range(size)
+    ]
+    consumer = ConsumerGroupConfig(session_timeout_ms=6_000, heartbeat_interval_ms=1_500)
+    return GroupSimulation(settings, partition_counts, CoordinatorConfig(consumer=consumer), seed=seed)
+
+
 def group_simulation(seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> GroupSimulation:
-    """Return a simulation of up to `size` members with one assignor; every third member is static."""
+    """Return a simulation of up to `size` classic members with one assignor; every third member is static."""
     settings = [
         MemberSettings(
             group_id="g",

@@ -1,16 +1,8 @@
-"""A group member without a driver: tests take its effects, write the responses and move the clock."""
+"""A member of the classic protocol without a driver."""
 
-from typing import Any, TypeVar
+from typing import Any
 
-from fakebroker.client.member.effects import (
-    Assigned,
-    Discover,
-    Effect,
-    FetchMetadata,
-    GroupRequest,
-    GroupResponse,
-    Send,
-)
+from fakebroker.client.member.effects import Assigned, Discover, FetchMetadata, Send
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
@@ -20,23 +12,19 @@ from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupR
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.topic_partition import TopicPartition
-from tests.support.group_responses import error_response, join_response, offset_fetch_response
-from tests.support.virtual_time import START_MS
+from tests.support.client.base_harness import BaseHarness
+from tests.support.group_responses import join_response, offset_fetch_response
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 HEARTBEAT_MS = 3_000
 COMMIT_MS = 5_000
 
-E = TypeVar("E", bound=Effect)
-R = TypeVar("R", bound=GroupRequest)
 
-
-class MemberHarness:
+class MemberHarness(BaseHarness[Member]):
     """A member of the group "g" that subscribes to the topic "t"; it is not started.
 
-    The clock `now_ms` is `START_MS` at first and changes only in `advance`. The test writes all responses; there is no
-    coordinator. `start_joining`, `follow` and `assign` are steps into the group, and `enter` takes all of them.
+    `start_joining`, `follow` and `assign` are steps into the group, and `enter` takes all of them.
 
     Args:
         settings: Settings of the member other than the defaults here.
@@ -52,50 +40,11 @@ class MemberHarness:
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "commit_interval_ms": COMMIT_MS,
         }
-        self.member = Member(MemberSettings(**(defaults | settings)))
-        self.now_ms = START_MS
+        super().__init__(Member(MemberSettings(**(defaults | settings))))
 
     def state(self) -> MemberState:
         """Return the state. This is a method because type checkers assume that a property keeps its value."""
         return self.member.state
-
-    def effects(self) -> list[Effect]:
-        """Take the effects since the last call."""
-        effects, self.member.effects = self.member.effects, []
-        return effects
-
-    def only(self, kind: type[E]) -> E:
-        """Take the effects, and return the only one, which must be of this class."""
-        effects = self.effects()
-        assert [type(effect) for effect in effects] == [kind], effects
-        effect = effects[0]
-        assert isinstance(effect, kind)
-        return effect
-
-    def sent(self, kind: type[R]) -> R:
-        """Take the effects, and return the only request of this class among them."""
-        requests = [effect.request for effect in self.effects() if isinstance(effect, Send)]
-        found = [request for request in requests if isinstance(request, kind)]
-        assert len(found) == 1, requests
-        return found[0]
-
-    def advance(self, duration_ms: float) -> None:
-        """Move the clock, with a `tick` at every deadline."""
-        end_ms = self.now_ms + duration_ms
-        while (due_ms := self.member.next_deadline()) is not None and due_ms <= end_ms:
-            self.now_ms = max(self.now_ms, due_ms)
-            self.member.tick(self.now_ms)
-        self.now_ms = end_ms
-
-    def respond(self, request: GroupRequest, response: GroupResponse) -> None:
-        self.member.answered(request, response, self.now_ms)
-
-    def respond_error(self, request: GroupRequest, error: int) -> None:
-        """Respond with an error, in the error field of the API."""
-        self.respond(request, error_response(request, error))
-
-    def discovered(self) -> None:
-        self.member.discovered(self.now_ms)
 
     # Steps into a group; each step starts in the state in which the previous step ends.
 

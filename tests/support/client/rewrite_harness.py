@@ -1,8 +1,7 @@
-"""A consumer of the rewrite design without a driver: tests take its effects, write the responses and move the clock."""
+"""A consumer of the rewrite design without a driver."""
 
-from typing import Any, TypeVar
+from typing import Any
 
-from fakebroker.client.member.effects import Effect, GroupRequest, GroupResponse, Send
 from fakebroker.client.member.rewrite.rewrite_member import RewriteMember
 from fakebroker.client.member.rewrite.rewrite_settings import RewriteSettings
 from fakebroker.client.member.rewrite.states import RewriteMemberState
@@ -15,16 +14,13 @@ from fakebroker.protocol.messages.rewrite_join_group import (
     RewriteOwnedTopic,
 )
 from fakebroker.topic_partition import TopicPartition, by_topic
-from tests.support.group_responses import commit_response, error_response, offset_fetch_response
-from tests.support.virtual_time import START_MS
+from tests.support.client.base_harness import BaseHarness, R
+from tests.support.group_responses import commit_response, offset_fetch_response
 
 SESSION_MS = 9_000
 HEARTBEAT_MS = 3_000
 COMMIT_MS = 5_000
 RETRY_MS = 100
-
-R = TypeVar("R", bound=GroupRequest)
-E = TypeVar("E", bound=Effect)
 
 
 def join_answer(generation_id: int, consumer_id: str, *partitions: TopicPartition) -> RewriteJoinGroupResponse:
@@ -32,7 +28,7 @@ def join_answer(generation_id: int, consumer_id: str, *partitions: TopicPartitio
     return RewriteJoinGroupResponse(group_generation_id=generation_id, consumer_id=consumer_id, partitions_to_own=owned)
 
 
-class RewriteHarness:
+class RewriteHarness(BaseHarness[RewriteMember]):
     """A consumer of the group "g" that subscribes to the topic "t"; it is not started.
 
     Args:
@@ -49,51 +45,21 @@ class RewriteHarness:
             "commit_interval_ms": COMMIT_MS,
             "retry_backoff_ms": RETRY_MS,
         }
-        self.member = RewriteMember(RewriteSettings(**(defaults | settings)))
-        self.now_ms = START_MS
+        super().__init__(RewriteMember(RewriteSettings(**(defaults | settings))))
 
     def state(self) -> RewriteMemberState:
         return self.member.state
 
-    def effects(self) -> list[Effect]:
-        """Take the effects since the last call."""
-        effects, self.member.effects = self.member.effects, []
-        return effects
-
-    def only(self, kind: type[E]) -> E:
-        """Take the effects, and return the only one, which must be of this class."""
-        (effect,) = self.effects()
-        assert isinstance(effect, kind), effect
-        return effect
-
     def sent(self, kind: type[R]) -> R:
         """Take the effects, and return the only request among them, which must be of this class."""
-        (request,) = [effect.request for effect in self.effects() if isinstance(effect, Send)]
+        (request,) = self.requests()
         assert isinstance(request, kind), request
         return request
 
     def sent_join(self) -> RewriteJoinGroupRequest:
         """Take the effects, and return the only JoinGroup among them."""
-        requests = [effect.request for effect in self.effects() if isinstance(effect, Send)]
-        (join,) = [request for request in requests if isinstance(request, RewriteJoinGroupRequest)]
+        (join,) = [request for request in self.requests() if isinstance(request, RewriteJoinGroupRequest)]
         return join
-
-    def advance(self, delay_ms: float) -> None:
-        """Let time pass; timers expire at their deadlines."""
-        end_ms = self.now_ms + delay_ms
-        while (due_ms := self.member.next_deadline()) is not None and due_ms <= end_ms:
-            self.now_ms = due_ms
-            self.member.tick(due_ms)
-        self.now_ms = end_ms
-
-    def respond(self, request: GroupRequest, response: GroupResponse) -> None:
-        self.member.answered(request, response, self.now_ms)
-
-    def fail(self, request: GroupRequest, error: int) -> None:
-        self.respond(request, error_response(request, error))
-
-    def discovered(self) -> None:
-        self.member.discovered(self.now_ms)
 
     def start_joining(self) -> RewriteJoinGroupRequest:
         """Start the consumer and return its first JoinGroup."""

@@ -7,7 +7,7 @@ results to scenarios/proposals/batch-join.md.
 from dataclasses import dataclass
 from typing import Literal
 
-from fakebroker.client.member.member import Member
+from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.client.member.states import MemberState
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
@@ -66,7 +66,7 @@ class ScaleOut(GroupSimulation):
     def after_call(self) -> None:
         """Skip the checks, which simulations of smaller groups make: with 140 members they take too long."""
 
-    def after_member_call(self, member: Member) -> None:
+    def after_member_call(self, member: GroupMember) -> None:
         client_id = member.settings.client_id
         if member.assigned or member.state is MemberState.DOWN:
             since_ms = self._unassigned_since_ms.pop(client_id, self.now_ms)

@@ -53,6 +53,9 @@ class FakeTopics:
     def names(self) -> list[str]:
         return list(self._topics)
 
+    def all(self) -> list[TopicMetadata]:
+        return list(self._topics.values())
+
     def named(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
 

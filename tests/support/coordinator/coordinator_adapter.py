@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.coordinator.group.api import JoinResult, OffsetToCommit, SyncResult
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -12,7 +13,13 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from tests.support.coordinator.coordinator_harness import result_of
-from tests.support.coordinator.message_conversion import to_join_group, to_response, to_sync_group
+from tests.support.coordinator.message_conversion import (
+    to_consumer_group_heartbeat,
+    to_heartbeat_response,
+    to_join_group,
+    to_response,
+    to_sync_group,
+)
 from tests.support.group_responses import (
     commit_response,
     committed_offsets,
@@ -45,6 +52,9 @@ class CoordinatorAdapter:
             case HeartbeatRequest():
                 member = request.generation_id, request.member_id, request.group_instance_id
                 respond(HeartbeatResponse(error_code=coordinator.heartbeat(request.group_id, *member, now_ms)))
+            case ConsumerGroupHeartbeatRequest():
+                heartbeat = to_consumer_group_heartbeat(request, client_id)
+                respond(to_heartbeat_response(result_of(coordinator.consumer_group_heartbeat, heartbeat, now_ms)))
             case OffsetCommitRequest():
                 respond(self._commit(request, now_ms))
             case OffsetFetchRequest():
@@ -76,10 +86,9 @@ class CoordinatorAdapter:
         return response
 
     def _fetch_offsets(self, request: OffsetFetchRequest, now_ms: float) -> GroupResponse:
-        error, found = self._coordinator.fetch_offsets(
-            request.groups[0].group_id, requested_partitions(request), now_ms
-        )
-        if error:
+        group = request.groups[0]
+        error, found = self._coordinator.fetch_offsets(group.group_id, requested_partitions(request), now_ms)
+        if error := error or self._coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch):
             return error_response(request, error)
         return offset_fetch_response(
             {(topic, index): offset.offset if offset else -1 for topic, index, offset in found}

@@ -1,6 +1,13 @@
 """Conversion between protocol messages and the coordinator's requests and results, for tests without a broker."""
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
+    HeartbeatTopicPartitions,
+)
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -30,6 +37,44 @@ def to_sync_group(request: SyncGroupRequest) -> SyncGroup:
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
         assignments=tuple((item.member_id, item.assignment) for item in request.assignments),
+    )
+
+
+def to_consumer_group_heartbeat(request: ConsumerGroupHeartbeatRequest, client_id: str) -> ConsumerGroupHeartbeat:
+    """Convert a ConsumerGroupHeartbeat request of the newest version."""
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    return ConsumerGroupHeartbeat(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        member_epoch=request.member_epoch,
+        client_id=client_id,
+        client_host="/127.0.0.1",
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        subscribed_topic_names=None if names is None else tuple(names),
+        subscribed_topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=None if owned is None else {topic.topic_id: frozenset(topic.partitions) for topic in owned},
+        requires_member_id=True,
+    )
+
+
+def to_heartbeat_response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    """Convert the result of a ConsumerGroupHeartbeat to its response."""
+    assigned = None
+    if result.assignment is not None:
+        topics = result.assignment.items()
+        assigned = HeartbeatAssignment(
+            topic_partitions=[HeartbeatTopicPartitions(topic_id=each, partitions=sorted(some)) for each, some in topics]
+        )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=result.error,
+        error_message=result.message,
+        member_id=result.member_id,
+        member_epoch=result.member_epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=assigned,
     )
 
 

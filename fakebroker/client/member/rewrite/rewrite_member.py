@@ -17,25 +17,19 @@ sockets, clocks or request versions. Where the document is silent, these reading
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import inf
 
-from fakebroker.client.backoff import Backoff
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import (
     Assigned,
     CommitRejected,
     Discover,
-    Effect,
     Fatal,
     FetchMetadata,
     GroupRequest,
     GroupResponse,
-    OffsetUnknown,
-    Revoked,
-    Send,
 )
-from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
-from fakebroker.client.member.positions import known_positions, start_at_committed
+from fakebroker.client.member.group_member import NO_TOPIC_IDS, GroupMember
+from fakebroker.client.member.pending import Timer
 from fakebroker.client.member.reactions import Reaction, error_in
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.member.rewrite.reactions import reaction_to
@@ -46,90 +40,79 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest, RewriteJoinGroupResponse
-from fakebroker.topic_partition import TopicPartition
 
 _State = RewriteMemberState
 
 
-class RewriteMember:
-    """One consumer.
-
-    `now_ms`, in most methods, is the current time in milliseconds since the Unix epoch.
+class RewriteMember(GroupMember):
+    """One consumer; its consumer id is the member id. It does not wait for its application.
 
     Attributes:
         state: See `RewriteMemberState`.
-        effects: Effects since the driver last took them.
-        identity: Its consumer id (as the member id) and generation.
-        has_coordinator: Whether the coordinator is known; False while it is looked up.
         topics: The subscription; with a pattern, the topics that match it.
-        assigned: The partitions it owns.
-        positions: The next offset of each owned partition, where known: initially the committed offset, then advanced
-            by the application. Commits contain them.
     """
+
+    settings: RewriteSettings
+    state: RewriteMemberState
 
     def __init__(self, settings: RewriteSettings) -> None:
         self.settings = settings
         self.state = _State.DOWN
-        self.effects: list[Effect] = []
-        self.positions: dict[TopicPartition, int] = {}
-        self._reset()
+        super().__init__()
+
+    def _first_identity(self) -> Identity:
+        return Identity(self.settings.group_id, None)
 
     def _reset(self) -> None:
-        self.identity = Identity(self.settings.group_id, None)
-        self.has_coordinator = False
+        super()._reset()
         self.topics = self.settings.topics
-        self.assigned: tuple[TopicPartition, ...] = ()
-        self.positions.clear()
-        self._timers = Timers()
-        self._in_flight = RequestsInFlight()
-        self._backoff = Backoff(self.settings.retry_backoff_ms)
         self._knows_topics = self.settings.pattern is None
         self._has_stopped = True  # consumption; the consumer has to join before it consumes
         self._has_committed = True  # the last commit before the JoinGroup is done
         self._rejoin_needed = False  # the subscription has changed since the last JoinGroup
 
     @property
-    def member_id(self) -> str:
-        """The consumer id; "" without one."""
-        return self.identity.member_id
+    def is_down(self) -> bool:
+        return self.state is _State.DOWN
 
     @property
-    def generation_id(self) -> int:
-        return self.identity.generation_id
+    def is_joined(self) -> bool:
+        return self.state is _State.PART_OF_GROUP
 
     @property
-    def is_consuming(self) -> bool:
+    def is_in_generation(self) -> bool:
         """Whether the consumer fetches from its partitions; it also does while the coordinator is looked up again."""
         return not self._has_stopped
 
-    def awaits(self, request: object) -> bool:
-        """Return whether the request is in flight; responses to other requests are ignored."""
-        return request in self._in_flight
+    @property
+    def is_rediscovering(self) -> bool:
+        return self.state is _State.REDISCOVERING
+
+    @property
+    def heartbeat_interval_ms(self) -> float:
+        return self.settings.heartbeat_interval_ms
 
     # Application calls
 
     def start(self, now_ms: float) -> None:
-        """Look up the coordinator, then join. Ignored unless the consumer is down."""
         if self.state is _State.DOWN:
             self._enter(_State.DISCOVERING)
             if not self._knows_topics:
                 self.effects.append(FetchMetadata((), now_ms))
             self.effects.append(Discover(now_ms))
 
-    def leave(self, now_ms: float) -> None:
+    def leave(self, now_ms: float, *, remove_static: bool = False) -> None:
         """Commit and stop, without waiting for responses. The coordinator notices after a session timeout."""
         if self.state is _State.PART_OF_GROUP and self.settings.commit_interval_ms:
             self._commit(now_ms)
-        self._revoke(now_ms, lost=False)
+        self._revoke(self.assigned, now_ms, lost=False)
         self._stop()
 
-    def crash(self, now_ms: float) -> None:
-        """Stop without sending or reporting anything."""
-        self.effects.clear()
+    def expire(self, now_ms: float) -> None:
+        self._revoke(self.assigned, now_ms, lost=True)
         self._stop()
 
     def commit(self, now_ms: float) -> None:
-        """Commit the positions; outside of PART_OF_GROUP emits `CommitRejected`."""
         if self.state is _State.PART_OF_GROUP:
             self._commit(now_ms)
         elif self.state is _State.REDISCOVERING:
@@ -137,7 +120,7 @@ class RewriteMember:
         else:
             self.effects.append(CommitRejected(ErrorCode.REBALANCE_IN_PROGRESS, now_ms))
 
-    def subscribe(self, topics: Iterable[str], now_ms: float) -> None:
+    def subscribe(self, topics: Iterable[str], now_ms: float, *, pattern: str | None = None) -> None:
         """Replace the subscription; a consumer that is part of a group rejoins with it."""
         self.topics = tuple(topics)
         self._rejoin_needed = True
@@ -147,7 +130,6 @@ class RewriteMember:
     # Look-ups, responses and time
 
     def discovered(self, now_ms: float) -> None:
-        """The coordinator was found. A consumer of a generation continues in it, with a heartbeat at once."""
         if self.has_coordinator or self.state not in (_State.DISCOVERING, _State.REDISCOVERING):
             return
         self.has_coordinator = True
@@ -168,7 +150,6 @@ class RewriteMember:
                 self._commit_on_timer(now_ms, now_ms)
 
     def discovery_failed(self, error: ErrorCode, now_ms: float) -> None:
-        """The coordinator was not found; without a response the error is NETWORK_EXCEPTION."""
         if self.has_coordinator or self.state not in (_State.DISCOVERING, _State.REDISCOVERING):
             return
         if error.retriable:
@@ -176,12 +157,9 @@ class RewriteMember:
         else:
             self._fail("ConsumerMetadata", error, now_ms)
 
-    def connection_lost(self, now_ms: float) -> None:
-        """The connection to the coordinator was lost or could not be established; requests in flight fail."""
-        if self.has_coordinator:
-            self._lose_coordinator(now_ms)
-
-    def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
+    def metadata(
+        self, partition_counts: Mapping[str, int], now_ms: float, *, topic_ids: Mapping[str, bytes] = NO_TOPIC_IDS
+    ) -> None:
         """Report the partition counts of all topics: a consumer with a pattern updates its subscription.
 
         Changed partition counts are the coordinator's concern.
@@ -197,7 +175,6 @@ class RewriteMember:
             self.subscribe(matching, now_ms)
 
     def answered(self, request: GroupRequest, response: GroupResponse, now_ms: float) -> None:
-        """A response arrived. Ignored if the coordinator was lost or the consumer stopped since the request."""
         sent_as = self._in_flight.pop(request)
         if sent_as is None:
             return
@@ -208,15 +185,6 @@ class RewriteMember:
             self._on_error(response, error, sent_as, now_ms)
         if self.state is _State.STOPPED and isinstance(response, OffsetCommitResponse):
             self._join_when_committed(now_ms)
-
-    def next_deadline(self) -> float | None:
-        """Return when `tick` is due, in milliseconds since the Unix epoch."""
-        return self._timers.next_deadline()
-
-    def tick(self, now_ms: float) -> None:
-        """Handle expired timers, earliest first."""
-        while (expired := self._timers.pop_expired(now_ms)) is not None:
-            self._on_timer(*expired, now_ms)
 
     def _on_timer(self, timer: Timer, due_ms: float, now_ms: float) -> None:
         match timer:
@@ -239,55 +207,6 @@ class RewriteMember:
         else:
             self._commit_and_join(now_ms)
 
-    # Heartbeats that a simulation handles outside of `tick`, because they change only deadlines
-
-    @property
-    def next_heartbeat_ms(self) -> float:
-        """When the next heartbeat is due; infinite outside of PART_OF_GROUP."""
-        return self._timers.deadline_ms(Timer.HEARTBEAT)
-
-    @property
-    def next_commit_ms(self) -> float:
-        """When the next automatic commit is due; infinite if none is."""
-        return self._timers.deadline_ms(Timer.COMMIT)
-
-    @property
-    def session_deadline_ms(self) -> float:
-        """When the coordinator counts as lost unless a response arrives before; infinite outside of PART_OF_GROUP."""
-        return self._timers.deadline_ms(Timer.SESSION)
-
-    def idle_until(self) -> float:
-        """Return when the next action is due other than heartbeats and automatic commits, if all of them succeed.
-
-        The result is -inf if responses are pending.
-        """
-        if self._in_flight:
-            return -inf
-        return self._timers.next_deadline_except(Timer.HEARTBEAT, Timer.SESSION, Timer.COMMIT)
-
-    def heartbeats_skipped(self, next_due_ms: float, answered_ms: float) -> None:
-        """Heartbeats were sent on the consumer's behalf, and all succeeded.
-
-        Args:
-            next_due_ms: When the next heartbeat is due.
-            answered_ms: When the last response arrived.
-        """
-        self._timers.set_last(Timer.HEARTBEAT, next_due_ms)
-        self._backoff.reset()
-        self._extend_session(answered_ms)
-
-    def commits_skipped(self, next_due_ms: float) -> dict[TopicPartition, int]:
-        """Automatic commits were sent on the consumer's behalf, and all succeeded.
-
-        Args:
-            next_due_ms: When the next one is due.
-
-        Returns:
-            The offsets in the last commit: the present positions.
-        """
-        self._timers.set_last(Timer.COMMIT, next_due_ms)
-        return self._known_positions()
-
     # State, timers and requests
 
     def _enter(self, state: RewriteMemberState) -> None:
@@ -303,49 +222,13 @@ class RewriteMember:
             self._reset()
 
     def _fail(self, api: str, error: ErrorCode, now_ms: float) -> None:
-        self._revoke(now_ms, lost=True)
+        self._revoke(self.assigned, now_ms, lost=True)
         message = f"{api} for group {self.settings.group_id!r} failed with {error.name}"
         self.effects.append(Fatal(error, message, now_ms, self.identity))
         self._stop()
 
-    def _send(self, request: GroupRequest, scheduled_ms: float) -> None:
-        self._in_flight.add(request, self.identity)
-        self.effects.append(Send(request, scheduled_ms))
-
-    def _back_off(self, now_ms: float) -> None:
-        self._timers.set(Timer.RETRY, now_ms + self._backoff.next_delay_ms())
-
-    def _heartbeat(self, due_ms: float, now_ms: float) -> None:
-        self._timers.repeat(Timer.HEARTBEAT, due_ms, self.settings.heartbeat_interval_ms, now_ms)
-        self._send(requests.heartbeat(self.identity), due_ms)
-
     def _extend_session(self, now_ms: float) -> None:
         self._timers.set(Timer.SESSION, now_ms + self.settings.session_timeout_ms)
-
-    def _commit_on_timer(self, due_ms: float, now_ms: float) -> None:
-        self._timers.repeat(Timer.COMMIT, due_ms, self.settings.commit_interval_ms, now_ms)
-        self._commit(due_ms)
-
-    def _commit(self, scheduled_ms: float) -> None:
-        known = self._known_positions()
-        if known:
-            self._send(requests.offset_commit(self.identity, known), scheduled_ms)
-
-    def _known_positions(self) -> dict[TopicPartition, int]:
-        return known_positions(self.assigned, self.positions)
-
-    def _fetch_offsets(self, scheduled_ms: float) -> None:
-        unknown = [partition for partition in self.assigned if partition not in self.positions]
-        if unknown:
-            self._send(requests.offset_fetch(self.identity, unknown), scheduled_ms)
-
-    def _set_positions(self, offsets: Iterable[tuple[TopicPartition, int]], now_ms: float) -> None:
-        """Start at committed offsets, unless the application has set a position already."""
-        unknown = start_at_committed(
-            self.positions, self.assigned, offsets, starts_at_zero=self.settings.starts_at_zero
-        )
-        if unknown:
-            self.effects.append(OffsetUnknown(unknown, now_ms))
 
     def _lose_coordinator(self, now_ms: float) -> None:
         self.has_coordinator = False
@@ -384,7 +267,7 @@ class RewriteMember:
 
     def _join(self, scheduled_ms: float, now_ms: float) -> None:
         self._has_committed, self._rejoin_needed = True, False
-        self._revoke(now_ms, lost=False)
+        self._revoke(self.assigned, now_ms, lost=False)
         self._timers.cancel_except()
         self._timers.set(Timer.REBALANCE, now_ms + self.settings.longest_join_ms)
         request = RewriteJoinGroupRequest(
@@ -395,12 +278,6 @@ class RewriteMember:
             partition_assignment_strategy=self.settings.strategy,
         )
         self._send(request, scheduled_ms)
-
-    def _revoke(self, now_ms: float, *, lost: bool) -> None:
-        revoked, self.assigned = self.assigned, ()
-        self.positions.clear()
-        if revoked:
-            self.effects.append(Revoked(revoked, lost, now_ms))
 
     def _joined(self, response: RewriteJoinGroupResponse, now_ms: float) -> None:
         self.identity = replace(
@@ -461,7 +338,7 @@ class RewriteMember:
         if isinstance(response, OffsetCommitResponse):
             self.effects.append(CommitRejected(error, now_ms))
         self.identity = Identity(self.settings.group_id, None)
-        self._revoke(now_ms, lost=True)
+        self._revoke(self.assigned, now_ms, lost=True)
         self._has_stopped = self._has_committed = True
         if self.state is _State.PART_OF_GROUP:
             self._enter(_State.STOPPED)
