@@ -147,6 +147,26 @@ def test_new_partitions_are_assigned_by_the_next_heartbeat() -> None:
     assert (grown.member_epoch, assigned(grown)) == (2, [0, 1, 2, 3, 4])
 
 
+def coordinator_id(harness: ClusterHarness, group_id: str) -> int:
+    owner = harness.cluster.coordinator_of(group_id)
+    assert owner is not None
+    return owner.node_id
+
+
+def test_a_replica_in_another_rack_starts_a_rebalance() -> None:
+    harness = ClusterHarness({}, brokers=3, racks=("x", "x", "y"))
+    harness.cluster.add_topic("news", [[1, 2]])
+    (group_id, *_) = (str(number) for number in range(99) if coordinator_id(harness, str(number)) == 1)
+    beat(harness, "a", group_id=group_id)
+    controller, (partition,) = harness.cluster.controller, harness.topic().partitions
+    known = 1
+    for replicas, epoch in (([2, 1], 1), ([2], 2), ([1], 2), ([3], 3)):
+        controller.reassign(partition, replicas, harness.now_ms, Failover())
+        assert partition.replicas == tuple(replicas)
+        assert beat(harness, "a", known, group_id=group_id).member_epoch == epoch, replicas
+        known = epoch
+
+
 def test_describe_in_each_version() -> None:
     harness = shared()
     for version in versions("ConsumerGroupDescribe"):
