@@ -511,7 +511,7 @@ class Coordinator:
         first: tuple[Record, ...] = ()
         if group is None:
             try:
-                group, first = self._new_consumer_group(request, classic)
+                group, first = self._new_consumer_group(request, classic, now_ms)
             except HeartbeatError as fault:
                 done(HeartbeatResult(fault.error, fault.message))
                 return
@@ -534,13 +534,14 @@ class Coordinator:
         self._run_consumer_group(group, handle(), now_ms, complete)
 
     def _new_consumer_group(
-        self, request: ConsumerGroupHeartbeat, classic: Group | None
+        self, request: ConsumerGroupHeartbeat, classic: Group | None, now_ms: float
     ) -> tuple[ConsumerGroup, tuple[Record, ...]]:
         """Return a consumer group that a heartbeat creates, and records to append before those of the heartbeat.
 
         Args:
             request: The request.
             classic: The classic group that the new one replaces. If it has members, it is upgraded.
+            now_ms: The time.
 
         Raises:
             HeartbeatError: The heartbeat does not create the group.
@@ -555,8 +556,12 @@ class Coordinator:
             group.offsets = classic.offsets
             return group, (GroupRecord(group_id, None),)
         conversion.check_upgrade(classic, self.config.consumer)
-        # Also if the upgrade fails, as in Kafka: the members join again.
+        # Also if the upgrade fails, as in Kafka: the members join again, or their sessions expire.
         reject_waiting(classic, _REBALANCE_IN_PROGRESS)
+        for member in classic.members.values():
+            if member.deadline_ms == inf:
+                classic.arm_session(member, member.session_timeout_ms, now_ms)
+        self._schedule(classic)
         group, records = conversion.upgrade(classic, partition, self.config.consumer.topics)
         return group, (GroupRecord(group_id, None), *records)
 
