@@ -270,7 +270,7 @@ def be_removed(harness: MixedGroupHarness) -> None:
 def test_without_its_last_consumer_member_a_group_is_downgraded(departure: Any) -> None:
     harness, x, y = stable_mixed_group()
     commit(harness, 3, x, 7)
-    target = harness.topics.names(harness.group.target[x])
+    target = harness.topics.by_name(harness.group.target[x])
     departure(harness)
     assert harness.is_classic
     group = harness.classic
