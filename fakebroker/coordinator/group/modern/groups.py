@@ -236,7 +236,8 @@ class ConsumerGroups:
         member = heartbeat.known_member(group, request.member_id, request.instance_id)
         if request.instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
             records = heartbeat.leave_for_a_while(group, member)
-            group.change.cause = f"heartbeat of {member.member_id}, static {member.instance_id!r}, which leaves for a while"
+            static = f"{member.member_id}, static {member.instance_id!r}"
+            group.change.cause = f"heartbeat of {static}, which leaves for a while"
             if not (error := (yield tuple(records))):
                 self.replay(group, records)
         else:
