@@ -1,24 +1,18 @@
 """Consumer groups (KIP-848) over HTTP: lists of groups of both types, what blocks them, details, metrics."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from fakebroker import FakeCluster
 from fakebroker.control import Client
 from fakebroker.control.client.client import GroupOptions
-from fakebroker.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    HeartbeatTopicPartitions,
-)
+from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from tests.control.test_metrics import labeled, scrape
-from tests.support.control.control_server import ControlHarness, controlled_cluster
+from tests.support.control.consumer_members import A, reconciling
+from tests.support.control.control_server import BASE, ControlHarness, controlled_cluster, next_event
+from tests.support.group_requests import join_request
 from tests.support.wire_client import WireClient
-
-A, B = "el9mNceSSfKFkY8RUIuaQA", "kujuwsAcRhq9Bz8fo29K6Q"
-"""Member ids as clients make them."""
 
 
 @pytest.fixture(scope="module")
@@ -34,48 +28,11 @@ def client(control: ControlHarness) -> Client:
     return client
 
 
-class Consumer:
-    """A member of a consumer group, which sends heartbeats when it is told to."""
-
-    def __init__(self, cluster: FakeCluster, group_id: str, member_id: str, wire: WireClient) -> None:
-        self._topic_id = cluster.cluster.topics.get("orders").topic_id  # type: ignore[union-attr]  # it exists
-        self._group_id, self._member_id, self._wire = group_id, member_id, wire
-        self.epoch = 0
-
-    def beat(self, owned: set[int] | None = None) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat, which joins at first, and reports which partitions of topic orders the member owns."""
-        request = ConsumerGroupHeartbeatRequest(
-            group_id=self._group_id, member_id=self._member_id, member_epoch=self.epoch
-        )
-        if not self.epoch:
-            request.rebalance_timeout_ms, request.subscribed_topic_names = 60_000, ["orders"]
-            request.topic_partitions = []
-        if owned is not None:
-            partitions = HeartbeatTopicPartitions(topic_id=self._topic_id, partitions=sorted(owned))
-            request.topic_partitions = [partitions]
-        response = self._wire.ask(request, ConsumerGroupHeartbeatResponse)
-        assert not response.error_code
-        self.epoch = response.member_epoch
-        return response
-
-
-@contextmanager
-def reconciling(cluster: FakeCluster, group_id: str = "g") -> Iterator[tuple[Consumer, Consumer]]:
-    """Yield members with the client ids a and b. The group waits for a to give up two of its four partitions."""
-    broker = cluster.coordinator_of(group_id)
-    with WireClient(broker, "a") as one, WireClient(broker, "b") as other:
-        a, b = Consumer(cluster, group_id, A, one), Consumer(cluster, group_id, B, other)
-        a.beat()
-        b.beat()
-        a.beat()
-        yield a, b
-
-
 def test_lists_have_groups_of_both_types(control: ControlHarness, client: Client, subtests: pytest.Subtests) -> None:
     for name in ("classic", "empty"):
         client.seed_group(name, int(name == "classic"), topics=["orders"])
     with reconciling(control.cluster, "moving"), reconciling(control.cluster, "shared") as (a, b):
-        a.beat({0, 1})
+        a.beat(confirms=True)
         b.beat()
         cases: list[tuple[GroupOptions, list[str]]] = [
             ({}, ["classic", "empty", "moving", "shared"]),
@@ -125,7 +82,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
                 "restarts": False,
             }
         ]
-        a.beat({0, 1})
+        a.beat(confirms=True)
         (row,) = client.group_rows()
         assert row["why"].startswith("waiting for a heartbeat of b; 1 of 2 have reached epoch 2")
         assert row["until_ms"] == control.cluster.clock.now_ms() + 45_000, "its session"
@@ -133,8 +90,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
         b.beat()
         (row,) = client.group_rows()
         assert (row["state"], row["until_ms"], client.blocked_groups()["total"]) == ("Stable", None, 0)
-        b.epoch = -1
-        b.beat()
+        b.leave()
         (row,) = client.group_rows()
         assert row["state"] == "Assigning"
         assert row["why"].startswith("the next heartbeat of a member runs the assignor")
@@ -149,3 +105,58 @@ def test_views_of_the_client_equal_those_of_the_cluster(control: ControlHarness,
         assert client.explain("g") == control.cluster.explain("g")
         b = control.get("/groups/g")["members"][1]
         assert [each["holder_id"] for each in b["awaited"]] == [A, A]
+
+
+def test_rebalances_start_when_the_epoch_of_a_group_rises(control: ControlHarness, client: Client) -> None:
+    before = scrape(control)
+    with reconciling(control.cluster) as (a, b):
+        client.advance(2)
+        a.beat(confirms=True)
+        b.beat()
+        client.move_coordinator("g", to=control.cluster.coordinator_of("g").node_id % 3 + 1)
+        assert [row["rebalances"] for row in client.group_rows()] == [0], "loading is no rebalance"
+    found = scrape(control)
+
+    def more(name: str, **labels: str) -> float:
+        key = labeled(protocol="consumer", **labels)
+        return found[f"fakebroker_{name}"][key] - before[f"fakebroker_{name}"][key]
+
+    assert more("rebalances_total") == 2, "a joined, b joined"
+    assert more("rebalance_duration_seconds_sum") == 2
+    assert more("rebalance_duration_seconds_bucket", le="0") == 1, "a was alone"
+    assert more("rebalance_duration_seconds_count") == 2
+
+
+def test_streams_send_changes_of_consumer_groups(control: ControlHarness, client: Client) -> None:
+    with control.stream("/stream?kinds=groups&group=g") as response:
+        with reconciling(control.cluster) as (a, b):
+            moments: list[dict[str, Any]] = []
+            while not moments or moments[-1]["state_to"] != "Reconciling":
+                moments += next_event(response, "timeline")["moments"]
+            latest = moments[-1]["changes"][-1]
+            assert (latest["client_id"], latest["member_epoch"], len(latest["pending_revocation"])) == ("a", 1, 2)
+            a.leave()
+            b.leave()
+        assert control.request("DELETE", f"{BASE}/groups/g").status == 204
+        rows: list[dict[str, Any]] = []
+        while not rows or rows[-1]["state"] != "Dead":
+            rows += next_event(response, "groups")["groups"]
+        assert (rows[-1]["type"], rows[-1]["why"]) == (None, "DeleteGroups")
+        assert client.group_rows() == []
+
+
+def test_a_group_id_can_change_its_type(control: ControlHarness, client: Client) -> None:
+    client.seed_group("g", 0, topics=["orders"])
+    assert [row["type"] for row in client.group_rows()] == ["classic"]
+    with reconciling(control.cluster) as (a, b):
+        assert [row["type"] for row in client.group_rows()] == ["consumer"]
+        assert client.overview()["groups_by_type"] == {"classic": 0, "consumer": 1}
+        a.leave()
+        b.leave()
+    broker = control.cluster.coordinator_of("g")
+    with WireClient(broker) as wire:
+        wire.ask(join_request("g"), JoinGroupResponse)
+        member_id = wire.ask(join_request("g"), JoinGroupResponse).member_id
+        assert member_id
+    assert [row["type"] for row in client.group_rows()] == ["classic"]
+    assert client.overview()["groups_by_type"] == {"classic": 1, "consumer": 0}

@@ -70,10 +70,10 @@ def test_metrics_count_requests_errors_groups_rebalances_and_faults(control: Con
     assert durations[labeled(api="Heartbeat", le="0")] == durations[labeled(api="Heartbeat", le="+Inf")] == 4
     assert found["fakebroker_groups"][labeled(protocol="classic", state="Empty")] == 1
     assert found["fakebroker_members"] == {labeled(protocol="classic"): 0, labeled(protocol="consumer"): 0}
-    assert found["fakebroker_rebalances_total"] == {labeled(): 1}
-    assert found["fakebroker_rebalance_duration_seconds_sum"] == {labeled(): 2}
+    assert found["fakebroker_rebalances_total"] == {labeled(protocol="classic"): 1, labeled(protocol="consumer"): 0}
+    assert found["fakebroker_rebalance_duration_seconds_sum"][labeled(protocol="classic")] == 2
     rebalances = found["fakebroker_rebalance_duration_seconds_bucket"]
-    assert (rebalances[labeled(le="1.024")], rebalances[labeled(le="2.048")]) == (0, 1)
+    assert [rebalances[labeled(protocol="classic", le=bound)] for bound in ("1.024", "2.048")] == [0, 1]
     assert found["fakebroker_faults"] == {labeled(): 1}
     assert found["fakebroker_fault_hits_total"] == {labeled(fault=fault, api="Heartbeat"): 0}
     assert found["fakebroker_connections"][labeled(broker=broker.node_id)] == 1

@@ -20,6 +20,7 @@ from tests.support.control.browser import (
     wait_until_live,
     wait_until_stable,
 )
+from tests.support.control.consumer_members import reconciling
 from tests.support.wire_client import WireClient
 
 pytestmark = pytest.mark.slow
@@ -120,6 +121,21 @@ def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
         stable = picture.locator(".state.Stable title").last
         expect(stable).to_have_text(re.compile(r"^Stable for [\d.]+ s: "))
         expect(stable).not_to_have_text(stable.text_content() or "")
+        with reconciling(cluster, "consumers") as (a, b):
+            page.goto(f"{url}#groups/consumers")
+            expect(page.locator(".facts").last).to_contain_text("epoch 2 · assignment epoch 2 · uniform · 2 members")
+            members = page.locator(".members tbody tr")
+            expect(members.first).to_contain_text("a has not confirmed the target")
+            expect(members.first).to_contain_text("UNREVOKEDorders-0..2orders-3..5, until ")
+            expect(members.last).to_contain_text("UNRELEASEDorders-3..5 of aorders-3..5")
+            expect(picture.locator(".revoking.open")).to_have_count(1)
+            assert low_contrast_texts(page) == []
+            a.beat(confirms=True)
+            b.beat()
+            expect(page.locator(".view .chip").first).to_have_text("Stable")
+            expect(members.last).to_contain_text("STABLEorders-3..5")
+            changes = page.locator(".columns tbody").first
+            expect(changes).to_contain_text("a in epoch 1 has orders-0..2, has to give up orders-3..5")
 
 
 def test_the_commands_of_a_group_work(browser: Browser, cluster: FakeCluster, url: str) -> None:

@@ -28,6 +28,13 @@ export function setText(element, text) {
   if (element.textContent !== String(text)) element.textContent = text;
 }
 
+/** Set the text of an element to phrases without line breaks in them, separated by commas. */
+export function setPhrases(element, phrases) {
+  if (element.textContent === phrases.join(", ")) return;
+  const parts = phrases.flatMap((phrase) => [", ", h("span", { class: "phrase" }, phrase)]);
+  element.replaceChildren(...parts.slice(1));
+}
+
 /**
  * Update a list: one child per item, in the order of the items. Children are reused by key, so they keep the focus.
  * `make(item)` creates a child, `update(child, item)` is called for new and old ones.
@@ -82,6 +89,19 @@ export function joinNames(names, limit) {
   return names.slice(0, limit).join(", ") + (more > 0 ? ` and ${number(more)} more` : "");
 }
 
+/** Return sorted partitions such as "orders-0" in short form: "orders-0..3", "orders-5". */
+export function partitionRanges(partitions) {
+  const ranges = [];
+  for (const partition of partitions) {
+    const dash = partition.lastIndexOf("-");
+    const [topic, index] = [partition.slice(0, dash), Number(partition.slice(dash + 1))];
+    const last = ranges.at(-1);
+    if (last?.topic === topic && last.to + 1 === index) last.to = index;
+    else ranges.push({ topic, from: index, to: index });
+  }
+  return ranges.map(({ topic, from, to }) => `${topic}-${from}${to > from ? `..${to}` : ""}`);
+}
+
 export function duration(ms) {
   const seconds = Math.max(0, ms) / 1000;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
@@ -94,24 +114,6 @@ export function duration(ms) {
 
 /** Format milliseconds since the epoch as the time of day in UTC, with milliseconds. */
 export const timeOfDay = (ms) => new Date(ms).toISOString().slice(11, 23);
-
-const UUID = /-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
-
-/** Map each member id to a short name: the client id before its UUID, and as much of the UUIDs as makes them unique. */
-export function shortNames(ids) {
-  const all = [...new Set(ids)];
-  let names = new Map();
-  for (const length of [0, 5, 9, 37]) {
-    names = new Map(all.map((id) => [id, short(id, length)]));
-    if (new Set(names.values()).size === all.length) break;
-  }
-  return names;
-}
-
-function short(id, length) {
-  const found = UUID.exec(id);
-  return found ? id.slice(0, found.index + length) : id;
-}
 
 /** Replace member ids in a text by their short names. */
 export function withNames(text, names) {

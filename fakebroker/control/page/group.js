@@ -3,9 +3,11 @@
 import { get, groupPath, post } from "./api.js";
 import { moveCoordinator, targetOptions } from "./brokers.js";
 import {
-  chip, count, div, duration, find, h, number, option, REBALANCING, row, setText, shortNames, table, timeOfDay, updateList,
+  chip, count, div, duration, find, h, number, option, REBALANCING, REBALANCING_OF, row, setText, table, timeOfDay,
+  updateList,
 } from "./dom.js";
 import { button, on, overview, throttled } from "./live.js";
+import { Members } from "./members.js";
 import { describe, withoutZombies } from "./moments.js";
 import { displayId } from "./rebalancing.js";
 import { Timeline } from "./timeline.js";
@@ -22,14 +24,15 @@ class Group {
   #signal;
   #view = null;
   #moments = [];
+  #names = new Map();
   #load;
   #timeline = new Timeline();
   #state = h("span");
   #facts = h("span", { class: "facts" });
   #why = h("p", { class: "explanation" });
   #deadlines = table(["In", "At", "What happens"], "deadlines");
-  #members = table(["Member", "Client", "Host", "Static id", "Session", "Rebalance", "Assigned", ""], "members");
-  #changes = table(["Time", "Gen.", "State", "Cause", "Members"]);
+  #members;
+  #changes = table(["Time", "Gen./epoch", "State", "Cause", "Members"]);
   #offsets = table(["Partition", "Offset", "Metadata"]);
   #dropped = h("small");
   #memberCount = h("small");
@@ -37,11 +40,12 @@ class Group {
 
   constructor(root, groupId, signal) {
     [this.#id, this.#path, this.#signal] = [groupId, groupPath(groupId), signal];
+    this.#members = new Members(this.#path);
     root.append(
       div("bar", h("a", { href: "#groups" }, "‹ All groups"), h("h2", { class: "id" }, displayId(groupId)),
         this.#state, this.#facts),
       this.#why, this.#timeline.element, commands(groupId, this.#path, signal),
-      h("h3", {}, "Members ", this.#memberCount), this.#members,
+      h("h3", {}, "Members ", this.#memberCount), this.#members.element,
       h("h3", {}, "What ends when"), this.#deadlines,
       div("columns",
         div("", h("h3", {}, "Changes ", this.#dropped), this.#changes),
@@ -65,6 +69,7 @@ class Group {
     });
     if (!timeline) return;
     this.#moments = withoutZombies(timeline.moments);
+    this.#names = new Map(Object.entries(timeline.names));
     setText(this.#dropped, droppedText(timeline));
     this.#timeline.show(timeline);
     this.#view = await get(this.#path, {}, this.#signal);
@@ -72,21 +77,26 @@ class Group {
   }
 
   #show() {
-    const { state, generation_id, protocol_name, members, coordinator, explanation, offsets, deadlines } = this.#view;
+    const { state, members, explanation, offsets, deadlines } = this.#view;
     this.#state.replaceChildren(chip(state));
     this.#why.dataset.state = state;
     setText(this.#why, explanation);
-    const place = coordinator === null ? "no coordinator" : `coordinator: broker ${coordinator}`;
-    const protocol = protocol_name ?? "no protocol";
-    setText(this.#facts, [`generation ${generation_id}`, protocol, count(members.length, "member"), place].join(" · "));
+    setText(this.#facts, facts(this.#view).join(" · "));
     showDeadlines(this.#deadlines, deadlines);
-    showMembers(this.#members.body, this.#view, this.#path);
-    showChanges(this.#changes.body, this.#moments);
+    this.#members.show(this.#view, this.#names);
+    showChanges(this.#changes.body, this.#moments, this.#names);
     setText(this.#memberCount, number(members.length));
     setText(this.#offsetCount, number(offsets.length));
     this.#offsets.body.replaceChildren(...offsets.map(({ topic, partition, offset, metadata }) =>
       row(`${topic}-${partition}`, number(offset), metadata)));
   }
+}
+
+function facts({ generation_id, assignment_epoch, protocol_name, members, coordinator }) {
+  const epochs = [`epoch ${generation_id}`, `assignment epoch ${assignment_epoch}`];
+  const numbers = assignment_epoch === null ? [`generation ${generation_id}`] : epochs;
+  const place = coordinator === null ? "no coordinator" : `coordinator: broker ${coordinator}`;
+  return [...numbers, protocol_name ?? "no protocol", count(members.length, "member"), place];
 }
 
 // Tables
@@ -99,39 +109,6 @@ function showDeadlines(table, deadlines) {
   table.body.replaceChildren(...(lines.length ? lines : [row("", "", "Nothing, until a request arrives.")]));
 }
 
-const MISSING = { JoinGroup: "has not rejoined", SyncGroup: "has not sent a SyncGroup" };
-
-function showMembers(body, { members, leader_id }, path) {
-  const names = shortNames(members.map(({ member_id }) => member_id));
-  const make = (member) => memberRow(member, names.get(member.member_id), path);
-  updateList(body, members, ({ member_id }) => member_id, make, (line, member) => {
-    const { member_id, client_id, client_host, instance_id, is_expected, missing_request } = member;
-    line.classList.toggle("missing", missing_request !== null);
-    const marks = [member_id === leader_id && "leader", is_expected && "expected", MISSING[missing_request]];
-    setText(find(".marks", line), marks.filter(Boolean).join(", "));
-    const timeouts = [`${member.session_timeout_ms} ms`, `${member.rebalance_timeout_ms} ms`];
-    const cells = [client_id, client_host.replace(/^\//, ""), instance_id ?? "", ...timeouts, assigned(member)];
-    cells.forEach((text, at) => setText(line.children[at + 1], text));
-  });
-}
-
-/** Return the assigned partitions, or the size of an assignment that is not a consumer's. */
-function assigned({ assignment, assigned_partitions }) {
-  if (!assignment) return "";
-  return assigned_partitions?.join(", ") ?? `${Math.floor((assignment.length * 3) / 4)} bytes`;
-}
-
-function memberRow({ member_id, instance_id }, name, path) {
-  const first = [h("span", { title: member_id, tabindex: 0, "data-row": true }, name), " ", h("b", { class: "marks" })];
-  const buttons = [
-    button("Evict", () => post(`${path}/evict`, { member: member_id }), "Remove the member, like an admin client"),
-    button("Expire", () => post(`${path}/expire`, { member: member_id }), "Expire the session of the member now"),
-  ];
-  const fence = () => post(`${path}/fence`, { instance_id });
-  if (instance_id !== null) buttons.push(button("Fence", fence, "Replace the static member, like another process"));
-  return row(first, "", "", "", "", "", "", h("span", { class: "buttons" }, buttons));
-}
-
 /** Return what the history does not have, or this page does not show. */
 function droppedText({ moments, dropped }) {
   const parts = moments.length > SHOWN_CHANGES ? [`the latest ${SHOWN_CHANGES}`] : [];
@@ -140,8 +117,7 @@ function droppedText({ moments, dropped }) {
   return parts.join("; ");
 }
 
-function showChanges(body, moments) {
-  const names = shortNames(moments.flatMap(({ members, left }) => [...members, ...left]));
+function showChanges(body, moments, names) {
   // With a manual clock, changes may be equal, times included. The number of occurrences makes the keys unique.
   const occurrences = new Map();
   const lines = moments.slice(-SHOWN_CHANGES).map((moment) => {

@@ -1,6 +1,6 @@
 // Texts for the moments (recorded changes) of a group or a transactional id.
 
-import { joinNames, withNames } from "./dom.js";
+import { joinNames, partitionRanges, withNames } from "./dom.js";
 
 const MAX_NAMED = 8;
 
@@ -29,12 +29,19 @@ export function asMoments(moments) {
 }
 
 /** Describe a moment: its states, its cause, and the members, or the partitions, that changed. */
-export function describe({ state_from, state_to, cause, joined, rejoined, left, added, ended }, names) {
-  const changes = Object.entries({ joined, rejoined, left, added, ended }).filter(([, ids]) => ids?.length);
+export function describe({ state_from, state_to, cause, joined, rejoined, left, added, ended, changes }, names) {
+  const lists = Object.entries({ joined, rejoined, left, added, ended }).filter(([, ids]) => ids?.length);
   const toText = ([change, ids]) => `${change}: ${joinNames(ids.map((id) => names.get(id) ?? id), MAX_NAMED)}`;
+  const described = (changes ?? []).map((each) => `${names.get(each.member_id) ?? each.member_id} ${holdings(each)}`);
   return {
     states: state_from === state_to ? state_to : `${state_from} → ${state_to}`,
     cause: withNames(cause, names),
-    changes: changes.map(toText).join("; "),
+    changes: [...lists.map(toText), ...(described.length ? [joinNames(described, MAX_NAMED)] : [])].join("; "),
   };
+}
+
+/** Describe a member of a consumer group after a change: its epoch and its partitions. */
+function holdings({ member_epoch, assigned, pending_revocation }) {
+  const givesUp = pending_revocation.length ? `, has to give up ${partitionRanges(pending_revocation).join(", ")}` : "";
+  return `in epoch ${member_epoch} has ${partitionRanges(assigned).join(", ") || "nothing"}${givesUp}`;
 }

@@ -1,6 +1,6 @@
 // The timeline of a group or a transactional id: the server's SVG with a cursor that selects a change by arrow keys or pointer.
 
-import { duration, h, s, setText, shortNames } from "./dom.js";
+import { duration, h, s, setText } from "./dom.js";
 import { nowMs } from "./live.js";
 import { describe, withoutZombies } from "./moments.js";
 
@@ -16,6 +16,7 @@ export class Timeline {
     "aria-label": "Timeline: arrow keys select a change" }, this.#svg);
   #positions = [];
   #selected = null;
+  #names = new Map();
   #number;
 
   /** `number` is what moments are numbered by: "generation", or "epoch" for a transactional id. */
@@ -32,7 +33,8 @@ export class Timeline {
   }
 
   /** Show the timeline of a response. The selected change stays selected. */
-  show({ moments, svg }) {
+  show({ moments, svg, names = {} }) {
+    this.#names = new Map(Object.entries(names));
     if (svg === null) return;
     // The style sheets of the page have both themes; its content security policy forbids inline styles.
     const text = svg.replace(/<style>.*?<\/style>/s, "");
@@ -73,8 +75,10 @@ export class Timeline {
   #select(moment) {
     this.#selected = moment;
     this.#drawCursor();
-    const { states, cause, changes } = describe(moment, shortNames([...moment.members, ...(moment.left ?? [])]));
-    const head = `${duration(nowMs() - moment.at_ms)} ago: ${states}, ${this.#number} ${moment.generation_id}`;
+    const { states, cause, changes } = describe(moment, this.#names);
+    const isConsumerGroup = (moment.assignment_epoch ?? null) !== null;
+    const number = isConsumerGroup ? "epoch" : this.#number;
+    const head = `${duration(nowMs() - moment.at_ms)} ago: ${states}, ${number} ${moment.generation_id}`;
     setText(this.#readout, [head, cause, changes].filter(Boolean).join(" — "));
   }
 }

@@ -7,7 +7,6 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.consumer_groups import member_names
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.control.clusters import ServedCluster
@@ -17,7 +16,6 @@ from fakebroker.control.routes.group_rows import (
     blocked_until_ms,
     blocking_members,
     count_reconciled,
-    since_ms_of,
 )
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup
@@ -75,12 +73,12 @@ class BlockedGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
 def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Steps[BlockedGroupList]:
     """List groups whose rebalances wait, with the members that block them, and until when."""
     check_range("limit", query.limit, 0, MAX_LISTED)
-    all_groups, core = (yield from served.index.groups()), served.cluster.cluster
+    all_groups = yield from served.index.groups()
     first: list[tuple[bool, float, int]] = []
     total = 0
     for start in range(0, len(all_groups), GROUPS_PER_STEP):
         waiting = [
-            (not _missing(group), since_ms_of(core, group), at)
+            (not _missing(group), group.state_since_ms, at)
             for at, group in enumerate(all_groups[start : start + GROUPS_PER_STEP], start)
             if group.state.value in REBALANCING
         ]
@@ -90,7 +88,7 @@ def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Step
     rows = []
     for *_, at in first:
         group = all_groups[at]
-        rows.append(_consumer_group_row(core, group) if isinstance(group, ConsumerGroup) else _row(group))
+        rows.append(_consumer_group_row(group) if isinstance(group, ConsumerGroup) else _row(group))
         yield
     return {"total": total, "groups": rows}
 
@@ -125,12 +123,12 @@ def _row(group: Group) -> BlockedGroup:
     }
 
 
-def _consumer_group_row(core: Cluster, group: ConsumerGroup) -> BlockedGroup:
+def _consumer_group_row(group: ConsumerGroup) -> BlockedGroup:
     missing, names, until_ms = _missing(group), member_names(group), blocked_until_ms(group)
     return {
         "group_id": group.group_id,
         "state": group.state.value,
-        "since_ms": since_ms_of(core, group),
+        "since_ms": group.state_since_ms,
         "request": "ConsumerGroupHeartbeat",
         "blocking": [names[each] for each in missing[:_MAX_NAMES]],
         "missing": len(missing),

@@ -74,19 +74,11 @@ def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> Group
         "members": len(group.members),
         "protocol_name": protocol,
         "coordinator": coordinator,
-        "since_ms": since_ms_of(core, group),
+        "since_ms": group.state_since_ms,
         "until_ms": until_ms,
         "rebalances": served.meter.rebalances_of.get(group.group_id, 0),
         "why": reason,
     }
-
-
-def since_ms_of(core: Cluster, group: AnyGroup) -> float:
-    """Return since when a group is in its state, by the brokers' clock; 0 if that is not known."""
-    if isinstance(group, ConsumerGroup):
-        last = _last_transition(core, group)
-        return last.at_ms if last else 0.0
-    return group.state_since_ms
 
 
 def _last_transition(core: Cluster, group: AnyGroup) -> Moment | None:

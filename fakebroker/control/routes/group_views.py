@@ -1,6 +1,6 @@
 """One group as JSON, with its members, offsets and history. Read-only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
 from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
@@ -10,16 +10,19 @@ from fakebroker.cluster.inspect.views import (
     GroupType,
     GroupView,
     MemberView,
-    find_group,
     view_group,
 )
 from fakebroker.control.clusters import ServedCluster
-from fakebroker.control.routes.group_rows import row_of
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.control.routes.group_rows import blocking_members, find_any_group, row_of
+from fakebroker.control.stats.group_index import AnyGroup
 from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE
 from fakebroker.coordinator.group.history import Moment
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.runtime.history import DroppedMoments
 from fakebroker.topic_partition import TopicPartition, format_partitions
+
+MissingRequest = Literal["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"]
+"""A request that a group waits for."""
 
 
 class OffsetRow(TypedDict):
@@ -46,7 +49,8 @@ class MemberRow(TypedDict):
     """One member of a group; `assignment` and `metadata` are in base64, and decoded if it is a consumer, else null.
 
     `missing_request` is the request that the group waits for, if it waits for one of this member. Epochs, state,
-    target and awaited partitions are those of a member of a consumer group.
+    target and awaited partitions are those of a member of a consumer group; such a group waits for the heartbeat by
+    which a member confirms that it has given up partitions, or learns of the target assignment.
     """
 
     member_id: str
@@ -60,7 +64,7 @@ class MemberRow(TypedDict):
     protocol_type: str | None
     protocol_name: str | None
     is_expected: bool
-    missing_request: Literal["JoinGroup", "SyncGroup"] | None
+    missing_request: MissingRequest | None
     assigned_partitions: list[str] | None
     subscribed_topics: list[str] | None
     owned_partitions: list[str] | None
@@ -99,13 +103,14 @@ class GroupDetail(TypedDict):
 class TimelineView(TypedDict):
     """The history of a group; `text` and `svg` are null unless requested.
 
-    `dropped` are earlier moments that are no longer kept.
+    `dropped` are earlier moments that are no longer kept. `names` has a short name for each member id in the moments.
     """
 
     group_id: str
     taken_ms: float
     moments: list[Moment]
     dropped: DroppedMoments
+    names: dict[str, str]
     text: str | None
     svg: str | None
 
@@ -127,7 +132,7 @@ class FullGroup(TypedDict):
     dropped: DroppedMoments
 
 
-def _member_row(member: MemberView, group: Group | None) -> MemberRow:
+def _member_row(member: MemberView, missing: Mapping[str, MissingRequest]) -> MemberRow:
     topics = member.subscribed_topics
     return {
         "member_id": member.member_id,
@@ -141,7 +146,7 @@ def _member_row(member: MemberView, group: Group | None) -> MemberRow:
         "protocol_type": member.protocol_type,
         "protocol_name": member.protocol_name,
         "is_expected": member.is_expected,
-        "missing_request": _missing_request(member, group),
+        "missing_request": missing.get(member.member_id),
         "assigned_partitions": _names(member.assigned_partitions),
         "subscribed_topics": None if topics is None else list(topics),
         "owned_partitions": _names(member.owned_partitions),
@@ -156,12 +161,15 @@ def _member_row(member: MemberView, group: Group | None) -> MemberRow:
     }
 
 
-def _missing_request(member: MemberView, group: Group | None) -> Literal["JoinGroup", "SyncGroup"] | None:
-    if group is None or member.member_id not in group.members:
-        return None
+def _missing_requests(group: AnyGroup | None) -> dict[str, MissingRequest]:
+    """Return the requests that a group waits for, by member id."""
+    if group is None:
+        return {}
+    if isinstance(group, ConsumerGroup):
+        return {member.member_id: "ConsumerGroupHeartbeat" for member in blocking_members(group)}
     if group.state is PREPARING_REBALANCE:
-        return None if member.member_id in group.parked_joins else "JoinGroup"
-    return "SyncGroup" if member.member_id in group.awaiting_sync else None
+        return {member_id: "JoinGroup" for member_id in group.members if member_id not in group.parked_joins}
+    return dict.fromkeys(group.awaiting_sync, "SyncGroup")
 
 
 def _names(partitions: Sequence[TopicPartition] | None) -> list[str] | None:
@@ -171,7 +179,8 @@ def _names(partitions: Sequence[TopicPartition] | None) -> list[str] | None:
 def full_group(served: ServedCluster, group_id: str) -> FullGroup:
     """Return a group with the fields of `GroupView`."""
     core = served.cluster.cluster
-    view, group = view_group(core, group_id, served.cluster.clock.now_ms()), find_group(core, group_id)
+    view = view_group(core, group_id, served.cluster.clock.now_ms())
+    missing = _missing_requests(find_any_group(core, group_id))
     return {
         "group_id": view.group_id,
         "type": view.type,
@@ -181,7 +190,7 @@ def full_group(served: ServedCluster, group_id: str) -> FullGroup:
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": [_member_row(member, group) for member in view.members],
+        "members": [_member_row(member, missing) for member in view.members],
         "pending_offsets": _pending_rows(view),
         "moments": list(core.history.of(group_id)),
         "dropped": core.history.dropped_of(group_id),
@@ -192,7 +201,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
     """Return the details of a group. The fields of a `GroupView` are those of `view`, by default the current ones."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
     view, row = view or view_group(core, group_id, now_ms), row_of(served, group_id)
-    broker, group = core.coordinator_of(group_id), find_group(core, group_id)
+    broker, missing = core.coordinator_of(group_id), _missing_requests(find_any_group(core, group_id))
     return {
         "group_id": group_id,
         "type": view.type,
@@ -202,7 +211,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": [_member_row(member, group) for member in view.members],
+        "members": [_member_row(member, missing) for member in view.members],
         "since_ms": row["since_ms"],
         "rebalances": row["rebalances"],
         "why": row["why"],

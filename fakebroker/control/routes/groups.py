@@ -8,7 +8,7 @@ import msgspec
 
 from fakebroker.cluster.command import Arguments, arguments_of
 from fakebroker.cluster.commands import ClusterCommands
-from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.timeline import Timeline, names_in
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_in_steps
 from fakebroker.control.clusters import ServedCluster
@@ -173,6 +173,7 @@ def get_timeline(served: ServedCluster, group_id: str, query: TimelineQuery) -> 
         "taken_ms": timeline.taken_ms,
         "moments": list(moments),
         "dropped": dropped,
+        "names": names_in(moments),
         "text": timeline.text() if query.text else None,
         "svg": timeline.svg(query.width, query.max_rows) if query.svg and moments else None,
     }

@@ -81,7 +81,7 @@ def overview(served: ServedCluster) -> Steps[Overview]:
         "journal": {"size": len(core.journal), "dropped": core.journal.dropped},
         "rates": rates,
         "faults": core.faults.count(served.cluster.clock.now_ms()),
-        "rebalances": served.meter.rebalances,
+        "rebalances": served.meter.rebalances.total(),
     }
 
 

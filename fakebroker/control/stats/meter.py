@@ -17,11 +17,13 @@ from itertools import islice
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.heartbeat import ALIVE
+from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
-from fakebroker.coordinator.runtime.history import DEAD, MAX_SIZE
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
+from fakebroker.coordinator.runtime.history import DEAD, LOADED, MAX_SIZE
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
 from fakebroker.coordinator.transaction.states import PREPARE_ABORT, PREPARE_COMMIT
 from fakebroker.server.connection import Connection
@@ -32,6 +34,7 @@ _CALLS_FOR_LOAD = 1_000
 _MAX_MOMENTS = 10_000
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 _COMPLETING = GroupState.COMPLETING_REBALANCE.value
+_SETTLED = (ConsumerGroupState.STABLE.value, ConsumerGroupState.EMPTY.value)
 _OUTCOMES = {PREPARE_COMMIT.value: "commit", PREPARE_ABORT.value: "abort"}
 """The outcome of a transaction by the state before its end."""
 
@@ -69,8 +72,9 @@ class Meter:
         totals: Counts of requests.
         missed: Requests dropped by the journal before they could be counted.
         dropped_before: Requests dropped by journals before the last reset.
-        rebalances: Number of started rebalances.
-        rebalance_durations: Times from the start of a rebalance until the group is Stable or Empty.
+        rebalances: Number of started rebalances by type of the group. Those of a consumer group start when its epoch
+            rises.
+        rebalance_durations: Times from the start of a rebalance until the group is Stable or Empty, by type.
         rebalances_of: Number of rebalances by group, for existing groups.
         changes: Number of moments of all groups.
         removals: Number of groups that were removed.
@@ -86,11 +90,13 @@ class Meter:
         # Broker times that are added together: of responses by API.
         self._new_times: dict[str, list[float]] = {}
         self._started_ms: dict[str, float] = {}
+        # The group epochs of consumer groups.
+        self._epochs: dict[str, int] = {}
         self.totals = Totals()
         self.missed = 0
         self.dropped_before = 0
-        self.rebalances = 0
-        self.rebalance_durations = Sketch()
+        self.rebalances: Counter[GroupType] = Counter()
+        self.rebalance_durations: dict[GroupType, Sketch] = {"classic": Sketch(), "consumer": Sketch()}
         self.rebalances_of: dict[str, int] = {}
         self.changes = 0
         self.removals = 0
@@ -135,6 +141,8 @@ class Meter:
             self._journal, self._seen = core.journal, 0
         if core.history is not self._history:
             self._history = core.history
+            for by_group in (self._started_ms, self._epochs, self.rebalances_of):
+                by_group.clear()
             core.history.listeners.append(self._on_moments)
         if core.transactions.history is not self._transaction_history:
             self._transaction_history = core.transactions.history
@@ -191,8 +199,12 @@ class Meter:
 
     def _on_moments(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
         for moment in moments:
-            if moment.is_transition:
+            if moment.assignment_epoch is not None:
+                self._count_epochs(group_id, moment)
+            elif moment.is_transition:
                 self._count_transition(group_id, moment)
+            if moment.state_to == DEAD:
+                self._count_removal(group_id)
             if len(self._moments) == _MAX_MOMENTS:
                 self._moments_ids -= self._moments[0][1].size
             self._moments.append((group_id, moment))
@@ -215,16 +227,34 @@ class Meter:
 
     def _count_transition(self, group_id: str, moment: RecordedMoment) -> None:
         if moment.state_to == _PREPARING:
-            self.rebalances += 1
-            self.rebalances_of[group_id] = self.rebalances_of.get(group_id, 0) + 1
-            self._started_ms.setdefault(group_id, moment.at_ms)
-        elif moment.state_to != _COMPLETING:
-            started_ms = self._started_ms.pop(group_id, None)
-            if started_ms is not None and moment.state_to != DEAD:
-                self.rebalance_durations.add([moment.at_ms - started_ms])
-        if moment.state_to == DEAD:
-            self.removals += 1
-            self.rebalances_of.pop(group_id, None)
+            self._count_start("classic", group_id, moment)
+        elif moment.state_to not in (_COMPLETING, DEAD):
+            self._count_end("classic", group_id, moment)
+
+    def _count_epochs(self, group_id: str, moment: RecordedMoment) -> None:
+        """Count rebalances of a consumer group: changes of its epoch, except by the removal of its last member."""
+        before = self._epochs.get(group_id, moment.generation_id if moment.cause == LOADED else 0)
+        self._epochs[group_id] = moment.generation_id
+        if moment.generation_id > before and moment.members:
+            self._count_start("consumer", group_id, moment)
+        if moment.state_to in _SETTLED:
+            self._count_end("consumer", group_id, moment)
+
+    def _count_start(self, group_type: GroupType, group_id: str, moment: RecordedMoment) -> None:
+        self.rebalances[group_type] += 1
+        self.rebalances_of[group_id] = self.rebalances_of.get(group_id, 0) + 1
+        self._started_ms.setdefault(group_id, moment.at_ms)
+
+    def _count_end(self, group_type: GroupType, group_id: str, moment: RecordedMoment) -> None:
+        started_ms = self._started_ms.pop(group_id, None)
+        if started_ms is not None:
+            self.rebalance_durations[group_type].add([moment.at_ms - started_ms])
+
+    def _count_removal(self, group_id: str) -> None:
+        self.removals += 1
+        self.rebalances_of.pop(group_id, None)
+        self._started_ms.pop(group_id, None)
+        self._epochs.pop(group_id, None)
 
     # Groups
 

@@ -28,7 +28,10 @@ _COUNTERS = {
     "requests": ("Received requests, by API and broker.", "api", "broker"),
     "errors": ("Error codes in responses, by API, broker and error.", "api", "broker", "error"),
     "requests_missed": ("Requests that the journal dropped before they were counted.",),
-    "rebalances": ("Started rebalances.",),
+    "rebalances": (
+        "Started rebalances by protocol: join phases, and rises of the epochs of consumer groups.",
+        "protocol",
+    ),
     "transactions_ended": ("Transactions that have ended, with all markers written, by outcome.", "outcome"),
     "fault_hits": (
         "Requests to which a fault was applied, by the id of the fault, until it is removed.",
@@ -59,7 +62,10 @@ _HISTOGRAMS = {
         "Wire time: from request until the last byte of the response was sent, in real time, by API.",
         "api",
     ),
-    "rebalance_duration_seconds": ("Time from the start of a rebalance until the group is Stable or Empty.",),
+    "rebalance_duration_seconds": (
+        "Time from the start of a rebalance until the group is Stable or Empty, by protocol.",
+        "protocol",
+    ),
 }
 _SUMMARIES = {
     "request_latency_seconds": (
@@ -117,7 +123,8 @@ class _Metrics(Collector):
             for api, durations in by_api.items():
                 self._add_histogram(histogram, durations, served.name, api)
                 self._add_summary("request_latency_seconds", durations, served.name, api, time)
-        self._add_histogram("rebalance_duration_seconds", served.meter.rebalance_durations, served.name)
+        for group_type, durations in served.meter.rebalance_durations.items():
+            self._add_histogram("rebalance_duration_seconds", durations, served.name, group_type)
 
     def _add_histogram(self, name: str, durations: Sketch, *labels: str) -> None:
         buckets = list(zip(_BOUNDS, durations.counts_up_to(_BOUNDS_MS), strict=True))
@@ -145,7 +152,7 @@ def _values(served: ServedCluster, counts: Counts) -> Iterator[tuple[str, float,
         for state in states:
             yield "groups", counts.groups[group_type, state], group_type, state
         yield "members", counts.members[group_type], group_type
-    yield "rebalances", meter.rebalances
+        yield "rebalances", meter.rebalances[group_type], group_type
     by_state = count_by_state(core)
     for state in STATES:
         yield "transactions", by_state[state], state

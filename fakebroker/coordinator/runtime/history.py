@@ -12,6 +12,9 @@ from typing import Any, Generic, Protocol, TypeVar
 DEAD = "Dead"
 """The state of a group or a transactional id that does not exist."""
 
+LOADED = "loaded from the log"
+"""The cause of the first moment after a coordinator has loaded a group or a transactional id."""
+
 MAX_MOMENTS_OF_ONE = 256
 """Maximum number of moments that are kept of one group or transactional id."""
 MAX_MOMENTS = 20_000

@@ -10,6 +10,7 @@ from functools import partial
 from math import inf
 from types import MappingProxyType
 
+from fakebroker.coordinator.runtime.history import LOADED
 from fakebroker.coordinator.runtime.partitions import Partitions
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.runtime.runtime import Append
@@ -152,7 +153,7 @@ class TransactionCoordinator:
                 values[record.transactional_id] = record.value
         self._partitions.end_loading(partition)
         self.lead(partition, leader_epoch, now_ms)
-        self.restore(values, "loaded from the log", now_ms)
+        self.restore(values, LOADED, now_ms)
 
     def restore(self, values: Mapping[str, TransactionValue], cause: str, now_ms: float) -> None:
         """Add transactional ids whose records are in the log, and end the transactions that are prepared."""

@@ -1,17 +1,17 @@
-"""The error of a request to a consumer group."""
+"""The error of a ConsumerGroupHeartbeat."""
 
 from fakebroker.errors import ErrorCode
 
 
 class HeartbeatError(Exception):
-    """A request is rejected; no record was written.
+    """A heartbeat is rejected; nothing has changed.
 
     Attributes:
         error: The error code.
-        message: Kafka's message, which clients see in the response to a ConsumerGroupHeartbeat; None if it has none.
+        message: Kafka's message for the client.
     """
 
-    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
-        super().__init__(message or error.name)
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
         self.error = error
         self.message = message
