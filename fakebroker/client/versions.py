@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -79,6 +80,10 @@ def versions_needed(request: Message) -> Versions | None:
     if type(request) is HeartbeatRequest:
         return None  # The most frequent request by far.
     match request:
+        case ConsumerGroupHeartbeatRequest():
+            if request.subscribed_topic_regex is None:
+                return None
+            first = 1
         case JoinGroupRequest() if request.join_group_members:
             first_of_batches = LAST_VERSION_WITH_ONE_MEMBER + 1
             return Versions(first_of_batches, first_of_batches)

@@ -60,3 +60,13 @@ def test_a_commit_replaced_by_a_later_one_is_not_retried() -> None:
     respond(offsets, only, ErrorCode.NONE, 5)
     assert newer.error is ErrorCode.NONE
     assert offsets.next_deadline() is None
+
+
+def test_a_retry_of_a_member_has_the_epoch_that_it_has_then() -> None:
+    offsets = GroupOffsets(retry_backoff_ms=5)
+    offsets.commit(Identity("g", None, "m", 1), {P0: 3})
+    (first,) = offsets.requests(0, Identity("g", None, "m", 1))
+    assert respond(offsets, first, ErrorCode.NOT_COORDINATOR, 0) is Reaction.REDISCOVER
+    (retry,) = offsets.requests(5, Identity("g", None, "m", 2))
+    assert isinstance(retry, OffsetCommitRequest)
+    assert (retry.generation_id_or_member_epoch, committed(retry)) == (2, {P0: 3})

@@ -4,11 +4,13 @@ Connects `ConsumerCore`, which decides what to send and what responses mean, to 
 application's callbacks.
 """
 
+import base64
 import inspect
 import logging
 import math
 import re
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -31,6 +33,12 @@ from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 T = TypeVar("T")
+
+
+def _new_member_id() -> str:
+    """Return a random UUID as Kafka's clients write it (`Uuid.toString`)."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +72,7 @@ class Consumer:
         addresses(bootstrap_servers)
         self._bootstrap_servers = bootstrap_servers
         self._settings = ConsumerSettings(**settings)
-        self._core = ConsumerCore(self._settings)
+        self._core = ConsumerCore(self._settings, _new_member_id)
         self._listeners: dict[RebalanceEvent, RebalanceListener | None] = {}
         self._is_polling = False
         self._changed, self._rescheduled = trio.Event(), trio.Event()
@@ -114,7 +122,7 @@ class Consumer:
             await self._nursery_manager.__aexit__(None, None, None)
 
     async def _close(self, *, commits: bool) -> None:
-        """Leave the group, and wait for the responses to commits and LeaveGroup."""
+        """Leave the group, and wait for the responses to commits and to leaving."""
         try:
             await self._leave(commits=commits)
         finally:
@@ -137,7 +145,8 @@ class Consumer:
 
         Args:
             topics: Names, or a compiled pattern that must match whole names of existing or future topics. A pattern
-                does not match Kafka's internal topics.
+                does not match Kafka's internal topics. With the consumer protocol the broker matches it, in the syntax
+                of RE2.
             on_assigned: Called with the newly assigned partitions after each rebalance, even if there are none.
             on_revoked: Called with partitions before they are revoked; commits within the call are accepted.
             on_lost: Called with partitions lost because the consumer was removed from the group; other members may own
@@ -200,7 +209,8 @@ class Consumer:
             InitialOffsetUnknown: No offset is committed, and there is no reset policy.
             OffsetOutOfRange: A position is outside of the log, and there is no reset policy.
             RecordsUnreadable: Records are damaged; the next poll fetches them again.
-            GroupFailed: The coordinator rejected this consumer; the next poll joins again.
+            GroupFailed: The coordinator rejected this consumer. The next poll joins again; with the consumer protocol,
+                it raises the error again, because such errors last.
             BrokerRefused: A broker rejected a topic or partition. If there are no records within the timeout, also
                 once for each topic or partition that does not exist.
             BrokerUnreachable: No connection could be made since the consumer was opened, and there are no records

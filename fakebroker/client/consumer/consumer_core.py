@@ -6,7 +6,7 @@ wait there until it polls. Does not depend on how requests are sent.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fakebroker.client.consumer.cluster_metadata import ClusterMetadata
@@ -16,7 +16,13 @@ from fakebroker.client.consumer.fetcher import Fetcher
 from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceCallback, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.client.consumer.subscription import SubscriptionType, check_offsets, check_partitions, check_topics
+from fakebroker.client.consumer.subscription import (
+    SubscriptionType,
+    check_offsets,
+    check_partitions,
+    check_pattern,
+    check_topics,
+)
 from fakebroker.client.coordinators import coordinators_in, find_coordinators
 from fakebroker.client.errors import (
     BrokerRefused,
@@ -36,6 +42,7 @@ from fakebroker.client.member.effects import (
     Fatal,
     FetchMetadata,
     GroupRequest,
+    HeartbeatRejected,
     OffsetUnknown,
     Revoked,
     Revoking,
@@ -43,9 +50,14 @@ from fakebroker.client.member.effects import (
 )
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
+from fakebroker.client.member.modern.modern_member import ModernMember
 from fakebroker.client.member.reactions import Reaction, error_in
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from fakebroker.protocol.messages.fetch import FetchRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -54,6 +66,10 @@ from fakebroker.topic_partition import TopicPartition
 
 class ConsumerCore:
     """One consumer; `fakebroker.client.consumer.consumer.Consumer` documents what the application sees.
+
+    Args:
+        settings: Its settings.
+        new_id: Returns an unused member id; called with the consumer protocol.
 
     `now_ms`, in most methods, is the current time in milliseconds since the Unix epoch. Methods that change something
     call `_settle`, which creates the requests that are due.
@@ -64,12 +80,15 @@ class ConsumerCore:
         callbacks: Callbacks to run, in order, when the application polls next.
     """
 
-    def __init__(self, settings: ConsumerSettings) -> None:
+    def __init__(self, settings: ConsumerSettings, new_id: Callable[[], str]) -> None:
         self.settings = settings
         self.outbound: list[OutboundRequest] = []
         self.addresses: dict[int, tuple[str, int]] = {}
         self.callbacks: deque[RebalanceCallback] = deque()
-        self.member: GroupMember = Member(settings.member())
+        self._is_modern = settings.group_protocol == "consumer"
+        self.member: GroupMember = (
+            ModernMember(settings.modern_member(), new_id) if self._is_modern else Member(settings.member())
+        )
         self._subscribed: SubscriptionType | None = None
         self._pattern: re.Pattern[str] | None = None
         self._is_matched = False  # the topics that match the pattern are known
@@ -111,7 +130,9 @@ class ConsumerCore:
             raise InvalidSubscription("group_id=None: expected a group id to subscribe; without one, use assign")
         if isinstance(topics, re.Pattern):
             self._set_type(SubscriptionType.PATTERN)
-            self._pattern, self._is_matched = topics, False
+            self._pattern, self._is_matched = topics, self._is_modern
+            if self._is_modern:
+                self.member.subscribe((), now_ms, pattern=check_pattern(topics))
         else:
             names = check_topics(topics)
             self._set_type(SubscriptionType.TOPICS)
@@ -417,6 +438,12 @@ class ConsumerCore:
 
     def unsupported(self, outbound: OutboundRequest, error: FakebrokerError, now_ms: float) -> None:
         """A request cannot be sent, for example because its broker is too old. The next poll raises the error."""
+        if isinstance(outbound.request, ConsumerGroupHeartbeatRequest):
+            code = ErrorCode.UNSUPPORTED_VERSION
+            response = ConsumerGroupHeartbeatResponse(error_code=code, error_message=str(error))
+            self.member.answered(outbound.request, response, now_ms)
+            self._settle(now_ms)
+            return
         if not self._failures:
             self._failures.append(error)
         self.unanswered(outbound, None, now_ms)
@@ -425,14 +452,15 @@ class ConsumerCore:
         for topic, error in self._metadata.answered(response, now_ms):
             if self._is_named(topic):
                 self._failures.append(BrokerRefused(f"topic {topic!r}", error))
-        if self._pattern is not None and request.topics is None:
+        if self._pattern is not None and request.topics is None and not self._is_modern:
             self._match(self._pattern, now_ms)
         requested = None if request.topics is None else {topic.name for topic in request.topics}
         if self._group_topics is not None and (requested is None or requested.issuperset(self._group_topics)):
             counts = {
                 topic.name: len(topic.partitions) for topic in response.topics if topic.name and not topic.error_code
             }
-            self.member.metadata(counts, now_ms)
+            ids = {topic.name: topic.topic_id for topic in response.topics if topic.name and not topic.error_code}
+            self.member.metadata(counts, now_ms, topic_ids=ids)
 
     def _is_named(self, topic: str) -> bool:
         """Return whether errors of a topic are reported: with a pattern, only if its partitions are assigned."""
@@ -519,10 +547,12 @@ class ConsumerCore:
                 self._remove(partitions, lost=lost)
             case OffsetUnknown(partitions):
                 self._reset(partitions)
+            case HeartbeatRejected(error, message):
+                self._failures.append(GroupFailed(error, message))
             case Fatal(error, message, _, identity):
                 self._group_topics = None
                 self._failures.append(GroupFailed(error, message))
-                if identity.member_id and identity.instance_id is None:
+                if identity.member_id and identity.instance_id is None and not self._is_modern:
                     # The next poll joins as a new member. Its rebalance would wait for the old one.
                     self._send(requests.leave_group(identity, f"the consumer has failed: {error.name}"))
 
@@ -582,7 +612,8 @@ class ConsumerCore:
         if not self._offsets.is_pending:
             return
         if self._coordinator is not None:
-            for request in self._offsets.requests(now_ms):
+            is_epoch = self._is_modern and self.member.is_in_generation
+            for request in self._offsets.requests(now_ms, self.member.identity if is_epoch else None):
                 self.outbound.append(OutboundRequest(self._coordinator, Lane.GROUP, request))
         elif self._needs_lookup and self._lookup_ms <= now_ms:
             self._find_coordinator()

@@ -82,10 +82,18 @@ class GroupOffsets:
         """Return when the next retry is due."""
         return min((operation.retry_ms for operation in self._pending if operation.retry_ms), default=None)
 
-    def requests(self, now_ms: float) -> list[OffsetsRequest]:
-        """Return the requests to send to the coordinator now, in order."""
+    def requests(self, now_ms: float, member: Identity | None = None) -> list[OffsetsRequest]:
+        """Return the requests to send to the coordinator now, in order.
+
+        Args:
+            now_ms: The current time.
+            member: A member with the consumer protocol: what it commits is sent with the epoch that it has now.
+        """
         due = [operation for operation in self._pending if not operation.is_sent and operation.retry_ms <= now_ms]
         for operation in due:
+            former = operation.identity
+            if member is not None and former.member_id == member.member_id and former != member:
+                operation.identity, operation.request = member, requests.offset_commit(member, operation.offsets)
             operation.is_sent, operation.retry_ms = True, 0.0
         return [operation.request for operation in due]
 

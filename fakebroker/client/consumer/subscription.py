@@ -1,5 +1,6 @@
 """Validation of the topics, partitions and offsets that an application passes to the consumer."""
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
@@ -39,6 +40,17 @@ def check_topics(topics: Iterable[str]) -> tuple[str, ...]:
     if not names:
         raise InvalidSubscription("topics=[]: expected one or more; call unsubscribe to stop reading")
     return names
+
+
+def check_pattern(pattern: re.Pattern[str]) -> str:
+    """Return the text of a pattern that a broker will match (RE2).
+
+    Raises:
+        InvalidSubscription: It has flags that are not part of its text, which is all that is sent.
+    """
+    if re.compile(pattern.pattern).flags != pattern.flags:
+        raise InvalidSubscription(f"pattern={pattern!r}: expected flags in the pattern itself, such as '(?i)orders'")
+    return pattern.pattern
 
 
 def check_partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:

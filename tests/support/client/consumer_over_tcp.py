@@ -7,6 +7,7 @@ import trio
 
 from fakebroker import FakeCluster
 from fakebroker.client.consumer.consumer import Consumer
+from fakebroker.client.consumer.consumer_settings import UNSUPPORTED_SETTINGS
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.cluster.handlers import fetch
 from fakebroker.topic_partition import TopicPartition
@@ -25,12 +26,21 @@ _SETTINGS: dict[str, Any] = {
     "retry_backoff_ms": 5,
 }
 
+FAST_HEARTBEATS = {"group.consumer.heartbeat.interval.ms": 50}
+"""Settings of brokers."""
+
 P0, P1, P2 = ("orders", 0), ("orders", 1), ("orders", 2)
 
 
 def consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
     """Return a member of the group "g" with short intervals that starts at the earliest offset."""
     return Consumer(cluster.bootstrap_servers, **(_SETTINGS | settings))
+
+
+def modern_consumer(cluster: FakeCluster, **settings: Any) -> Consumer:
+    """Return a member of the group "g" with the consumer protocol (KIP-848); brokers need `FAST_HEARTBEATS`."""
+    common = {name: value for name, value in _SETTINGS.items() if name not in UNSUPPORTED_SETTINGS["consumer"]}
+    return Consumer(cluster.bootstrap_servers, **(common | {"group_protocol": "consumer"} | settings))
 
 
 def append(cluster: FakeCluster, partition: TopicPartition, batch: bytes) -> None:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Any
 
 from fakebroker.client.consumer.consumer_core import ConsumerCore
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
@@ -27,12 +28,14 @@ from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 from tests.support.cluster.cluster_harness import ClusterHarness, batch, carried
+from tests.support.coordinator.consumer_group_harness import check_group
 from tests.support.virtual_time import SimulatedConnection, VirtualTime
 
 ClientConnection = SimulatedConnection[OutboundRequest, Message]
 
 MAX_POLL_INTERVAL_MS = 8_000
 POLL_INTERVAL_MS = 400.0
+_SESSION_MS, _HEARTBEAT_MS = 6_000, 1_500
 _BROKERS = (1, 2, 3)
 _DELAYS_MS = (0.0, 1.0, 5.0, 200.0)
 
@@ -63,6 +66,11 @@ def is_sync_while_loading(error: ConsumerError) -> bool:
     return isinstance(error, GroupFailed) and error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+def is_unreleased(error: ConsumerError) -> bool:
+    """Whether the session of an earlier process of a static member still runs: a supervisor starts it again."""
+    return isinstance(error, GroupFailed) and error.error is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
 class ConsumerSimulation(VirtualTime):
     """A cluster and the group "g" of up to `size` consumers that subscribe to all topics.
 
@@ -70,11 +78,12 @@ class ConsumerSimulation(VirtualTime):
 
     Args:
         seed: The seed of delays and losses.
-        assignor: The assignor of all consumers.
+        assignor: The assignor of all consumers; with `is_modern` that of the brokers.
         size: The highest number of consumers.
         topics: Partition counts by topic.
         accepts_error: Whether a poll may raise an error; the application polls again then.
         commits_after_poll: Whether the applications process the records of each poll at once, and commit.
+        is_modern: Whether the consumers have the consumer protocol instead of the classic one.
 
     Attributes:
         processed: The offsets of each partition whose records an application has processed.
@@ -90,13 +99,27 @@ class ConsumerSimulation(VirtualTime):
         *,
         accepts_error: Callable[[ConsumerError], bool] = is_sync_while_loading,
         commits_after_poll: bool = False,
+        is_modern: bool = False,
     ) -> None:
         super().__init__(seed)
-        self.assignor = assignor
+        self._is_modern = is_modern
+        if is_modern:
+            self._member_settings: dict[str, Any] = {"group_protocol": "consumer", "group_remote_assignor": assignor}
+        else:
+            self._member_settings = {
+                "assignor": assignor,
+                "session_timeout_ms": _SESSION_MS,
+                "heartbeat_interval_ms": _HEARTBEAT_MS,
+            }
         self._accepts_error, self._commits_after_poll = accepts_error, commits_after_poll
-        self.cluster = ClusterHarness(
-            topics, brokers=len(_BROKERS), config={"group.initial.rebalance.delay.ms": 0}
-        ).cluster
+        config: dict[str, object] = {
+            "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.session.timeout.ms": _SESSION_MS,
+            "group.consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
+        }
+        self.cluster = ClusterHarness(topics, brokers=len(_BROKERS), config=config).cluster
+        member_ids = count(1)
+        self._new_id = lambda: f"m-{next(member_ids)}"
         self.processed: dict[TopicPartition, set[int]] = {}
         self.apps: list[Application | None] = [None] * size
         self._first_unprocessed: dict[TopicPartition, int] = {}
@@ -113,9 +136,7 @@ class ConsumerSimulation(VirtualTime):
                 group_id="g",
                 client_id=f"c{index}",
                 instance_id="static" if index == 2 else None,
-                assignor=self.assignor,
-                session_timeout_ms=6_000,
-                heartbeat_interval_ms=1_500,
+                **self._member_settings,
                 max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
                 commit_interval_ms=2_000 if index % 2 else 0,
                 auto_offset_reset="earliest",
@@ -123,7 +144,7 @@ class ConsumerSimulation(VirtualTime):
                 fetch_max_wait_ms=2_000,
                 metadata_max_age_ms=3_000,
             )
-            app = self.apps[index] = Application(ConsumerCore(settings))
+            app = self.apps[index] = Application(ConsumerCore(settings, self._new_id))
             app.core.subscribe(list(self.topics()), self.now_ms)
             self._keep_polling(app)
 
@@ -205,6 +226,8 @@ class ConsumerSimulation(VirtualTime):
         for broker in self.cluster.brokers.values():
             for group in broker.coordinator.groups():
                 check(group)
+            for consumer_group in broker.coordinator.consumer_groups:
+                check_group(consumer_group)
         for partition, offset in self.committed().items():
             assert offset <= self._next_unprocessed(partition), (partition, offset, self.processed.get(partition))
 
@@ -254,7 +277,11 @@ class ConsumerSimulation(VirtualTime):
             try:
                 app.batch = app.core.take_records(self.now_ms)
             except ConsumerError as error:
-                if not self._accepts_error(error):
+                if self._is_modern and is_unreleased(error):
+                    index = self.apps.index(app)
+                    self.crash(index)
+                    self.call_in(1_000.0, partial(self.start, index))
+                elif not self._accepts_error(error):
                     raise AssertionError(f"{app.core.settings.client_id}: {error}") from error
             if self._commits_after_poll:
                 self._process(app)
