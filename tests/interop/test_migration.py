@@ -1,0 +1,156 @@
+"""Running groups of classic members go to the consumer protocol (KIP-848) member by member, and back; mixed clients."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import aiokafka.errors
+import confluent_kafka
+import kafka.errors
+import pytest
+
+from fakebroker import FakeCluster
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from tests.interop.conftest import closed_together
+from tests.interop.test_consumer_protocol import ModernConsumer
+from tests.support.kafka_clients.aiokafka_client import AIO
+from tests.support.kafka_clients.client import Consumer, GroupConsumer, Record, Settings
+from tests.support.kafka_clients.confluent_client import CONFLUENT
+from tests.support.kafka_clients.helpers import (
+    committed_total,
+    numbered,
+    partitions_per_member,
+    poll_until,
+    values,
+)
+from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.fake_cluster(
+        topics={"orders": 6}, clock="manual", config={"group.consumer.heartbeat.interval.ms": 100}
+    ),
+]
+
+ALLOWED = {0, 22, 27, 79}
+"""Errors of a usual rebalance: ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED."""
+
+APIS = "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "OffsetCommit"
+
+
+COMMIT_ERRORS = confluent_kafka.KafkaException, aiokafka.errors.KafkaError, kafka.errors.KafkaError
+"""Errors of a commit that a rebalance has overtaken: the records are read again."""
+
+
+class CommittingMember:
+    """A member that commits whatever it has read at once."""
+
+    def __init__(self, inner: GroupConsumer) -> None:
+        self.inner = inner
+
+    def poll(self) -> list[Record]:
+        records = self.inner.poll()
+        if records:
+            with suppress(*COMMIT_ERRORS):
+                self.inner.commit()
+        return records
+
+
+class MigratingGroup:
+    """A group whose members are replaced while records are produced; all are consumed, and commits are final.
+
+    Attributes:
+        members: The members that run.
+        produced: How many records were produced.
+    """
+
+    def __init__(self, cluster: FakeCluster, started: list[GroupConsumer]) -> None:
+        self.cluster = cluster
+        self.members: list[GroupConsumer] = []
+        self.produced = 0
+        self._started = started
+
+    def start(self, member: GroupConsumer) -> None:
+        self._started.append(member)
+        self.members.append(member)
+        member.subscribe("orders")
+
+    def stop(self, member: GroupConsumer) -> None:
+        self.members.remove(member)
+        member.close()
+
+    def consume(self, kind: str) -> None:
+        """Produce records and poll until they are committed and the members share all partitions.
+
+        Args:
+            kind: The type that the group has then.
+        """
+        numbers = range(self.produced, self.produced + 12)
+        CONFLUENT.produce(self.cluster.bootstrap_servers, "orders", numbered(numbers), None)
+        self.produced += 12
+        share = sorted(6 // len(self.members) + (i < 6 % len(self.members)) for i in range(len(self.members)))
+
+        def is_done(records: list[Record]) -> bool:
+            known = sorted(len(member.assignment()) for member in self.members)
+            is_shared = partitions_per_member(self.cluster, "g") == share == known
+            is_committed = committed_total(self.cluster, "g") == self.produced
+            return is_shared and is_committed and self.cluster.group("g").type == kind
+
+        what = f"{self.produced} committed records and {share} in a {kind} group"
+        read = poll_until(self.cluster, what, is_done, *map(CommittingMember, self.members))
+        assert set(values(read)) == set(values(numbered(numbers))), "what was committed is not read again"
+
+    def errors(self) -> set[int]:
+        """Return the error codes in the responses to the requests of members so far."""
+        responses = [call.response for api in APIS for call in self.cluster.requests(api) if call.response is not None]
+        codes = {getattr(response, "error_code", 0) for response in responses}
+        commits = [response for response in responses if isinstance(response, OffsetCommitResponse)]
+        codes |= {each.error_code for commit in commits for topic in commit.topics for each in topic.partitions}
+        return codes
+
+
+@pytest.fixture
+def group(fake_cluster: FakeCluster) -> Iterator[MigratingGroup]:
+    """A group whose members are closed after the test."""
+    with closed_together() as consumers:
+        yield MigratingGroup(fake_cluster, consumers)
+
+
+def test_a_group_goes_to_the_consumer_protocol_and_back(fake_cluster: FakeCluster, group: MigratingGroup) -> None:
+    servers = fake_cluster.bootstrap_servers
+
+    def classic() -> Consumer:
+        return CONFLUENT.consumer(servers, Settings(group_id="g"))
+
+    def modern() -> ModernConsumer:
+        return ModernConsumer(servers)
+
+    for _ in range(3):
+        group.start(classic())
+    group.consume("classic")
+    replace: list[tuple[Callable[[], GroupConsumer], list[str]]] = [
+        (modern, ["consumer", "consumer", "consumer"]),
+        (classic, ["consumer", "consumer", "classic"]),
+    ]
+    for new_member, kinds in replace:
+        for kind in kinds:
+            group.stop(group.members[0])
+            group.start(new_member())
+            group.consume(kind)
+    assert group.errors() <= ALLOWED, group.errors()
+    history = fake_cluster.timeline("g")
+    causes = [moment.cause for moment in history.moments]
+    assert sum("upgrade of a classic group" in cause for cause in causes) == 1
+    assert sum("becomes a classic group" in cause for cause in causes) >= 1
+
+
+def test_clients_of_both_protocols_share_a_group(fake_cluster: FakeCluster, group: MigratingGroup) -> None:
+    servers = fake_cluster.bootstrap_servers
+    group.start(AIO.consumer(servers, Settings(group_id="g")))
+    group.start(KAFKA_PYTHON.consumer(servers, Settings(group_id="g")))
+    group.consume("classic")
+    group.start(ModernConsumer(servers))
+    group.consume("consumer")
+    fake_cluster.stop_broker(fake_cluster.coordinator_of("g").node_id)
+    group.consume("consumer")
+    group.stop(group.members[-1])
+    group.consume("classic")
