@@ -224,8 +224,12 @@ class Cluster:
         return groups
 
     def _coordinator_config(self, emulated: EmulatedRelease) -> CoordinatorConfig:
-        topics = ClusterTopics(self.topics)
+        topics = ClusterTopics(self.topics, self._rack_of)
         return self.config.coordinator(emulated.release, emulated.supports_batch_join, topics, self._group_config)
+
+    def _rack_of(self, node_id: int) -> str | None:
+        broker = self.brokers.get(node_id)
+        return None if broker is None else broker.rack
 
     def _group_config(self, group_id: str, name: str) -> int | None:
         """Return a numeric config of a group, None if it has none of its own."""

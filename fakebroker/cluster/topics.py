@@ -10,7 +10,7 @@ from fakebroker.cluster.configs.log_config import CachedLogConfig
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.modern.topics import TopicMetadata
+from fakebroker.coordinator.group.modern.topics import TopicMetadata, topic_hash
 from fakebroker.topic_partition import unify_collision_chars
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -92,6 +92,7 @@ class Topic:
         configs: The configs that were set on the topic. Replaced, not changed, when they are altered.
         log_configs: A cache of `log_config`, by node id.
         next_partition: Counts the records that commands have produced without a key, to distribute them.
+        metadata_hash: A cache of its hash for consumer groups (`topic_hash`); None if it has to be computed.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Topic:
     configs: Mapping[str, str] = field(default_factory=dict)
     log_configs: dict[int, CachedLogConfig] = field(default_factory=dict, compare=False)
     next_partition: int = 0
+    metadata_hash: int | None = field(default=None, compare=False)
 
     @property
     def is_internal(self) -> bool:
@@ -107,7 +109,7 @@ class Topic:
 
     def clone(self) -> "Topic":
         """Return an independent copy, logs included."""
-        twin = replace(self, partitions=[], log_configs={})
+        twin = replace(self, partitions=[], log_configs={}, metadata_hash=None)
         twin.partitions += [replace(each, topic=twin, log=each.log.clone()) for each in self.partitions]
         return twin
 
@@ -128,7 +130,7 @@ class Topics:
     Attributes:
         offsets_topic: The topic __consumer_offsets; set by the first call of `create_offsets_topic`.
         offsets_topic_is_used: Whether clients see __consumer_offsets. Otherwise iteration, `get` and `find` omit it.
-        version: Rises with each change of a topic: creation, new partitions, deletion.
+        version: Rises with each change of a topic: creation, new partitions, other replicas, deletion.
         created_version: The version when clients saw a new topic last.
         on_change: Called with the name of a topic that was created, got partitions, or was deleted; None if nothing is.
     """
@@ -229,8 +231,14 @@ class Topics:
             log = PartitionLog(compactor=Compactor() if topic.name == OFFSETS_TOPIC else None)
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
+        topic.metadata_hash = None
         if topic.name in self._by_name:
             self._changed(topic)
+
+    def set_replicas(self, partition: Partition, replicas: Sequence[int]) -> None:
+        """Change the replicas of a partition."""
+        partition.replicas, partition.topic.metadata_hash = tuple(replicas), None
+        self.version += 1
 
     def _changed(self, topic: Topic) -> None:
         self.version += 1
@@ -262,10 +270,16 @@ class Topics:
 
 
 class ClusterTopics:
-    """The topics of a cluster, as its group coordinators see them (`TopicImage`)."""
+    """The topics of a cluster, as its group coordinators see them (`TopicImage`).
 
-    def __init__(self, topics: Topics) -> None:
+    Args:
+        topics: The topics.
+        rack_of: Returns the rack of a broker, by node id; None if it has none.
+    """
+
+    def __init__(self, topics: Topics, rack_of: Callable[[int], str | None]) -> None:
         self._topics = topics
+        self._rack_of = rack_of
 
     @property
     def version(self) -> int:
@@ -281,6 +295,14 @@ class ClusterTopics:
     def named(self, name: str) -> TopicMetadata | None:
         topic = self._topics.get(name)
         return None if topic is None else TopicMetadata(topic.topic_id, name, len(topic.partitions))
+
+    def hash_of(self, name: str) -> int:
+        topic = self._topics.get(name)
+        assert topic is not None, name
+        if topic.metadata_hash is None:
+            racks = (filter(None, map(self._rack_of, partition.replicas)) for partition in topic.partitions)
+            topic.metadata_hash = topic_hash(TopicMetadata(topic.topic_id, name, len(topic.partitions)), racks)
+        return topic.metadata_hash
 
     def name_of(self, topic_id: bytes) -> str | None:
         return self._topics.name_of(topic_id)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
+from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
     ConsumerGroupRecord,
@@ -30,6 +31,45 @@ ID = TOPIC.hex(" ")
 
 # The record, its key and its value, as Kafka 4.2 defines them.
 RECORDS: list[tuple[ConsumerGroupRecord, str, str]] = [
+    (
+        MemberSubscriptionRecord(
+            "g",
+            "m",
+            SubscriptionValue(
+                instance_id="i",
+                rack_id=None,
+                client_id="c",
+                client_host="/h",
+                subscribed_topic_names=frozenset(("t",)),
+                rebalance_timeout_ms=256,
+                server_assignor="range",
+                classic=ClassicMemberMetadata(6_000, (("range", b"\0\1"), ("s", b""))),
+            ),
+        ),
+        "00 05 00 01 67 00 01 6d",
+        """
+        00 00
+        02 69                    # instance id
+        00                       # rack: null
+        02 63                    # client id
+        03 2f 68                 # client host
+        02 02 74                 # one topic: "t"
+        01                       # regular expression: none
+        00 00 01 00              # rebalance timeout
+        06 72 61 6e 67 65        # assignor
+        01 00 15                 # one tag: 0, 21 bytes
+        01                       # not null
+        00 00 17 70              # session timeout
+        03                       # two protocols
+        06 72 61 6e 67 65        # "range"
+        03 00 01                 # its metadata
+        00                       # tags
+        02 73                    # "s"
+        01
+        00
+        00                       # tags
+        """,
+    ),
     (
         GroupEpochRecord("g", GroupEpochValue(5, 0)),
         """

@@ -147,6 +147,26 @@ def test_new_partitions_are_assigned_by_the_next_heartbeat() -> None:
     assert (grown.member_epoch, assigned(grown)) == (2, [0, 1, 2, 3, 4])
 
 
+def coordinator_id(harness: ClusterHarness, group_id: str) -> int:
+    owner = harness.cluster.coordinator_of(group_id)
+    assert owner is not None
+    return owner.node_id
+
+
+def test_a_replica_in_another_rack_starts_a_rebalance() -> None:
+    harness = ClusterHarness({}, brokers=3, racks=("x", "x", "y"))
+    harness.cluster.add_topic("news", [[1, 2]])
+    (group_id, *_) = (str(number) for number in range(99) if coordinator_id(harness, str(number)) == 1)
+    beat(harness, "a", group_id=group_id)
+    controller, (partition,) = harness.cluster.controller, harness.topic().partitions
+    known = 1
+    for replicas, epoch in (([2, 1], 1), ([2], 2), ([1], 2), ([3], 3)):
+        controller.reassign(partition, replicas, harness.now_ms, Failover())
+        assert partition.replicas == tuple(replicas)
+        assert beat(harness, "a", known, group_id=group_id).member_epoch == epoch, replicas
+        known = epoch
+
+
 def test_describe_in_each_version() -> None:
     harness = shared()
     for version in versions("ConsumerGroupDescribe"):
@@ -320,15 +340,82 @@ def moving() -> ClusterHarness:
     return harness
 
 
-def test_explanations(moving: ClusterHarness) -> None:
-    text = explain(moving.cluster, "g", moving.now_ms)
-    assert text.startswith("g is Reconciling: a consumer group with 2 members. Its epoch is 2, that of the target")
-    assert "a has to give up news-" in text
-    assert "within 60 s. b waits for partitions that other members have not given up." in text
-    beat(moving, "a", -1)
-    text = explain(moving.cluster, "g", moving.now_ms)
-    assert "g is Assigning" in text
-    assert "The next heartbeat of a member runs the assignor." in text
+def test_explanations() -> None:
+    harness = cluster()
+
+    def sentences() -> list[str]:
+        return re.split(r"(?<=\.) ", explain(harness.cluster, "g", harness.now_ms))
+
+    beat(harness, "a")
+    assert sentences()[1:] == ["Cause: heartbeat of a, a new member.", "Epoch 1 with assignor 'uniform' has 1 member."]
+    harness.advance(1_000)
+    beat(harness, "b")
+    assert sentences() == [
+        "g has been in Reconciling for 0.0 s.",
+        "Cause: heartbeat of b, a new member.",
+        "It is a consumer group in epoch 2; 0 of 2 members have their target.",
+        "b waits for news-2..3, which are still with a; a has to give them up from its next heartbeat on, and is "
+        "removed in 44.0 s if it sends none.",
+    ]
+    beat(harness, "a", 1)
+    harness.advance(30_000)
+    beat(harness, "a", 1)
+    assert sentences()[2:] == [
+        "It is a consumer group in epoch 2; 0 of 2 members have their target.",
+        "b waits for news-2..3, which are still with a; a has 30.0 s to give them up.",
+        "If b sends no heartbeat, it is removed in 15.0 s: its session expires.",
+    ]
+    beat(harness, "a", 1, {0, 1})
+    assert sentences()[2:4] == [
+        "It is a consumer group in epoch 2; 1 of 2 members have their target.",
+        "b gets the rest of its partitions with its next heartbeat.",
+    ]
+    beat(harness, "b", 2)
+    beat(harness, "c", instance_id="i")
+    beat(harness, "c", -2, instance_id="i")
+    beat(harness, "b", 2)
+    assert sentences()[3:] == [
+        "a learns of its new target with its next heartbeat.",
+        "c (static 'i') has left for a while and keeps nothing, for 45.0 s more.",
+        "c (static 'i') waits for news-3, which is still with b; b has 60.0 s to give it up.",
+    ]
+    beat(harness, "c", -1, instance_id="i")
+    assert sentences()[1:] == [
+        "Cause: heartbeat of c, which leaves.",
+        "It is a consumer group of 2 members in epoch 4; its target is that of epoch 3.",
+        "The next heartbeat of a member runs the assignor.",
+        "b has 60.0 s to give up news-3.",
+    ]
+    beat(harness, "a", -1)
+    beat(harness, "b", -1)
+    commit(harness, -1, "", 9)
+    assert sentences()[1:] == [
+        "Cause: heartbeat of b, which leaves.",
+        "It is a consumer group without members, in epoch 6, and has 1 committed offset.",
+        "In 7 d 0 h: the group is removed with 1 committed offset, unless it is used before.",
+    ]
+
+
+def test_a_group_without_members_is_removed_as_forecast() -> None:
+    harness = cluster()
+    beat(harness, "a")
+    beat(harness, "a", -1)
+    (removal,) = deadlines_of(harness.cluster, "g", harness.now_ms)
+    assert (removal.kind, removal.state) == ("offsets_removal", "Dead")
+    harness.advance(removal.in_s * 1000 - 1)
+    assert view_group(harness.cluster, "g", harness.now_ms).state == "Empty"
+    harness.advance(1)
+    assert view_group(harness.cluster, "g", harness.now_ms).state == "Dead"
+    assert explain(harness.cluster, "g", harness.now_ms).endswith("Cause: its offsets expired.")
+
+
+def test_explanations_name_a_few_members() -> None:
+    harness = cluster()
+    beat(harness, "a")
+    for number in range(10):
+        beat(harness, f"m{number}")
+    text = explain(harness.cluster, "g", harness.now_ms)
+    assert "2 more members do not have their target." in text
 
 
 def test_deadlines(moving: ClusterHarness) -> None:

@@ -113,7 +113,7 @@ BROKEN: list[tuple[str, Callable[[Group], object], str]] = [
     ("Stable", add_entry("parked_joins", LEADER, None), "joins are parked while"),
     ("PreparingRebalance", add_entry("parked_joins", "x", None), "a parked join belongs to a member"),
     ("PreparingRebalance", park_too_many_joins, "no more joins"),
-    ("Stable", lambda g: setattr(g.members[LEADER], "is_new", True), "a new member's join is parked"),
+    ("Stable", lambda g: setattr(g.members[LEADER], "is_new", True), "members are new while a rebalance is prepared"),
     ("Stable", add_entry("parked_syncs", LEADER, None), "syncs are parked while"),
     ("CompletingRebalance", add_entry("awaiting_sync", FOLLOWER, None), "is no longer awaited"),
     ("CompletingRebalance", lambda g: g.awaiting_sync.pop(LEADER), "as soon as the leader has synced"),

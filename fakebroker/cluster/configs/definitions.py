@@ -37,6 +37,7 @@ class ConfigKey:
         low: Lower bound of numbers; the range of the type also applies.
         high: Upper bound of numbers; the range of the type also applies.
         choices: The valid values, or the valid items of a list; empty if all are valid.
+        ignores_case: Whether the choices, which are lower-case, are valid in upper case, too.
         pattern: A regular expression that valid values match, without spaces; empty if all are valid.
         expected: Describes `pattern` in error messages.
         about: Its documentation in one sentence; may be empty.
@@ -49,6 +50,7 @@ class ConfigKey:
     low: float = float("-inf")
     high: float = float("inf")
     choices: tuple[str, ...] = ()
+    ignores_case: bool = False
     pattern: str = ""
     expected: str = ""
     about: str = ""
@@ -68,7 +70,8 @@ class ConfigKey:
             return self._number_error(text)
         if self.pattern and not re.fullmatch(self.pattern, self.normalized(text)):
             return f"expected {self.expected}"
-        wrong = [item for item in items_of(text, self.type) if self.choices and item not in self.choices]
+        items = items_of(text.lower() if self.ignores_case else text, self.type)
+        wrong = [item for item in items if self.choices and item not in self.choices]
         return f"{wrong[0]!r} is none of {', '.join(self.choices)}" if wrong else None
 
     def _number_error(self, text: str) -> str | None:

@@ -13,7 +13,7 @@ from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
-from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, no_group_configs
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
 from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
@@ -63,6 +63,13 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 5000, 1, about="Time between two heartbeats of a member of a consumer group."
     ),
     "group.consumer.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a consumer group."),
+    "group.consumer.migration.policy": ConfigKey(
+        _STRING,
+        MigrationPolicy.BIDIRECTIONAL.value,
+        choices=tuple(policy.value for policy in MigrationPolicy),
+        ignores_case=True,
+        about="Which groups change between classic and consumer groups while they have members.",
+    ),
     "group.consumer.regex.refresh.interval.ms": ConfigKey(
         _INT,
         600_000,
@@ -147,12 +154,13 @@ SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about
 SETTINGS = dict(sorted(SETTINGS.items()))
 
 # Older defaults: the release in which the default changed, the setting, and its default before.
-_OLDER_DEFAULTS = (
+_OLDER_DEFAULTS: tuple[tuple[Release, str, Value], ...] = (
     (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
     (Release(2, 0), "offsets.retention.minutes", 24 * 60),
     (Release(2, 3), "group.max.session.timeout.ms", 300_000),
     (Release(2, 5), "message.max.bytes", 1_000_012),
     (Release(2, 5), "transaction.abort.timed.out.transaction.cleanup.interval.ms", 60_000),
+    (Release(4, 0), "group.consumer.migration.policy", MigrationPolicy.DISABLED.value),
     (Release(4, 0), "log.message.timestamp.after.max.ms", 2**63 - 1),  # KIP-1030
 )
 
@@ -262,13 +270,15 @@ class Config:
                 session_timeout_ms=self.number("group.consumer.session.timeout.ms"),
                 heartbeat_interval_ms=self.number("group.consumer.heartbeat.interval.ms"),
                 max_size=self.number("group.consumer.max.size"),
+                classic_max_size=self.number("group.max.size"),
+                migration_policy=MigrationPolicy(str(self.text("group.consumer.migration.policy")).lower()),
                 assignors=self._assignors(),
                 regex_refresh_interval_ms=self.number("group.consumer.regex.refresh.interval.ms"),
             ),
         )
 
 
-def older_defaults(release: Release) -> dict[str, int]:
+def older_defaults(release: Release) -> dict[str, Value]:
     """Return the defaults of a release that differ from those of the newest one."""
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
-_CONSUMER = 1
-"""The type of members that use the consumer protocol; 0 are classic ones (KIP-1099)."""
+_CLASSIC, _CONSUMER = 0, 1
+"""The types of members, by the protocol that they use (KIP-1099)."""
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ConsumerGroupDescribeResponse:
@@ -84,7 +84,7 @@ def _member(cluster: "Cluster", group: ConsumerGroup, member: ConsumerGroupMembe
         subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(cluster, member.assigned),
         target_assignment=_assignment(cluster, group.target.get(member.member_id, NO_PARTITIONS)),
-        member_type=_CONSUMER,
+        member_type=_CONSUMER if member.classic is None else _CLASSIC,
     )
 
 

@@ -1,26 +1,18 @@
-"""Consumer groups (KIP-848) for readers: partitions by names, who holds what others wait for, and explanations."""
+"""Consumer groups (KIP-848) for readers: partitions by names, and who holds what others wait for."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import (
-    LEAVING_STATIC_EPOCH,
-    NO_PARTITIONS,
-    ConsumerGroupMember,
-    Partitions,
-)
-from fakebroker.coordinator.group.modern.states import STABLE, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
-from fakebroker.topic_partition import TopicPartition, format_partitions
+from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
+from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.broker import BrokerNode
     from fakebroker.cluster.cluster import Cluster
-
-_MAX_MEMBERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +44,7 @@ class ConsumerGroupReader:
 
     def __init__(self, cluster: "Cluster", broker: "BrokerNode", group: ConsumerGroup) -> None:
         self.cluster = cluster
+        self.broker = broker
         self.group = group
         groups = broker.coordinator.consumer_groups
         self.assignor = groups.assignor_of(group)
@@ -78,7 +71,7 @@ class ConsumerGroupReader:
                 holder = self._holders.get((topic_id, index))
                 if holder is not None and holder is not member:
                     is_revoked = index in holder.pending_revocation.get(topic_id, frozenset())
-                    until_ms = self._removed_ms(holder, is_revoked=is_revoked)
+                    until_ms = self.removed_ms(holder, is_revoked=is_revoked)
                     awaited.append(AwaitedPartition(name, index, holder.member_id, is_revoked, until_ms))
         return tuple(sorted(awaited, key=lambda each: (each.topic, each.partition)))
 
@@ -93,7 +86,8 @@ class ConsumerGroupReader:
             for index in indexes
         }
 
-    def _removed_ms(self, holder: ConsumerGroupMember, *, is_revoked: bool) -> float:
+    def removed_ms(self, holder: ConsumerGroupMember, *, is_revoked: bool) -> float:
+        """Return when a member is removed unless it gives partitions up (`is_revoked`), or sends a heartbeat before."""
         session_ms = self.group.session_deadlines[holder.member_id]
         timer = self.group.rebalance_deadlines.get(holder.member_id) if is_revoked else None
         return session_ms if timer is None else timer[0]
@@ -103,34 +97,3 @@ def member_names(group: ConsumerGroup, others: Iterable[str] = ()) -> dict[str, 
     """Return a short name for each member, with its client id if its id is a UUID, and for ids of former members."""
     client_ids = {member.member_id: member.client_id for member in group.members.values()}
     return short_names([*client_ids, *others], client_ids)
-
-
-def explain_consumer_group(reader: ConsumerGroupReader, now_ms: float) -> Iterator[str]:
-    """Yield sentences on a consumer group: its state and epochs, then each member that is not where it should be."""
-    group = reader.group
-    count = len(group.members)
-    yield f"{group.group_id} is {group.state.value}: a consumer group with {count} member{'s' * (count != 1)}."
-    yield f"Its epoch is {group.group_epoch}, that of the target assignment {group.assignment_epoch}."
-    if group.members and group.group_epoch > group.assignment_epoch:
-        yield "The next heartbeat of a member runs the assignor."
-    names = member_names(group)
-    moving = [each for each in group.members.values() if not each.is_reconciled_to(group.assignment_epoch)]
-    for member in moving[:_MAX_MEMBERS]:
-        yield _on_the_way(reader, member, names[member.member_id], now_ms)
-    if moving[_MAX_MEMBERS:]:
-        yield f"{len(moving) - _MAX_MEMBERS} more members have not reached the target assignment."
-
-
-def _on_the_way(reader: ConsumerGroupReader, member: ConsumerGroupMember, name: str, now_ms: float) -> str:
-    if member.member_epoch == LEAVING_STATIC_EPOCH:
-        return f"{name}, static {member.instance_id!r}, has left for a while and keeps its partitions."
-    if member.state is UNREVOKED_PARTITIONS:
-        given_up = format_partitions(reader.named(member.pending_revocation))
-        timer = reader.group.rebalance_deadlines.get(member.member_id)
-        until = "" if timer is None else f", within {max(0.0, timer[0] - now_ms) / 1000:g} s"
-        return f"{name} has to give up {given_up}{until}."
-    if member.state is UNRELEASED_PARTITIONS:
-        return f"{name} waits for partitions that other members have not given up."
-    if member.state is STABLE:
-        return f"{name} learns of the target assignment with its next heartbeat: its epoch is {member.member_epoch}."
-    return f"{name} is in a state that this coordinator does not know."

@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Literal
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.consumer_groups import member_names
 from fakebroker.cluster.inspect.forecast import Expiry, expiries, is_session_running
+from fakebroker.cluster.inspect.phrases import counted, listed
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.offset_requests import next_expiration
+from fakebroker.coordinator.group.offset_requests import (
+    Expiration,
+    next_expiration,
+    next_expiration_of_consumer_group,
+)
 from fakebroker.coordinator.transaction.states import ONGOING, PREPARED
 
 if TYPE_CHECKING:
@@ -50,7 +55,6 @@ DeadlineKind = Literal[
     "transactional_id_expiry",
 ]
 
-_MAX_NAMES = 8
 _MAX_OF_A_GROUP = 20
 
 
@@ -263,23 +267,31 @@ def _offsets_expiry_checks(cluster: "Cluster", now_ms: float) -> Iterator[Deadli
                 )
 
 
-def offsets_removal(group: Group, broker: "BrokerNode") -> Deadline | None:
+def offsets_removal(group: Group | ConsumerGroup, broker: "BrokerNode") -> Deadline | None:
     """Return when offsets of a group are removed next, or the group itself, if it stays as it is; None if never."""
     partition = broker.coordinator.led_partition(group.partition)
     if partition is None or partition.scheduled_ms == inf:
         return None
-    interval_ms, first_ms = group.config.offsets_retention_check_interval_ms, partition.scheduled_ms
+    config = broker.coordinator.config if isinstance(group, ConsumerGroup) else group.config
+    first_ms = partition.scheduled_ms
+    interval_ms = config.offsets_retention_check_interval_ms
 
     def check_after(time_ms: float) -> float:
         return first_ms + max(0, ceil((time_ms - first_ms) / interval_ms)) * interval_ms
 
     pending = broker.coordinator.unstable_partitions(group.group_id)
-    expiry = next_expiration(group, check_after(group.state_since_ms), pending)
+
+    def next_after(time_ms: float) -> Expiration | None:
+        if isinstance(group, ConsumerGroup):
+            return next_expiration_of_consumer_group(group, time_ms, config.offsets_retention_ms, pending)
+        return next_expiration(group, time_ms, pending)
+
+    expiry = next_after(first_ms if isinstance(group, ConsumerGroup) else check_after(group.state_since_ms))
     if expiry is None:
         return None
     at_ms = check_after(expiry.at_ms)
     # With the offsets that expire later, but before the check.
-    expiry = next_expiration(group, at_ms, pending) or expiry
+    expiry = next_after(at_ms) or expiry
     offsets = counted(expiry.offsets, "committed offset")
     if expiry.removes_group:
         text = f"The group is removed{f' with {offsets}' * bool(expiry.offsets)}, unless it is used before."
@@ -327,6 +339,8 @@ def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> 
                 removes=(member_id,),
                 text=f"{names[member_id]} is removed if it has not given up partitions.",
             )
+    if removal := offsets_removal(group, broker):
+        yield removal
 
 
 def _delayed_requests(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
@@ -474,15 +488,3 @@ def _outcome(expiry: Expiry) -> str:
         others = "other member" if expiry.members == 1 else f"other {members}"
         return f"a rebalance starts with the {others}" if expiry.removes else f"a rebalance of {members} starts"
     return f"the group stays in {expiry.state.value} with {members}"
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number and a noun, such as "1 member" or "2 members"."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return the first names, separated by commas, and the number of the others."""
-    all_names = list(names)
-    omitted = len(all_names) - _MAX_NAMES
-    return ", ".join(all_names[:_MAX_NAMES]) + (f" and {omitted} more" if omitted > 0 else "")

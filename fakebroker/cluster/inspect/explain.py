@@ -6,30 +6,24 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.consumer_groups import ConsumerGroupReader, explain_consumer_group
-from fakebroker.cluster.inspect.deadlines import (
-    counted,
-    delays_of,
-    listed,
-    offsets_removal,
-    timers_of,
+from fakebroker.cluster.inspect.consumer_groups import ConsumerGroupReader
+from fakebroker.cluster.inspect.deadlines import delays_of, offsets_removal, timers_of
+from fakebroker.cluster.inspect.explain_consumer_group import (
+    ConsumerGroupExplanation,
+    offsets_in_transactions,
+    postponed_operations,
 )
 from fakebroker.cluster.inspect.forecast import is_session_running
 from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
+from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
-from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
+from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.errors import ErrorCode
-from fakebroker.topic_partition import format_partitions
-
-_LONG_S = 600
-"""Durations from this number of seconds on are given in minutes, hours or days."""
-_MAX_NAMES = 8
-"""The maximum number of members that are named; the others are counted."""
 
 
 def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
@@ -55,7 +49,7 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
         sentences = explain_rewrite(registered, broker.node_id, now_ms)
     elif (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
         reader = ConsumerGroupReader(cluster, broker, consumer_group)
-        sentences = explain_consumer_group(reader, now_ms)
+        sentences = ConsumerGroupExplanation(reader, moments, now_ms).sentences()
     elif group is None:
         sentences = _without_group(cluster, group_id, moments, now_ms)
     else:
@@ -67,16 +61,17 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
 def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
     """Yield sentences on requests and responses that are delayed, and on clients whose requests are not read."""
     delays = list(delays_of(cluster, lambda call: group_id in call.group_ids))
-    for at_ms, call, text in delays[:_MAX_NAMES]:
+    for at_ms, call, text in delays[:MAX_NAMES]:
         until = f"in {seconds_text(at_ms - now_ms)}" if at_ms < inf else "when release_sync() is called"
         yield f"{text} {until}; the request was received {seconds_text(now_ms - call.received_ms)} ago."
-    if delays[_MAX_NAMES:]:
-        yield f"{counted(len(delays) - _MAX_NAMES, 'more request')} of the group are delayed."
+    if delays[MAX_NAMES:]:
+        yield f"{counted(len(delays) - MAX_NAMES, 'more request')} of the group are delayed."
     broker = cluster.coordinator_of(group_id)
-    group = broker.coordinator.group(group_id) if broker else None
-    if broker is None or group is None or not cluster.quotas.throttled:
+    if broker is None or not cluster.quotas.throttled:
         return
-    for client_id in dict.fromkeys(member.client_id for member in group.members.values()):
+    group = broker.coordinator.group(group_id) or broker.coordinator.consumer_groups.get(group_id)
+    members = group.members.values() if group else ()
+    for client_id in dict.fromkeys(member.client_id for member in members):
         left_ms = cluster.quotas.throttled.get((broker.node_id, client_id), 0) - now_ms
         if left_ms > 0:
             yield f"Client {client_id} has exceeded a quota: its requests are read again in {seconds_text(left_ms)}."
@@ -168,7 +163,7 @@ class _GroupExplanation:
             missing = (each for each in group.members if each not in group.parked_joins)
         else:
             missing = (each for each in (group.leader_id or "", *group.awaiting_sync) if each in group.members)
-        named = set(islice(missing, _MAX_NAMES + 1))
+        named = set(islice(missing, MAX_NAMES + 1))
         running = [member for member in group.members.values() if is_session_running(group, member)]
         if running:
             named.add(min(running, key=lambda member: member.deadline_ms).member_id)
@@ -187,9 +182,9 @@ class _GroupExplanation:
             overdue = ": then the state ends at once, because its timer has expired" if group.is_overdue else ""
             yield f"It is held in this state until it is released{overdue}."
         yield from _BY_STATE[group.state](self)
-        yield from self._pending_offsets()
+        yield from offsets_in_transactions(self.broker, group.group_id)
         yield from self._expected()
-        yield from self._postponed()
+        yield from postponed_operations(self.broker, group.partition)
 
     def empty(self) -> Iterator[str]:
         group = self.group
@@ -204,10 +199,10 @@ class _GroupExplanation:
         if group.is_initial_rebalance:
             yield from self._initial_delay()
         missing = [member for member in group.members.values() if member.member_id not in group.parked_joins]
-        for member in missing[:_MAX_NAMES]:
+        for member in missing[:MAX_NAMES]:
             yield from self._missing(member)
-        if missing[_MAX_NAMES:]:
-            yield f"Waiting for {counted(len(missing) - _MAX_NAMES, 'more member')}."
+        if missing[MAX_NAMES:]:
+            yield f"Waiting for {counted(len(missing) - MAX_NAMES, 'more member')}."
         yield from self._pending()
         yield from self._new_members()
         if not group.is_initial_rebalance:
@@ -275,7 +270,7 @@ class _GroupExplanation:
         missing = [member_id for member_id in group.awaiting_sync if member_id != mentioned]
         if missing:
             yield f"Waiting for the SyncGroup of {listed(self.names.get(each, each) for each in missing)}."
-        for member_id in missing[:_MAX_NAMES]:
+        for member_id in missing[:MAX_NAMES]:
             yield from self._session(member_id)
         if group.awaiting_sync:
             yield from self._end_of_phase()
@@ -297,29 +292,13 @@ class _GroupExplanation:
             yield f"In {self._left(first.at_ms)}: {lower_first(first.text)}"
 
     def _pending(self) -> Iterator[str]:
-        for member_id, deadline_ms in list(self.group.pending_members.items())[:_MAX_NAMES]:
+        for member_id, deadline_ms in list(self.group.pending_members.items())[:MAX_NAMES]:
             name, left = self.names[member_id], self._left(deadline_ms)
             yield f"{name} was assigned its member id, and must join with it within {left}."
 
     def _offsets(self) -> Iterator[str]:
         if removal := offsets_removal(self.group, self.broker):
             yield f"In {self._left(removal.at_ms)}: {lower_first(removal.text)}"
-
-    def _pending_offsets(self) -> Iterator[str]:
-        """Yield a sentence on the partitions whose committed offsets may change at the end of a transaction."""
-        pending = self.broker.coordinator.pending_offsets(self.group.group_id)
-        if not pending:
-            return
-        places = listed(dict.fromkeys(format_partitions([(each.topic, each.partition)]) for each in pending))
-        producers = dict.fromkeys(str(each.producer_id) for each in pending)
-        noun = "transaction of producer" if len(producers) == 1 else "transactions of producers"
-        yield f"Offsets for {places} are pending until the end of the {noun} {listed(producers)}."
-
-    def _postponed(self) -> Iterator[str]:
-        partition = self.broker.coordinator.led_partition(self.group.partition)
-        if partition is not None and partition.is_blocked:
-            waiting = counted(len(partition.waiting), "operation")
-            yield f"An append to {OFFSETS_TOPIC}-{partition.partition} is pending; behind it, {waiting} must wait."
 
     def _expected(self) -> Iterator[str]:
         """Yield sentences on registered instances that have not joined (KAFKA-8397), and on the joins held back."""
@@ -364,19 +343,3 @@ _BY_STATE = {
     COMPLETING_REBALANCE: _GroupExplanation.completing,
     STABLE: _GroupExplanation.stable,
 }
-
-
-def seconds_text(duration_ms: float) -> str:
-    """Return a duration such as "9.4 s", "25 min 10 s" or "6 d 23 h"."""
-    seconds = max(0.0, duration_ms) / 1000
-    if seconds < _LONG_S or seconds == inf:
-        return f"{seconds:.1f} s"
-    minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)
-    if days:
-        return f"{days} d {hours % 24} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {int(seconds % 60)} s"
-
-
-def lower_first(text: str) -> str:
-    """Return a sentence for use after a colon."""
-    return text[:1].lower() + text[1:]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, prefixed, version_of
 from fakebroker.coordinator.group.modern import records
-from fakebroker.coordinator.group.modern.member import Partitions
+from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.states import MemberState
 from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
@@ -98,10 +98,19 @@ def _subscription(value: records.SubscriptionValue) -> Message:
         subscribed_topic_regex=value.subscribed_topic_regex,
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
+        classic_member_metadata=None if value.classic is None else _classic(value.classic),
+    )
+
+
+def _classic(value: ClassicMemberMetadata) -> messages.ClassicMemberMetadata:
+    return messages.ClassicMemberMetadata(
+        session_timeout_ms=value.session_timeout_ms,
+        supported_protocols=[messages.ClassicProtocol(name=name, metadata=data) for name, data in value.protocols],
     )
 
 
 def _read_subscription(value: messages.ConsumerGroupMemberMetadataValue) -> records.SubscriptionValue:
+    classic = value.classic_member_metadata
     return records.SubscriptionValue(
         instance_id=value.instance_id,
         rack_id=value.rack_id,
@@ -111,6 +120,11 @@ def _read_subscription(value: messages.ConsumerGroupMemberMetadataValue) -> reco
         subscribed_topic_regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicMemberMetadata(
+            classic.session_timeout_ms, tuple((each.name, each.metadata) for each in classic.supported_protocols)
+        ),
     )
 
 

@@ -76,7 +76,7 @@ class Controller:
         if node_id != NO_LEADER:
             partition.last_leader_id = node_id
             if node_id not in partition.replicas:
-                partition.replicas = (*partition.target_replicas[1:], node_id)
+                self.topics.set_replicas(partition, (*partition.target_replicas[1:], node_id))
                 partition.adding = partition.removing = partition.copying = ()
             partition.copying = tuple(copying for copying in partition.copying if copying != node_id)
             self.copies.keep(partition)
@@ -113,7 +113,7 @@ class Controller:
         new = {*target}.difference(current).union(partition.adding, partition.copying)
         partition.adding = tuple(node_id for node_id in target if node_id in new)
         partition.removing = tuple(node_id for node_id in sorted(current) if node_id not in target)
-        partition.replicas = (*target, *partition.removing)
+        self.topics.set_replicas(partition, (*target, *partition.removing))
         partition.copying = tuple(node_id for node_id in partition.replicas if node_id not in in_sync)
         self.copies.keep(partition)
         self.copies.reschedule(now_ms)
@@ -164,7 +164,8 @@ class Controller:
         a leader only if its last leader is no longer a replica.
         """
         gone = [node_id for node_id in partition.replicas if node_id not in replicas]
-        partition.replicas, partition.adding, partition.removing, partition.copying = tuple(replicas), (), (), ()
+        self.topics.set_replicas(partition, replicas)
+        partition.adding = partition.removing = partition.copying = ()
         self.copies.keep(partition)
         self.copies.reschedule(now_ms)
         if partition.awaits_last_leader:

@@ -36,16 +36,17 @@ from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.history import ChangedGroup, discard_change
-from fakebroker.coordinator.group.modern import requests
+from fakebroker.coordinator.group.modern import conversion, requests
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.groups import ConsumerGroups
 from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
+from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.records import GroupEpochRecord
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
 from fakebroker.coordinator.group.pending_offsets import PendingOffset, PendingOffsets
-from fakebroker.coordinator.group.persistence import LoadedGroups, replay, restore, store_new, tombstones
+from fakebroker.coordinator.group.persistence import LoadedGroups, replay, restore, store, store_new, tombstones
 from fakebroker.coordinator.group.records import (
     GroupRecord,
     GroupValue,
@@ -112,7 +113,7 @@ class Coordinator:
         controls: Mapping[str, GroupControls] = NO_CONTROLS,
         on_change: Callable[[ChangedGroup, float], None] = discard_change,
     ) -> None:
-        self.consumer_groups = ConsumerGroups(config.consumer, new_uuid)
+        self.consumer_groups = ConsumerGroups(config.consumer, new_uuid, self._downgrade)
         self.config = config
         self.new_uuid = new_uuid
         self.answers: list[Answer] = []
@@ -249,16 +250,20 @@ class Coordinator:
 
         The caller sets the contents and then calls `Group.record_creation`.
         """
+        group = self._new_group(group_id, now_ms, has_members=has_members)
+        self._groups[group_id] = group
+        led = self._runtime.led_partition(group.partition)
+        assert led is not None, f"group {group_id!r}: its partition is not led"
+        self._schedule_offset_expiry(led, now_ms)
+        return group
+
+    def _new_group(self, group_id: str, now_ms: float, *, has_members: bool) -> Group:
         partition = self._runtime.partition_for(group_id)
         group = Group(group_id, partition, self.config, self._send, now_ms, STABLE if has_members else EMPTY)
         if (extension := self.config.extension(group)) is not NO_EXTENSION:
             group.extension = extension
         if (controls := self._controls.get(group_id)) is not None:
             group.controls = controls
-        self._groups[group_id] = group
-        led = self._runtime.led_partition(partition)
-        assert led is not None, f"group {group_id!r}: its partition is not led"
-        self._schedule_offset_expiry(led, now_ms)
         return group
 
     def drop_group(self, group: Group, cause: str, now_ms: float) -> None:
@@ -329,18 +334,18 @@ class Coordinator:
         if rejection := join.reject_request(group_id, request, self.config, error, exists=exists):
             self.answer(token, rejection)
         elif former is not None and former.members:
-            # Kafka lets members of both kinds into a consumer group; they are not supported here.
-            self.answer(token, JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id))
+            procedure = self.consumer_groups.join(former, request, now_ms)
+            self._run_consumer_group(former, procedure, now_ms, partial(self.answer, token))
         elif group is not None:
-            procedure = group.extension.join(request, token, now_ms, self.new_uuid)
-            self.run(group, procedure or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
+            extended = group.extension.join(request, token, now_ms, self.new_uuid)
+            self.run(group, extended or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
         else:
             group = self.create_group(group_id, now_ms)
             group.record_creation("first JoinGroup", now_ms)
-            procedure = self.run_first_join(group, join.join(group, request, token, now_ms, self.new_uuid), now_ms)
+            first_join = self.run_first_join(group, join.join(group, request, token, now_ms, self.new_uuid), now_ms)
             if former is not None:
-                procedure = self._replace(former, group, procedure, token, now_ms)
-            self.run(group, procedure, now_ms)
+                first_join = self._replace(former, group, first_join, token, now_ms)
+            self.run(group, first_join, now_ms)
 
     def _replace(
         self, former: ConsumerGroup, group: Group, first_join: Procedure[None], token: object, now_ms: float
@@ -385,7 +390,11 @@ class Coordinator:
 
     def _sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
         group = self._groups.get(group_id) if group_id else None
-        if group is None:
+        if group is None and (consumer_group := self.consumer_groups.get(group_id)) is not None:
+            result = self.consumer_groups.sync(consumer_group, request, now_ms)
+            self._schedule(consumer_group)
+            self.answer(token, result)
+        elif group is None:
             error = self._error_without_group(group_id)
             if self.config.is_before_kip_848 and error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 # Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here. This error makes them rejoin.
@@ -402,6 +411,10 @@ class Coordinator:
         This is the most frequent request, so the common path is short. `Group.heartbeat_fault` finds the error.
         """
         group = self._groups.get(group_id)
+        if group is None and (consumer_group := self.consumer_groups.get(group_id)) is not None:
+            error = self.consumer_groups.beat(consumer_group, generation_id, member_id, instance_id, now_ms)
+            self._schedule(consumer_group)
+            return error
         if group is None:
             error = self._error_without_group(group_id)
             return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
@@ -450,7 +463,8 @@ class Coordinator:
         if error := self._group_error(group_id):
             done((error, []))
         elif (consumer_group := self.consumer_groups.get(group_id)) is not None:
-            self._run_consumer_group(consumer_group, self.consumer_groups.leave(consumer_group, members), now_ms, done)
+            procedure = self.consumer_groups.leave(consumer_group, members, now_ms)
+            self._run_consumer_group(consumer_group, procedure, now_ms, done)
         elif group is None:
             done((_NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(members)))
         else:
@@ -494,14 +508,13 @@ class Coordinator:
             done(HeartbeatResult(error))
             return
         group, classic = self.consumer_groups.get(group_id), self._groups.get(group_id)
-        if group is None and (text := _not_a_consumer_group(request, classic)):
-            done(HeartbeatResult(ErrorCode.GROUP_ID_NOT_FOUND, text))
-            return
         first: tuple[Record, ...] = ()
         if group is None:
-            group = ConsumerGroup(group_id, self._runtime.partition_for(group_id))
-            if classic is not None:
-                group.offsets, first = classic.offsets, (GroupRecord(group_id, None),)
+            try:
+                group, first = self._new_consumer_group(request, classic, now_ms)
+            except HeartbeatError as fault:
+                done(HeartbeatResult(fault.error, fault.message))
+                return
 
         def handle() -> Procedure[HeartbeatResult]:
             result = yield from self.consumer_groups.heartbeat(group, request, now_ms, first)
@@ -519,6 +532,68 @@ class Coordinator:
                 self._runtime.submit_to(group.partition, run)
 
         self._run_consumer_group(group, handle(), now_ms, complete)
+
+    def _new_consumer_group(
+        self, request: ConsumerGroupHeartbeat, classic: Group | None, now_ms: float
+    ) -> tuple[ConsumerGroup, tuple[Record, ...]]:
+        """Return a consumer group that a heartbeat creates, and records to append before those of the heartbeat.
+
+        Args:
+            request: The request.
+            classic: The classic group that the new one replaces. If it has members, it is upgraded.
+            now_ms: The time.
+
+        Raises:
+            HeartbeatError: The heartbeat does not create the group.
+        """
+        group_id, partition = request.group_id, self._runtime.partition_for(request.group_id)
+        if not request.is_joining:
+            raise HeartbeatError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(request, exists=classic is not None))
+        group = ConsumerGroup(group_id, partition)
+        if classic is None:
+            return group, ()
+        if classic.state is EMPTY and not classic.extension.waiting_joins:
+            group.offsets = classic.offsets
+            return group, (GroupRecord(group_id, None),)
+        conversion.check_upgrade(classic, self.config.consumer)
+        # Also if the upgrade fails, as in Kafka: the members join again, or their sessions expire.
+        reject_waiting(classic, _REBALANCE_IN_PROGRESS)
+        for member in classic.members.values():
+            if member.deadline_ms == inf:
+                classic.arm_session(member, member.session_timeout_ms, now_ms)
+        self._schedule(classic)
+        group, records = conversion.upgrade(classic, partition, self.config.consumer.topics)
+        return group, (GroupRecord(group_id, None), *records)
+
+    def _downgrade(
+        self,
+        former: ConsumerGroup,
+        members: Sequence[ConsumerGroupMember],
+        records: Sequence[Record],
+        now_ms: float,
+        *,
+        renamed: Mapping[str, str],
+        rebalances: bool,
+        cause: str,
+    ) -> Procedure[ErrorCode]:
+        """Replace a consumer group by a classic group; see `Downgrade`."""
+        group = self._new_group(former.group_id, now_ms, has_members=True)
+        try:
+            conversion.downgrade(group, former, members, self.config.consumer.topics, renamed)
+        except HeartbeatError as fault:
+            return fault.error
+        if error := (yield from store(group, records)):
+            return error
+        self._drop_consumer_group(former, f"{cause}: it becomes a classic group", now_ms)
+        self._groups[group.group_id] = group
+        for member in group.members.values():
+            group.arm_session(member, member.session_timeout_ms, now_ms)
+        group.record_creation(f"{cause}: the consumer group becomes a classic group", now_ms)
+        if rebalances:
+            yield from start_rebalance(group, now_ms)
+        self._on_change(group, now_ms)
+        self._schedule(group)
+        return _NONE
 
     def _run_consumer_group(
         self, group: ConsumerGroup, procedure: Procedure[T], now_ms: float, done: Callable[[T], None]
@@ -653,9 +728,10 @@ class Coordinator:
         return (self.error_for(group_id), None) if offsets is None else (_NONE, offsets)
 
     def is_consumer(self, group_id: str, member_id: str) -> bool:
-        """Whether a member belongs to a consumer group, so that it needs versions of requests with member epochs."""
+        """Whether a member uses the consumer protocol, so that it needs versions of requests with member epochs."""
         group = self.consumer_groups.get(group_id)
-        return group is not None and member_id in group.members
+        member = None if group is None else group.members.get(member_id)
+        return member is not None and member.classic is None
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return the error of an OffsetFetch with a member id and epoch, or NONE; only consumer groups check them."""
@@ -1015,16 +1091,11 @@ class Coordinator:
             self._runtime.schedule(partition, partition.interval_end_ms(interval_ms, now_ms))
 
 
-def _not_a_consumer_group(request: ConsumerGroupHeartbeat, classic: Group | None) -> str:
-    """Return why a heartbeat cannot be for a consumer group that is to be created; "" if it can."""
-    group_id = request.group_id
-    if request.is_joining and (classic is None or (classic.state is EMPTY and not classic.extension.waiting_joins)):
-        return ""
-    if classic is None:
-        return f"Group {group_id} not found." if request.is_leaving else f"Consumer group {group_id} not found."
-    if request.is_joining:  # `group.consumer.migration.policy` is "disabled" here.
-        return f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is disabled."
-    return f"Group {group_id} is not a consumer group."
+def _not_found(request: ConsumerGroupHeartbeat, *, exists: bool) -> str:
+    """Return the message for a heartbeat to a group that is not a consumer group."""
+    if exists:
+        return f"Group {request.group_id} is not a consumer group."
+    return f"{'Group' if request.is_leaving else 'Consumer group'} {request.group_id} not found."
 
 
 def _nothing() -> Procedure[None]:

@@ -121,7 +121,10 @@ _RULES: tuple[tuple[str, Callable[[Group], object]], ...] = (
         "no more joins are parked than the group may have members",
         lambda g: len(g.parked_joins) <= max(g.config.group_max_size, 1),
     ),
-    ("a new member's join is parked", lambda g: all(i in g.parked_joins for i, m in g.members.items() if m.is_new)),
+    (
+        "members are new while a rebalance is prepared",
+        lambda g: g.state is PREPARING_REBALANCE or not any(m.is_new for m in g.members.values()),
+    ),
     (
         "syncs are parked while a rebalance is completed",
         lambda g: g.state is COMPLETING_REBALANCE or not g.parked_syncs,

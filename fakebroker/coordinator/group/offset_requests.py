@@ -172,6 +172,23 @@ def next_expiration(group: Group, check_ms: float, pending: Collection[TopicPart
         is_kept = _is_kept(group, topic, partition, pending)
         times_ms.append(inf if is_kept else committed.expires_ms(group.config.offsets_retention_ms, empty_since_ms))
     may_be_removed = group.state is EMPTY and not (group.extension.reserved_places or pending)
+    return _expiration(times_ms, check_ms, may_be_removed=may_be_removed)
+
+
+def next_expiration_of_consumer_group(
+    group: ConsumerGroup, check_ms: float, retention_ms: int, pending: Collection[TopicPartition]
+) -> Expiration | None:
+    """Return what expires next of a consumer group; see `next_expiration` and `expired_records_of_consumer_group`."""
+    times_ms = [
+        inf
+        if group.is_subscribed_to(topic) or (topic, partition) in pending
+        else committed.expires_ms(retention_ms, None)
+        for topic, partition, committed in group.offsets
+    ]
+    return _expiration(times_ms, check_ms, may_be_removed=not (group.members or pending))
+
+
+def _expiration(times_ms: Sequence[float], check_ms: float, *, may_be_removed: bool) -> Expiration | None:
     at_ms = max(check_ms, min(times_ms, default=-inf))
     if at_ms == inf or not (times_ms or may_be_removed):
         return None

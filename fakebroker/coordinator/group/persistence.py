@@ -4,7 +4,7 @@ A failover loses what is not stored: a rebalance in progress, pending ids, the t
 protocols except the chosen one. The functions `store...` are procedures (see `Procedure`), called with `yield from`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,9 +33,9 @@ from fakebroker.topic_partition import TopicPartition
 # Storing
 
 
-def store(group: Group) -> Procedure[ErrorCode]:
-    """Append the current state of a group. Return NONE, or the error for clients."""
-    return _store_value(group, group_value(group))
+def store(group: Group, first: Sequence[Record] = ()) -> Procedure[ErrorCode]:
+    """Append the current state of a group, after other records. Return NONE, or the error for clients."""
+    return _store_value(group, group_value(group), first)
 
 
 def store_extension(group: Group) -> Procedure[ErrorCode]:
@@ -51,8 +51,8 @@ def store_new(group: Group) -> Procedure[ErrorCode]:
     return _store_value(group, new_group_value(group))
 
 
-def _store_value(group: Group, value: GroupValue) -> Procedure[ErrorCode]:
-    error = yield (_group_record(group, value),)
+def _store_value(group: Group, value: GroupValue, first: Sequence[Record] = ()) -> Procedure[ErrorCode]:
+    error = yield (*first, _group_record(group, value))
     if not error:
         _remember_stored(group, value)
     return error

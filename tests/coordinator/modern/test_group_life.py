@@ -140,16 +140,6 @@ def test_an_administrator_removes_members() -> None:
     assert (harness.group.members, harness.group.group_epoch) == ({}, 3), "one epoch for the request"
 
 
-def test_classic_members_do_not_get_into_a_consumer_group_with_members() -> None:
-    harness = ConsumerGroupHarness()
-    harness.send("a")
-    for member_id in ("", "m"):
-        answer = join(harness, member_id)
-        assert answer is not None
-        assert (answer.error, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
-    assert harness.coordinator.heartbeat(GROUP, 1, "a", None, harness.now_ms) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
@@ -163,10 +153,6 @@ def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -
     assert GROUP not in harness.coordinator.consumer_groups
     assert committed(harness) == 7
     harness.coordinator.tick(harness.now_ms + 3_000)
-    result = harness.send("b")
-    assert result.error is ErrorCode.GROUP_ID_NOT_FOUND
-    assert result.message == "Cannot upgrade classic group g to consumer group because online upgrade is disabled."
-    assert harness.send("b", 1).message == "Group g is not a consumer group."
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)

@@ -69,7 +69,7 @@ class ConsumerGroupFrames:
         self.cluster.controller.set_leader(self._offsets_partition, node_id, self.cluster.now_ms, Failover())
 
     def _records(self, group_id: str) -> Iterator[ConsumerGroupRecord]:
-        topics = ClusterTopics(self.cluster.topics)
+        topics = ClusterTopics(self.cluster.topics, lambda node_id: None)
         found = topics.named(TOPIC)
         assert found is not None
         yield GroupEpochRecord(group_id, GroupEpochValue(FIRST_EPOCH, metadata_hash([TOPIC], topics)))

@@ -13,7 +13,7 @@ from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS
-from fakebroker.coordinator.group.modern.topics import TopicMetadata
+from fakebroker.coordinator.group.modern.topics import TopicMetadata, topic_hash
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import ErrorCode
@@ -33,6 +33,7 @@ class FakeTopics:
     def __init__(self, **topics: int) -> None:
         self.version = self.created_version = 0
         self._topics: dict[str, TopicMetadata] = {}
+        self._racks: dict[str, tuple[str, ...]] = {}
         self._ids = count(1)
         for name, partitions in topics.items():
             self.create(name, partitions)
@@ -41,6 +42,11 @@ class FakeTopics:
         self._topics[name] = TopicMetadata(next(self._ids).to_bytes(16, "big"), name, partitions)
         self.version += 1
         self.created_version = self.version
+
+    def move(self, name: str, *racks: str) -> None:
+        """Let all partitions of a topic have one replica in each of some racks."""
+        self._racks[name] = racks
+        self.version += 1
 
     def grow(self, name: str, partitions: int) -> None:
         self._topics[name] = self._topics[name]._replace(partition_count=partitions)
@@ -58,6 +64,10 @@ class FakeTopics:
 
     def named(self, name: str) -> TopicMetadata | None:
         return self._topics.get(name)
+
+    def hash_of(self, name: str) -> int:
+        topic = self._topics[name]
+        return topic_hash(topic, [self._racks.get(name, ())] * topic.partition_count)
 
     def name_of(self, topic_id: bytes) -> str | None:
         return next((each.name for each in self._topics.values() if each.topic_id == topic_id), None)

@@ -28,6 +28,8 @@ def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, tok
     error = ErrorCode.INVALID_GROUP_ID if not group_id else ErrorCode.NONE
     if group is None:
         error = error or coordinator.error_for(group_id)
+        if group_id in coordinator.consumer_groups:  # The proposal is for classic groups.
+            error = error or ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     accepted = _check(batch, request, coordinator.config, error, exists=group is not None)
     if not accepted:
         coordinator.answer(token, batch.result())

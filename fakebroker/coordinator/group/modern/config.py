@@ -2,11 +2,37 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
 from fakebroker.coordinator.group.modern.subscriptions import Matcher, unsupported_regex
 from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
+
+
+class MigrationPolicy(Enum):
+    """Which groups with members become groups of the other kind (Kafka's `ConsumerGroupMigrationPolicy`).
+
+    Without members, a group can always become one of the other kind.
+
+    DISABLED: None.
+    DOWNGRADE: Consumer groups whose members all use the classic protocol become classic groups.
+    UPGRADE: Classic groups that a member with the consumer protocol joins become consumer groups.
+    BIDIRECTIONAL: Both.
+    """
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 def no_group_configs(group_id: str, name: str) -> int | None:
@@ -19,6 +45,8 @@ class ConsumerGroupConfig:
     """The settings of consumer groups, under Kafka's names and with Kafka's defaults (`group.consumer.*`).
 
     Attributes:
+        classic_max_size: The most members that a classic group may have (`group.max.size`).
+        migration_policy: Which groups become groups of the other kind while they have members.
         assignors: The assignors by name; the first one is the default.
         topics: The topics of the cluster.
         group_config: Returns a config of a group in milliseconds, by group id and name, such as
@@ -30,6 +58,8 @@ class ConsumerGroupConfig:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
+    classic_max_size: int = 2**31 - 1
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_interval_ms: int = 600_000
     assignors: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
     topics: TopicImage = NO_TOPICS

@@ -5,6 +5,7 @@ The same records are read from the log after a failover, so a group never has st
 
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from math import inf
 
 from fakebroker.coordinator.group.history import RecordedMoment, Timers
@@ -47,6 +48,8 @@ class ConsumerGroup:
         subscriptions: What the members subscribe to.
         is_resolving: Whether a resolution of the regular expressions waits for its turn.
         votes: The number of members that name each assignor, without zeros.
+        classic_count: The number of members that use the classic protocol.
+        classic_protocols: The number of them that support each protocol, without zeros.
         has_subscribed_topics_record: Whether the log has a `SubscribedTopicsRecord`, which is to be deleted.
         metadata_version: The version of the topics (`TopicImage.version`) for which `metadata_hash` is known to be
             right; -1 after loading.
@@ -54,6 +57,8 @@ class ConsumerGroup:
         session_deadlines: When each member's session expires, by member id.
         rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
             epoch for which this holds.
+        join_deadlines: For classic members that were told to rejoin: when they have to have done so.
+        sync_deadlines: For classic members that have joined: when they have to have sent a SyncGroup.
         is_dead: Whether it was deleted, or is no longer coordinated here.
         state_since_ms: When the state changed last; 0 before the first moment of the history.
         pending_change: The changes by the request or timer in progress; None if there are none yet. See `change`.
@@ -73,11 +78,15 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.is_resolving = False
         self.votes: Counter[str] = Counter()
+        self.classic_count = 0
+        self.classic_protocols: Counter[str] = Counter()
         self.has_subscribed_topics_record = False
         self.metadata_version = -1
         self.offsets = OffsetStore()
         self.session_deadlines: dict[str, float] = {}
         self.rebalance_deadlines: dict[str, tuple[float, int]] = {}
+        self.join_deadlines: dict[str, float] = {}
+        self.sync_deadlines: dict[str, float] = {}
         self.is_dead = False
         self.state_since_ms = 0.0
         self.pending_change: ConsumerGroupChange | None = None
@@ -144,7 +153,9 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.NONE if epoch == member.member_epoch else ErrorCode.STALE_MEMBER_EPOCH
+        if epoch == member.member_epoch:
+            return ErrorCode.NONE
+        return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
     # Changing
 
@@ -210,6 +221,7 @@ class ConsumerGroup:
                     subscribed_topic_regex=value.subscribed_topic_regex,
                     rebalance_timeout_ms=value.rebalance_timeout_ms,
                     server_assignor=value.server_assignor,
+                    classic=value.classic,
                 )
             )
         elif member_id in self.members:
@@ -219,7 +231,8 @@ class ConsumerGroup:
             # Not if the member was replaced by another one with its instance id.
             if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
                 del self.static_members[member.instance_id]
-            self.session_deadlines.pop(member_id, None)
+            for deadlines in (self.session_deadlines, self.join_deadlines, self.sync_deadlines):
+                deadlines.pop(member_id, None)
             self.rebalance_deadlines.pop(member_id, None)
 
     def _put(self, member: ConsumerGroupMember) -> None:
@@ -233,6 +246,9 @@ class ConsumerGroup:
             self._behind += not member.is_reconciled_to(self.assignment_epoch)
         if member.server_assignor is not None:
             self.votes[member.server_assignor] += 1
+        if member.classic is not None:
+            self.classic_count += 1
+            self.classic_protocols.update(name for name, _ in member.classic.protocols)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         for partitions in (member.assigned, member.pending_revocation):
@@ -253,6 +269,10 @@ class ConsumerGroup:
             self._behind -= not member.is_reconciled_to(self.assignment_epoch)
         if member.server_assignor is not None:
             decrement(self.votes, member.server_assignor)
+        if member.classic is not None:
+            self.classic_count -= 1
+            for name, _ in member.classic.protocols:
+                decrement(self.classic_protocols, name)
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, indexes in partitions.items():
                 epochs = self._partition_epochs[topic_id]
@@ -346,21 +366,37 @@ class ConsumerGroup:
         else:
             self.rebalance_deadlines.pop(member.member_id, None)
 
+    def arm_join(self, member: ConsumerGroupMember, now_ms: float) -> None:
+        """Start the join timer of a classic member, which was told to rejoin, unless it runs."""
+        deadline_ms = self.join_deadlines.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
+        self.deadline_ms = min(self.deadline_ms, deadline_ms)
+
+    def arm_sync(self, member_id: str, deadline_ms: float) -> None:
+        """Start the sync timer of a classic member that has joined, and stop its join timer."""
+        self.join_deadlines.pop(member_id, None)
+        self.sync_deadlines[member_id] = deadline_ms
+        self.deadline_ms = min(self.deadline_ms, deadline_ms)
+
     def earliest_deadline(self) -> float:
         """Return the earliest deadline of all members, infinite without one."""
+        timers = (self.session_deadlines, self.join_deadlines, self.sync_deadlines)
         rebalances = (deadline_ms for deadline_ms, _ in self.rebalance_deadlines.values())
-        return min(*self.session_deadlines.values(), *rebalances, inf, inf)
+        return min(chain(*(each.values() for each in timers), rebalances), default=inf)
 
     def expired_members(self, now_ms: float) -> dict[str, str]:
         """Return the members that are to be removed now, by member id, each with the cause.
 
         A rebalance timer that was started in another epoch of its member is only stopped.
         """
-        expired = {
-            member_id: f"session of {member_id} expired"
-            for member_id, deadline_ms in self.session_deadlines.items()
-            if deadline_ms <= now_ms
-        }
+        expired: dict[str, str] = {}
+        for deadlines, cause in (
+            (self.session_deadlines, "session of {} expired"),
+            (self.join_deadlines, "{} did not rejoin in time"),
+            (self.sync_deadlines, "{} did not sync in time"),
+        ):
+            for member_id, deadline_ms in deadlines.items():
+                if deadline_ms <= now_ms:
+                    expired.setdefault(member_id, cause.format(member_id))
         for member_id, (deadline_ms, epoch) in [*self.rebalance_deadlines.items()]:
             if deadline_ms <= now_ms:
                 del self.rebalance_deadlines[member_id]

@@ -1,15 +1,17 @@
 """The consumer groups of one coordinator: their requests and timers, and what they append to the log."""
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
+from typing import Protocol
 
-from fakebroker.coordinator.group.modern import heartbeat
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.group.modern import classic_members, conversion, heartbeat
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.heartbeat import Context, Outcome
-from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
+from fakebroker.coordinator.group.modern.heartbeat import NO_NAMES, Context, Outcome
+from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.resolution import resolution_records, resolve
@@ -21,6 +23,33 @@ from fakebroker.errors import ErrorCode
 _NONE = ErrorCode.NONE
 
 
+class Downgrade(Protocol):
+    """The part of a downgrade that is not in this package: the classic group."""
+
+    def __call__(
+        self,
+        former: ConsumerGroup,
+        members: Sequence[ConsumerGroupMember],
+        records: Sequence[Record],
+        now_ms: float,
+        *,
+        renamed: Mapping[str, str],
+        rebalances: bool,
+        cause: str,
+    ) -> Procedure[ErrorCode]:
+        """Replace a consumer group by a classic group with these members, after appending records and the new group.
+
+        Args:
+            former: The consumer group.
+            members: The members of the classic group.
+            records: The records that delete the consumer group.
+            now_ms: The time.
+            renamed: See `conversion.downgrade`.
+            rebalances: Whether the classic group rebalances.
+            cause: Describes what causes it, for the histories.
+        """
+
+
 class ConsumerGroups:
     """The consumer groups of the offsets partitions that one broker leads.
 
@@ -30,11 +59,13 @@ class ConsumerGroups:
     Args:
         config: The settings. Replaced, not changed.
         new_uuid: Returns the text of a UUID.
+        downgrade: Replaces a group by a classic one.
     """
 
-    def __init__(self, config: ConsumerGroupConfig, new_uuid: Callable[[], str]) -> None:
+    def __init__(self, config: ConsumerGroupConfig, new_uuid: Callable[[], str], downgrade: Downgrade) -> None:
         self.config = config
         self._new_uuid = new_uuid
+        self._downgrade = downgrade
         self._groups: dict[str, ConsumerGroup] = {}
 
     def get(self, group_id: str) -> ConsumerGroup | None:
@@ -57,11 +88,14 @@ class ConsumerGroups:
         return [group for group in self._groups.values() if group.partition == partition]
 
     def add(self, group: ConsumerGroup, now_ms: float) -> None:
-        """Add a group from the log. All sessions start over, and the rebalance timers of members that need one."""
+        """Add a group from the log. All sessions start over, and the rebalance timers of members that need one.
+
+        Here, sessions of classic members have the timeout of the group, too, as in Kafka (`onLoaded`).
+        """
         self._groups[group.group_id] = group
         group.change.cause = LOADED
         for member in group.members.values():
-            self._arm(group, member, now_ms)
+            group.arm_session(member.member_id, now_ms + self.session_timeout_ms(group.group_id))
             group.arm_rebalance(member, now_ms)
 
     def drop(self, group: ConsumerGroup) -> None:
@@ -77,22 +111,41 @@ class ConsumerGroups:
         """Handle a heartbeat, also of a member that joins or leaves.
 
         Args:
-            group: The group. It is added if it is new and the append succeeds.
+            group: The group. It is added if it is new and the append succeeds; then it can have classic members.
             request: The request, which `requests.check` has checked.
             now_ms: The time.
-            first: Records to append before: the tombstone of the classic group that the group replaces.
+            first: Records to append before: those of the classic group that the group replaces.
         """
         try:
-            outcome = self._outcome(group, request, now_ms)
+            if request.is_leaving:
+                return (yield from self._leave(group, request, now_ms))
+            outcome = heartbeat.heartbeat(group, request, self._context(group, now_ms), self._new_member_id)
+            yield from self._apply(group, outcome, now_ms, first)
         except HeartbeatError as error:
             return HeartbeatResult(error.error, error.message)
+        return outcome.result
+
+    def _apply(
+        self, group: ConsumerGroup, outcome: Outcome, now_ms: float, first: Sequence[Record] = ()
+    ) -> Procedure[None]:
+        """Append the records of a request, apply them, and restart the timers of the member.
+
+        Raises:
+            HeartbeatError: The append failed.
+        """
         version = self.config.topics.version
         if outcome.records or first:
-            group.change.cause = outcome.cause
             error_code = yield (*first, *outcome.records)
             if error_code:
-                return HeartbeatResult(error_code)
-        self._groups.setdefault(group.group_id, group)
+                raise HeartbeatError(error_code)
+        if group.group_id not in self._groups:
+            self._groups[group.group_id] = group
+            for each in group.members.values():
+                self._arm(group, each, now_ms)
+            group.change.cause = "upgrade of a classic group"
+            group.end_moment(now_ms)
+        if outcome.records:
+            group.change.cause = outcome.cause
         for record in outcome.records:
             group.replay(record)
         if outcome.checks_metadata:
@@ -102,7 +155,6 @@ class ConsumerGroups:
             if outcome.restarts_rebalance_timer:
                 group.arm_rebalance(member, now_ms)
         group.is_resolving = group.is_resolving or bool(outcome.result.regexes_to_resolve)
-        return outcome.result
 
     def extend_session(
         self,
@@ -137,6 +189,7 @@ class ConsumerGroups:
             or member_epoch != group.group_epoch
             or not member_epoch == member.member_epoch == group.assignment_epoch
             or member.state is not STABLE
+            or member.classic is not None
             or group.metadata_version != self.config.topics.version
             or (member.client_id, member.client_host) != client
             or (instance_id is not None and group.static_members.get(instance_id) != member_id)
@@ -173,11 +226,30 @@ class ConsumerGroups:
             self.replay(group, records)
             group.metadata_version = version
 
-    def _outcome(self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float) -> Outcome:
+    def _leave(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeat, now_ms: float
+    ) -> Procedure[HeartbeatResult]:
+        """Handle the last heartbeat of a member.
+
+        Raises:
+            HeartbeatError: The member is unknown, or has been replaced.
+        """
+        member = heartbeat.known_member(group, request.member_id, request.instance_id)
+        if request.instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
+            records = heartbeat.leave_for_a_while(group, member)
+            static = f"{member.member_id}, static {member.instance_id!r}"
+            group.change.cause = f"heartbeat of {static}, which leaves for a while"
+            if not (error := (yield tuple(records))):
+                self.replay(group, records)
+        else:
+            error = yield from self.remove(
+                group, [member.member_id], now_ms, f"heartbeat of {member.member_id}, which leaves"
+            )
+        return HeartbeatResult(error) if error else HeartbeatResult(_NONE, None, member.member_id, request.member_epoch)
+
+    def _context(self, group: ConsumerGroup, now_ms: float) -> Context:
         config = self.config
-        if request.is_leaving:
-            return heartbeat.leave(group, request, config.topics)
-        context = Context(
+        return Context(
             topics=config.topics,
             assignors=config.assignors,
             max_size=config.max_size,
@@ -186,16 +258,32 @@ class ConsumerGroups:
             regex_refresh_interval_ms=config.regex_refresh_interval_ms,
             now_ms=now_ms,
         )
-        return heartbeat.heartbeat(group, request, context, self._new_member_id)
 
     def _new_member_id(self) -> str:
         """Return a new member id in the form of Kafka's `Uuid.toString`."""
         return urlsafe_b64encode(bytes.fromhex(self._new_uuid().replace("-", ""))).decode().rstrip("=")
 
-    def remove(self, group: ConsumerGroup, member_ids: Collection[str], cause: str) -> Procedure[ErrorCode]:
-        """Remove members, which must be in the group, in one step; `cause` is for the history."""
+    def remove(
+        self, group: ConsumerGroup, member_ids: Collection[str], now_ms: float, cause: str
+    ) -> Procedure[ErrorCode]:
+        """Remove members, which must be in the group, in one step. The group may become a classic group.
+
+        Args:
+            group: The group.
+            member_ids: The members.
+            now_ms: The time.
+            cause: Describes why, for the history.
+        """
         if not member_ids:
             return _NONE
+        if conversion.is_downgraded_without(group, member_ids, self.config):
+            remaining = [member for member_id, member in group.members.items() if member_id not in member_ids]
+            records: list[ConsumerGroupRecord] = heartbeat.tombstones(group)
+            return (
+                yield from self._downgrade(
+                    group, remaining, records, now_ms, renamed=NO_NAMES, rebalances=True, cause=cause
+                )
+            )
         records = heartbeat.remove(group, member_ids, self.config.topics)
         group.change.cause = cause
         error = yield tuple(records)
@@ -203,12 +291,72 @@ class ConsumerGroups:
             self.replay(group, records)
         return error
 
-    def leave(
-        self, group: ConsumerGroup, identities: Sequence[tuple[str, str | None]]
-    ) -> Procedure[tuple[ErrorCode, list[ErrorCode]]]:
-        """Handle a LeaveGroup of an administrator, with pairs of member id and instance id.
+    # Members that use the classic protocol
 
-        A static member can be named by its instance id alone (`classicGroupLeaveToConsumerGroup`).
+    def join(self, group: ConsumerGroup, request: JoinGroup, now_ms: float) -> Procedure[JoinResult]:
+        """Handle a JoinGroup to a group with members. The group may become a classic group."""
+        allowed = conversion.may_downgrade(self.config, len(group.members))
+        try:
+            join = classic_members.join(
+                group, request, self._context(group, now_ms), self._new_member_id, may_downgrade=allowed
+            )
+            if isinstance(join, JoinResult):
+                return join
+            if join.replaced is not None:
+                yield from self._downgrade_by(group, join, join.replaced, now_ms)
+            else:
+                yield from self._apply(group, join.outcome, now_ms)
+                group.arm_sync(join.member.member_id, now_ms + request.rebalance_timeout_ms)
+        except HeartbeatError as error:
+            return JoinResult(error.error)
+        return classic_members.join_result(join.member)
+
+    def _downgrade_by(
+        self, group: ConsumerGroup, join: classic_members.Join, replaced: ConsumerGroupMember, now_ms: float
+    ) -> Procedure[None]:
+        """Replace a group by a classic one because a classic member replaces the last other one.
+
+        Raises:
+            HeartbeatError: The append failed.
+        """
+        others = [member for member_id, member in group.members.items() if member_id != replaced.member_id]
+        renamed = {replaced.member_id: join.member.member_id}
+        records = [*join.outcome.records, *heartbeat.tombstones(group, renamed)]
+        error = yield from self._downgrade(
+            group,
+            [*others, join.member],
+            records,
+            now_ms,
+            renamed=renamed,
+            rebalances=join.subscription_changed,
+            cause=join.outcome.cause,
+        )
+        if error:
+            raise HeartbeatError(error)
+
+    def sync(self, group: ConsumerGroup, request: SyncGroup, now_ms: float) -> SyncResult:
+        """Handle a SyncGroup."""
+        try:
+            return classic_members.sync(group, request, self.config.topics, now_ms)
+        except HeartbeatError as error:
+            return SyncResult(error.error)
+
+    def beat(
+        self, group: ConsumerGroup, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        """Handle a Heartbeat; return NONE, REBALANCE_IN_PROGRESS or the error."""
+        try:
+            return classic_members.beat(group, generation_id, member_id, instance_id, now_ms)
+        except HeartbeatError as error:
+            return error.error
+
+    def leave(
+        self, group: ConsumerGroup, identities: Sequence[tuple[str, str | None]], now_ms: float
+    ) -> Procedure[tuple[ErrorCode, list[ErrorCode]]]:
+        """Handle a LeaveGroup of classic members or an administrator, with pairs of member id and instance id.
+
+        Members of both protocols can be removed. A static member can be named by its instance id alone
+        (`classicGroupLeaveToConsumerGroup`).
         """
         errors: list[ErrorCode] = []
         leaving: dict[str, None] = {}
@@ -223,15 +371,17 @@ class ConsumerGroups:
             errors.append(ErrorCode.UNKNOWN_MEMBER_ID if member is None else error)
             if member is not None and not error:
                 leaving[member.member_id] = None
-        failure = yield from self.remove(group, leaving, f"LeaveGroup of {', '.join(leaving)}")
+        failure = yield from self.remove(group, leaving, now_ms, f"LeaveGroup of {', '.join(leaving)}")
         return failure, [] if failure else errors
 
     def expire(self, group: ConsumerGroup, now_ms: float) -> Procedure[None]:
         """Remove the members whose session or rebalance timer has expired, each in a step of its own, as in Kafka."""
         for member_id, cause in group.expired_members(now_ms).items():
-            if member_id in group.members and (yield from self.remove(group, [member_id], cause)):
+            if member_id in group.members and (yield from self.remove(group, [member_id], now_ms, cause)):
                 # As in Kafka, where the timer runs again after a failed append.
                 group.arm_session(member_id, now_ms + _RETRY_MS)
+            if self._groups.get(group.group_id) is not group:
+                return  # It was downgraded.
             group.end_moment(now_ms)
         group.deadline_ms = group.earliest_deadline()
 
@@ -241,7 +391,9 @@ class ConsumerGroups:
             group.replay(record)
 
     def _arm(self, group: ConsumerGroup, member: ConsumerGroupMember, now_ms: float) -> None:
-        group.arm_session(member.member_id, now_ms + self.session_timeout_ms(group.group_id))
+        own = member.classic
+        timeout_ms = self.session_timeout_ms(group.group_id) if own is None else own.session_timeout_ms
+        group.arm_session(member.member_id, now_ms + timeout_ms)
 
     # Settings
 

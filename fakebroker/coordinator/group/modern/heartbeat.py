@@ -1,5 +1,6 @@
 """What a heartbeat, a departure and an expired timer change in a consumer group: the records, and the response.
 
+A heartbeat is a `Step` of its member, and so is a JoinGroup of a classic member (`classic_members`).
 The functions do not change the group; see `ConsumerGroup.replay`. Order of checks and records as in Kafka's
 `GroupMetadataManager.consumerGroupHeartbeat`, release 4.2.
 """
@@ -38,6 +39,7 @@ from fakebroker.coordinator.group.modern.topics import TopicImage, TopicMetadata
 from fakebroker.errors import ErrorCode
 
 _NONE = ErrorCode.NONE
+NO_NAMES: Mapping[str, str] = {}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,8 +84,14 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Step:
-    """A heartbeat in progress: the group's epochs and the member, as they will be."""
+class Step:
+    """A heartbeat in progress: the group's epochs and the member, as they will be.
+
+    Attributes:
+        former: The member before; a new one if it joins.
+        group_epoch: The group epoch afterwards.
+        checks_metadata: See `Outcome`.
+    """
 
     group: ConsumerGroup
     request: ConsumerGroupHeartbeat
@@ -127,35 +135,26 @@ def heartbeat(
     Raises:
         HeartbeatError: The request is rejected.
     """
-    member_id = request.member_id
-    if len(group.members) >= context.max_size and member_id not in group.members:
-        text = f"The consumer group has reached its maximum capacity of {context.max_size} members."
-        raise HeartbeatError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
-    member_id = member_id or new_id()
+    check_size(group, request.member_id, context.max_size)
+    member_id = request.member_id or new_id()
     records: list[ConsumerGroupRecord] = []
     if request.instance_id is None:
         former = _dynamic_member(group, member_id, request)
     else:
         former = _static_member(group, member_id, request.instance_id, request, records)
-    step = _Step(group, request, context, former, _updated(former, request), records, group.group_epoch)
-    step.is_homogeneous = group.subscriptions.is_homogeneous(len(group.members))
-    if step.member != former:
-        records.append(subscription_record(group.group_id, step.member))
-    _change_regex(step)
-    _bump_group_epoch(step)
-    target = _update_target(step)
-    outcome = _reconcile(step, target)
+    step = begin(group, request, context, former, records)
+    outcome = reconcile(step, *update_target(step))
     outcome.result.regexes_to_resolve = _regexes_to_resolve(step)
     if outcome.records:
-        outcome.cause = _cause(step)
+        outcome.cause = cause_of(step)
     return outcome
 
 
-def _cause(step: _Step) -> str:
-    """Describe the heartbeat for the history."""
+def cause_of(step: Step) -> str:
+    """Describe the request for the history."""
     group, member = step.group, step.member
     replaced = _target_holder(step)
-    cause = f"heartbeat of {member.member_id}"
+    cause = f"{'heartbeat' if member.classic is None else 'JoinGroup'} of {member.member_id}"
     if replaced != member.member_id:
         return f"{cause}, which replaces {replaced} as static {member.instance_id!r}"
     if member.member_id not in group.members:
@@ -166,6 +165,42 @@ def _cause(step: _Step) -> str:
 
 
 # 1. The member
+
+
+def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
+    """Check that the group has room for a member.
+
+    Raises:
+        HeartbeatError: GROUP_MAX_SIZE_REACHED.
+    """
+    if len(group.members) >= max_size and member_id not in group.members:
+        text = f"The consumer group has reached its maximum capacity of {max_size} members."
+        raise HeartbeatError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def begin(
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeat,
+    context: Context,
+    former: ConsumerGroupMember,
+    records: list[ConsumerGroupRecord],
+) -> Step:
+    """Update a member by its request, and the group epoch, if the subscription or the subscribed topics have changed.
+
+    Args:
+        group: The group.
+        request: The request, which was checked.
+        context: Settings and topics.
+        former: The member before.
+        records: The records so far, to which those of the step are added.
+    """
+    step = Step(group, request, context, former, _updated(former, request), records, group.group_epoch)
+    step.is_homogeneous = group.subscriptions.is_homogeneous(len(group.members))
+    if step.member != former:
+        records.append(subscription_record(group.group_id, step.member))
+    _change_regex(step)
+    _bump_group_epoch(step)
+    return step
 
 
 def _dynamic_member(group: ConsumerGroup, member_id: str, request: ConsumerGroupHeartbeat) -> ConsumerGroupMember:
@@ -187,17 +222,24 @@ def _static_member(
 ) -> ConsumerGroupMember:
     existing = group.static_member(instance_id)
     if not request.is_joining:
-        existing = _checked_instance(existing, member_id, instance_id)
+        existing = checked_instance(existing, member_id, instance_id)
         _check_epoch(existing, request)
         return existing
     if existing is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
-    if existing.member_epoch != LEAVING_STATIC_EPOCH:
+    if existing.member_epoch != LEAVING_STATIC_EPOCH and existing.classic is None:
         text = (
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
             f"is owned by {existing.member_id} member."
         )
         raise HeartbeatError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+    return replace_static_member(group, existing, member_id, records)
+
+
+def replace_static_member(
+    group: ConsumerGroup, existing: ConsumerGroupMember, member_id: str, records: list[ConsumerGroupRecord]
+) -> ConsumerGroupMember:
+    """Return a static member with a new id, which keeps its target and joins; add the records of the replacement."""
     member = replace(existing, member_id=member_id, member_epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
     records += removal_records(group.group_id, existing.member_id)
     records.append(subscription_record(group.group_id, member))
@@ -207,7 +249,12 @@ def _static_member(
     return member
 
 
-def _checked_instance(existing: ConsumerGroupMember | None, member_id: str, instance_id: str) -> ConsumerGroupMember:
+def checked_instance(existing: ConsumerGroupMember | None, member_id: str, instance_id: str) -> ConsumerGroupMember:
+    """Return the member with an instance id.
+
+    Raises:
+        HeartbeatError: UNKNOWN_MEMBER_ID without one; FENCED_INSTANCE_ID if it has another member id.
+    """
     if existing is None:
         raise HeartbeatError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if existing.member_id != member_id:
@@ -250,10 +297,11 @@ def _updated(member: ConsumerGroupMember, request: ConsumerGroupHeartbeat) -> Co
         subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
         client_id=request.client_id,
         client_host=request.client_host,
+        classic=request.classic,
     )
 
 
-def _change_regex(step: _Step) -> None:
+def _change_regex(step: Step) -> None:
     """Delete the topics of a regular expression that no member has any more, and check one that is new."""
     if not step.regex_changed:
         return
@@ -267,7 +315,7 @@ def _change_regex(step: _Step) -> None:
             raise HeartbeatError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 
 
-def _regexes_to_resolve(step: _Step) -> Collection[str]:
+def _regexes_to_resolve(step: Step) -> Collection[str]:
     """Return the regular expressions of the group after this heartbeat, if they are to be resolved now."""
     if step.group.is_resolving:
         return ()
@@ -282,13 +330,15 @@ def _regexes_to_resolve(step: _Step) -> Collection[str]:
 # 2. The group epoch and the target assignment
 
 
-def _bump_group_epoch(step: _Step) -> None:
+def _bump_group_epoch(step: Step) -> None:
     """Add a record of the next group epoch, if the subscription or the subscribed topics have changed.
 
     Not yet for a regular expression that is not resolved: resolving it will.
     """
     group = step.group
     must_bump = group.group_epoch == 0 or step.names_changed or step.gets_resolved_regex
+    if step.member.classic is not None:  # It has no regular expression: nothing is to be resolved first.
+        must_bump = must_bump or step.regex_changed
     if not must_bump and group.metadata_version == step.context.topics.version:
         return
     subscriptions = group.subscriptions.after([step.former], [step.member])
@@ -302,11 +352,16 @@ def _bump_group_epoch(step: _Step) -> None:
         step.records.append(SubscribedTopicsRecord(group.group_id, None))
 
 
-def _update_target(step: _Step) -> Partitions:
-    """Run the assignor if the group epoch is newer than the assignment; return the target of the member."""
+def current_target(step: Step) -> tuple[Partitions, int]:
+    """Return the target of the member, and its epoch."""
+    return step.group.target.get(_target_holder(step), NO_PARTITIONS), step.group.assignment_epoch
+
+
+def update_target(step: Step) -> tuple[Partitions, int]:
+    """Run the assignor if the group epoch is newer than the assignment; return the member's target and its epoch."""
     group, member = step.group, step.member
     if step.group_epoch <= group.assignment_epoch:
-        return group.target.get(_target_holder(step), NO_PARTITIONS)
+        return current_target(step)
     members = {**group.members, member.member_id: member}
     replaced = group.static_members.get(member.instance_id) if member.instance_id is not None else None
     if replaced is not None and replaced != member.member_id:
@@ -318,10 +373,10 @@ def _update_target(step: _Step) -> Partitions:
         if group.target.get(member_id) != partitions:
             step.records.append(TargetAssignmentRecord(group.group_id, member_id, partitions))
     step.records.append(AssignmentEpochRecord(group.group_id, step.group_epoch))
-    return target.get(member.member_id, NO_PARTITIONS)
+    return target.get(member.member_id, NO_PARTITIONS), step.group_epoch
 
 
-def _target_holder(step: _Step) -> str:
+def _target_holder(step: Step) -> str:
     """Return the id under which the group has the target of the member: that of the member it replaces, if any."""
     member = step.member
     if member.instance_id is None:
@@ -329,7 +384,7 @@ def _target_holder(step: _Step) -> str:
     return step.group.static_members.get(member.instance_id, member.member_id)
 
 
-def _group_spec(step: _Step, members: Mapping[str, ConsumerGroupMember]) -> GroupSpec:
+def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> GroupSpec:
     topics: dict[str, TopicMetadata | None] = {}
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     for member in members.values():
@@ -350,7 +405,7 @@ def _group_spec(step: _Step, members: Mapping[str, ConsumerGroupMember]) -> Grou
     return GroupSpec(specs, counts, step.is_homogeneous)
 
 
-def _assignor(step: _Step) -> Assignor:
+def _assignor(step: Step) -> Assignor:
     """Return the assignor that most members vote for; of several, the first by name; without votes, the default.
 
     In Kafka the order of a hash map decides between equal votes; for its two assignors, `uniform` comes first.
@@ -372,9 +427,9 @@ def preferred_assignor(votes: Mapping[str, int], assignors: Collection[str]) -> 
 # 3. The member's assignment
 
 
-def _reconcile(step: _Step, target: Partitions) -> Outcome:
+def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
+    """Move the member towards its target, which it has in the epoch of the target."""
     group, request, member = step.group, step.request, step.member
-    target_epoch = max(step.group_epoch, group.assignment_epoch)
     after, is_moved = member, False
     if step.subscription_changed or not member.is_reconciled_to(target_epoch):
         found = (step.context.topics.named(name) for name in group.subscriptions.topics_of(member))
@@ -401,25 +456,24 @@ def _reconcile(step: _Step, target: Partitions) -> Outcome:
 # Leaving
 
 
-def leave(group: ConsumerGroup, request: ConsumerGroupHeartbeat, topics: TopicImage) -> Outcome:
-    """Handle the last heartbeat of a member.
+def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
+    """Return the member that sends a request.
 
     Raises:
-        HeartbeatError: The member is unknown, or has been replaced.
+        HeartbeatError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if the instance id has another member id.
     """
-    member_id, instance_id = request.member_id, request.instance_id
-    if instance_id is None:
-        member = group.members.get(member_id)
-        if member is None:
-            raise _unknown_member(group, member_id)
-    else:
-        member = _checked_instance(group.static_member(instance_id), member_id, instance_id)
-    result = HeartbeatResult(_NONE, None, member_id, request.member_epoch)
-    if instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
-        away = replace(member, member_epoch=LEAVING_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
-        cause = f"heartbeat of {member_id}, static {instance_id!r}, which leaves for a while"
-        return Outcome([current_assignment_record(group.group_id, away)], result, cause=cause)
-    return Outcome(remove(group, [member_id], topics), result, cause=f"heartbeat of {member_id}, which leaves")
+    if instance_id is not None:
+        return checked_instance(group.static_member(instance_id), member_id, instance_id)
+    member = group.members.get(member_id)
+    if member is None:
+        raise _unknown_member(group, member_id)
+    return member
+
+
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerGroupMember) -> list[ConsumerGroupRecord]:
+    """Return the record of a static member that keeps its partitions while it is away."""
+    away = replace(member, member_epoch=LEAVING_STATIC_EPOCH, pending_revocation=NO_PARTITIONS)
+    return [current_assignment_record(group.group_id, away)]
 
 
 def remove(group: ConsumerGroup, member_ids: Collection[str], topics: TopicImage) -> list[ConsumerGroupRecord]:
@@ -449,6 +503,7 @@ def subscription_record(group_id: str, member: ConsumerGroupMember) -> MemberSub
         subscribed_topic_regex=member.subscribed_topic_regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic=member.classic,
     )
     return MemberSubscriptionRecord(group_id, member.member_id, value)
 
@@ -474,9 +529,14 @@ def removal_records(group_id: str, member_id: str) -> list[ConsumerGroupRecord]:
     ]
 
 
-def tombstones(group: ConsumerGroup) -> list[ConsumerGroupRecord]:
-    """Return the records that delete a group, as `ConsumerGroup.createGroupTombstoneRecords` orders them."""
-    group_id, members = group.group_id, group.members
+def tombstones(group: ConsumerGroup, renamed: Mapping[str, str] = NO_NAMES) -> list[ConsumerGroupRecord]:
+    """Return the records that delete a group, as `ConsumerGroup.createGroupTombstoneRecords` orders them.
+
+    Args:
+        group: The group.
+        renamed: The new ids of members that earlier records of the batch replace, by member id.
+    """
+    group_id, members = group.group_id, [renamed.get(member_id, member_id) for member_id in group.members]
     return [
         *(CurrentAssignmentRecord(group_id, member_id, None) for member_id in members),
         *(TargetAssignmentRecord(group_id, member_id, None) for member_id in members),

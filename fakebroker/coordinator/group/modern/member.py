@@ -14,9 +14,21 @@ JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH = 0, -1, -2
 """Epochs in requests: of a member that joins, that leaves, and of a static member that leaves for a while."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicMemberMetadata:
+    """What a member that uses the classic protocol has reported in its JoinGroup.
+
+    Attributes:
+        protocols: Pairs of name and metadata, in order of preference; at least one.
+    """
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMember:
-    """One member (Kafka's `ConsumerGroupMember`) that uses the consumer protocol.
+    """One member (Kafka's `ConsumerGroupMember`).
 
     Attributes:
         instance_id: Set for a static member.
@@ -28,6 +40,7 @@ class ConsumerGroupMember:
         previous_epoch: The epoch before the last change of the epoch; -1 for a new member.
         assigned: The partitions that the member may use.
         pending_revocation: The partitions that the member has to give up and has not confirmed.
+        classic: Set for a member that uses the classic protocol: its generation is its member epoch.
     """
 
     member_id: str
@@ -44,6 +57,7 @@ class ConsumerGroupMember:
     state: MemberState = STABLE
     assigned: Partitions = field(default_factory=dict)
     pending_revocation: Partitions = field(default_factory=dict)
+    classic: ClassicMemberMetadata | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether the member has all of its target in this epoch of the assignment."""

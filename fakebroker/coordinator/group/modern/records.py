@@ -5,7 +5,7 @@ A record without a value is a tombstone. The encoding is in `cluster/logs/`.
 
 from dataclasses import dataclass
 
-from fakebroker.coordinator.group.modern.member import Partitions
+from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
 from fakebroker.coordinator.group.modern.states import MemberState
 from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
 
@@ -45,7 +45,7 @@ class SubscribedTopicsRecord:
 
 @dataclass(slots=True)
 class SubscriptionValue:
-    """The value of a `MemberSubscriptionRecord`."""
+    """The value of a `MemberSubscriptionRecord`; `classic` is set for a member that uses the classic protocol."""
 
     instance_id: str | None
     rack_id: str | None
@@ -55,6 +55,7 @@ class SubscriptionValue:
     rebalance_timeout_ms: int
     server_assignor: str | None
     subscribed_topic_regex: str = ""
+    classic: ClassicMemberMetadata | None = None
 
 
 @dataclass(slots=True)

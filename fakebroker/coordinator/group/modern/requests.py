@@ -8,6 +8,7 @@ from fakebroker.coordinator.group.modern.member import (
     JOINING_EPOCH,
     LEAVING_EPOCH,
     LEAVING_STATIC_EPOCH,
+    ClassicMemberMetadata,
     Partitions,
 )
 from fakebroker.errors import ErrorCode
@@ -27,6 +28,7 @@ class ConsumerGroupHeartbeat:
             `subscribed_topic_names`; "" for none.
         owned: The partitions that the member has.
         requires_member_id: Whether also a member that joins has to give its id (versions 1 and up).
+        classic: Set if the request is a JoinGroup (`classic_members.join`).
     """
 
     group_id: str
@@ -42,6 +44,7 @@ class ConsumerGroupHeartbeat:
     server_assignor: str | None = None
     owned: Partitions | None = None
     requires_member_id: bool = False
+    classic: ClassicMemberMetadata | None = None
 
     @property
     def is_joining(self) -> bool:
