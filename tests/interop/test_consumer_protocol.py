@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import confluent_kafka
 import pytest
@@ -22,6 +22,9 @@ from tests.support.kafka_clients.helpers import (
 )
 
 SESSION_S = 45
+MANY = 100
+ONE_EACH = [Record(value=b"%d" % partition, partition=partition) for partition in range(6)]
+"""A record for each partition of "orders"."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -147,6 +150,64 @@ def test_a_static_member_returns_to_its_partitions(fake_cluster: FakeCluster, st
     again = start_member(**{"group.instance.id": "i"})
     poll_until(fake_cluster, "its partitions", lambda _: again.assignment() == mine, other, again)
     assert fake_cluster.group("g").generation_id == epoch
+
+
+def test_a_slow_member_stops_only_the_partitions_that_it_gives_up(
+    fake_cluster: FakeCluster, start_member: StartMember
+) -> None:
+    first, slow = start_member(), start_member()
+    wait_for(fake_cluster, [3, 3], first, slow)
+    third = start_member()
+
+    def has_moved(_: list[Record]) -> bool:
+        return (len(first.assignment()), len(third.assignment())) == (2, 1)
+
+    poll_until(fake_cluster, "the partition that the first member gives up", has_moved, first, third)
+    mine = [place[1] for place in first.assignment() + third.assignment()]
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", ONE_EACH, None)
+    read = poll_records(fake_cluster, 3, first, third)
+    assert sorted(record.partition or 0 for record in read) == sorted(mine)
+    assert fake_cluster.group("g").state == "Reconciling", "the slow member has not noticed yet"
+
+    read += poll_until(fake_cluster, "the rest", lambda rest: len(rest) >= 3, first, slow, third)
+    assert values(read) == values(ONE_EACH)
+    wait_for(fake_cluster, [2, 2, 2], first, slow, third)
+
+
+def test_a_topic_that_is_created_by_a_producer_is_picked_up(fake_cluster: FakeCluster) -> None:
+    member = ModernConsumer(fake_cluster.bootstrap_servers)
+    try:
+        member.subscribe("created-later")
+        poll_until(fake_cluster, "a member", lambda _: partitions_per_member(fake_cluster, "g") == [0], member)
+        CONFLUENT.produce(fake_cluster.bootstrap_servers, "created-later", numbered(range(5)), None)
+        assert values(poll_records(fake_cluster, 5, member)) == values(numbered(range(5)))
+    finally:
+        member.close()
+
+
+class PolledTogether:
+    """Many members, each of which is polled without waiting."""
+
+    def __init__(self, members: Sequence[ModernConsumer]) -> None:
+        self.members = members
+
+    def poll(self) -> list[Record]:
+        assert [message for member in self.members if (message := member.inner.poll(0)) is not None] == []
+        return []
+
+
+@pytest.mark.fake_cluster(
+    1, topics={"orders": MANY}, clock="manual", config={"group.consumer.heartbeat.interval.ms": 300}
+)
+def test_many_members_have_one_partition_each(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    members = [start_member() for _ in range(MANY)]
+
+    def has(partitions: list[int]) -> Callable[[list[Record]], bool]:
+        return lambda _: partitions_per_member(fake_cluster, "g") == partitions
+
+    poll_until(fake_cluster, "a partition for each member", has([1] * MANY), PolledTogether(members))
+    members[0].close()
+    poll_until(fake_cluster, "another owner", has([1] * (MANY - 2) + [2]), PolledTogether(members[1:]))
 
 
 def test_an_admin_client_describes_and_deletes_the_group(fake_cluster: FakeCluster, start_member: StartMember) -> None:

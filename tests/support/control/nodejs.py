@@ -1,4 +1,4 @@
-"""Runs Node.js and shell recipes. kafkajs is installed on first use, in the version of package-lock.json.
+"""Runs Node.js and shell recipes. The packages are installed on first use, in the versions of package-lock.json.
 
 Tests that need a missing program fail with the name of its package; they are not skipped.
 """
