@@ -8,7 +8,7 @@ import pytest
 
 from fakebroker import FakeCluster
 from tests.support.kafka_clients.aiokafka_client import AIO
-from tests.support.kafka_clients.client import GroupConsumer, Poller, Record
+from tests.support.kafka_clients.client import Poller, Record
 from tests.support.kafka_clients.confluent_client import CONFLUENT
 from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON
 
@@ -43,7 +43,7 @@ def poll_until(
     return records
 
 
-def poll_records(cluster: FakeCluster, count: int, *consumers: GroupConsumer) -> list[Record]:
+def poll_records(cluster: FakeCluster, count: int, *consumers: Poller) -> list[Record]:
     """Poll until at least this number of records was received."""
     return poll_until(cluster, f"{count} records", lambda records: len(records) >= count, *consumers)
 
