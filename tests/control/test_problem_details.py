@@ -19,7 +19,7 @@ def control() -> Iterator[ControlHarness]:
 
 NAME = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
 MOVE = {"do": "move_offsets_partition", "to": 1}
-STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable")
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable")
 DURATION = "a number from 0 to 1000000000000 or none"
 SECONDS = "a number from 0 to 1000000000"
 TEXT = "a string or none"
