@@ -239,7 +239,7 @@ class PartitionError(AdminError):
 
 
 class MemberError(AdminError):
-    """A request failed for one static member."""
+    """A request failed for one member, named by its instance id or its member id."""
 
     kind = "member"
 

@@ -87,6 +87,8 @@ def versions_needed(request: Message) -> Versions | None:
         case JoinGroupRequest() if request.join_group_members:
             first_of_batches = LAST_VERSION_WITH_ONE_MEMBER + 1
             return Versions(first_of_batches, first_of_batches)
+        case LeaveGroupRequest() if len(request.members) > 1 or any(not member.member_id for member in request.members):
+            first = 3  # KIP-345
         case ListGroupsRequest() if request.types_filter:  # KIP-848
             first = 5
         case ListGroupsRequest() if request.states_filter:  # KIP-518

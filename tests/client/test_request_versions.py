@@ -7,6 +7,7 @@ import pytest
 from fakebroker.client.versions import convert_request, convert_response, versions_needed, versions_of
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -151,6 +152,17 @@ def test_the_content_of_a_request_may_limit_its_versions(subtests: pytest.Subtes
         ),
         (MetadataRequest(topics=None), None),
         (MetadataRequest(topics=[], allow_auto_topic_creation=False), Versions(4, 13)),
+        (LEAVE_GROUP, None),
+        (LeaveGroupRequest(group_id="g", members=LEAVE_GROUP.members * 2), Versions(3, 5)),
+        (
+            LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="", group_instance_id="i")]),
+            Versions(3, 5),
+        ),
+        (ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0), None),
+        (
+            ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=0, subscribed_topic_regex=""),
+            Versions(1, 1),
+        ),
         (ListGroupsRequest(), None),
         (ListGroupsRequest(states_filter=["Empty"]), Versions(4, 5)),
         (ListGroupsRequest(states_filter=["Empty"], types_filter=["classic"]), Versions(5, 5)),

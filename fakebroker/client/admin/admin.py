@@ -10,7 +10,13 @@ from typing import Literal, Self, TypeVar
 
 import trio
 
-from fakebroker.client.admin import group_handlers, offset_handlers, partition_handlers, transaction_handlers
+from fakebroker.client.admin import (
+    group_handlers,
+    member_handlers,
+    offset_handlers,
+    partition_handlers,
+    transaction_handlers,
+)
 from fakebroker.client.admin.batched_requests import AdminApiHandler, RequestSender
 from fakebroker.client.admin.cluster_calls import ClusterCalls
 from fakebroker.client.admin.descriptions import (
@@ -164,12 +170,15 @@ class Admin:
         return await driver.run(_keys("keys", keys), self._timeout_ms)
 
     async def describe_groups(self, groups: Iterable[str]) -> Results[str, GroupDescription]:
-        """Describe groups with their members. A group that does not exist has the error GROUP_ID_NOT_FOUND.
+        """Describe groups of both types with their members.
+
+        A group that does not exist has the error GROUP_ID_NOT_FOUND. Coordinators are asked for a group of KIP-848
+        first, and for a classic one if there is none, as Kafka's admin client does.
 
         Raises:
             NoBatchedFindCoordinators: As `find_coordinators` does.
         """
-        return await self._run(group_handlers.describe_groups(), _keys("groups", groups))
+        return await self._run(member_handlers.describe_groups(), _keys("groups", groups))
 
     async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
         """List the groups of all brokers.
@@ -194,6 +203,40 @@ class Admin:
             NoBatchedFindCoordinators: As `find_coordinators` does.
         """
         return await self._run(group_handlers.delete_groups(), _keys("groups", groups))
+
+    async def remove_members_from_group(
+        self,
+        group: str,
+        *,
+        instance_ids: Iterable[str] = (),
+        member_ids: Iterable[str] = (),
+        reason: str = "removed by an administrator",
+    ) -> Results[str, None]:
+        """Remove members from a group of either type (KIP-345). They may join again.
+
+        If the connection is lost after a member was removed, the retry reports UNKNOWN_MEMBER_ID for it.
+
+        Args:
+            group: The group id.
+            instance_ids: Static members, by `group.instance.id` (brokers since 2.4).
+            member_ids: Members by member id; several at once need brokers since 2.4.
+            reason: Why, for the log of the broker (KIP-800).
+
+        Returns:
+            For each instance id and member id None or a `MemberError`, such as UNKNOWN_MEMBER_ID.
+
+        Raises:
+            ConfigError: An argument is invalid.
+            GroupError: The request failed for the whole group, for example because the broker is too old.
+        """
+        instances, members = _keys("instance_ids", instance_ids), _keys("member_ids", member_ids)
+        if not instances and not members:
+            return Results({})
+        handler = member_handlers.remove_members(instances, members, reason)
+        outcome = (await self._run(handler, _keys("group", [group])))[group]
+        if isinstance(outcome, AdminError):
+            raise outcome
+        return outcome
 
     async def add_members_to_group(
         self,

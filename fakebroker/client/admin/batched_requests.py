@@ -45,6 +45,7 @@ class AdminApiHandler(Generic[K, V]):
         moved: Errors after which the broker is looked up again; NETWORK_EXCEPTION is always one of them.
         max_keys: Maximum number of keys per request.
         not_batched: Raised if the broker supports only one key per request and `fall_back` is False.
+        otherwise: The API call that the same broker gets about keys with one of the errors in `otherwise_after`.
     """
 
     api: str
@@ -55,6 +56,8 @@ class AdminApiHandler(Generic[K, V]):
     moved: Collection[ErrorCode] = COORDINATOR_MOVED
     max_keys: int = MAX_KEYS_PER_REQUEST
     not_batched: type[UnsupportedVersion] = UnsupportedVersion
+    otherwise: "AdminApiHandler[K, V] | None" = None
+    otherwise_after: Collection[ErrorCode] = ()
 
     def error(self, key: K, error: ErrorCode, why: str | None = None) -> AdminError:
         """Return the error of one key."""

@@ -110,6 +110,11 @@ class MemberDescription:
         assignment: Its partitions; None if the assignment is not that of a consumer.
         assignment_data: The bytes of its assignment.
         is_expected: Whether the member was registered with `Admin.add_members_to_group` and has not joined yet.
+        rack_id, member_epoch, subscribed_topic_names, subscribed_topic_regex: Of members of groups of type "consumer";
+            otherwise None.
+        target_assignment: The partitions that it will have, in a group of type "consumer"; otherwise None.
+        is_classic: Whether it is a classic member in a group of type "consumer"; None if the coordinator does not
+            return it (before 4.0).
     """
 
     member_id: str
@@ -120,6 +125,12 @@ class MemberDescription:
     assignment: tuple[TopicPartition, ...] | None
     assignment_data: bytes
     is_expected: bool = False
+    rack_id: str | None = None
+    member_epoch: int | None = None
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    is_classic: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,18 +138,23 @@ class GroupDescription:
     """A group.
 
     Attributes:
+        type: "classic", or "consumer" for a group of KIP-848.
         state: Kafka's name of the state, such as "Stable".
         protocol_type: "consumer" for consumers, "" for a group with offsets only.
-        protocol_name: The assignor; "" unless the group is stable.
+        protocol_name: The assignor; "" in a classic group that is not stable.
         coordinator: The broker that described it.
+        group_epoch, assignment_epoch: Of a group of type "consumer"; otherwise None.
     """
 
     group_id: str
+    type: str
     state: str
     protocol_type: str
     protocol_name: str
     members: tuple[MemberDescription, ...]
     coordinator: Node
+    group_epoch: int | None = None
+    assignment_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

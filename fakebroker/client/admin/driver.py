@@ -98,7 +98,8 @@ class AdminApiDriver(Generic[K, V]):
 
     async def _send_to(self, node: Node, handler: AdminApiHandler[K, V], keys: Sequence[K], attempt: int) -> None:
         answers = await self._send(handler, keys, partial(self._pool.to, node.node_id), node)
-        self._complete(handler, answers, attempt, partial(self._send_to, node, handler))
+        otherwise = None if handler.otherwise is None else partial(self._send_to, node, handler.otherwise)
+        self._complete(handler, answers, attempt, partial(self._send_to, node, handler), otherwise)
 
     async def _send(
         self,
@@ -122,12 +123,17 @@ class AdminApiDriver(Generic[K, V]):
         answers: Mapping[K, W | AdminError],
         attempt: int,
         send_again: _Step,
+        otherwise: _Step | None = None,
     ) -> None:
         """Take values and final errors, and schedule retries for the other keys."""
         busy: list[K] = []
         moved: list[K] = []
+        others: list[K] = []
         for key, answer in answers.items():
             error = answer.error if isinstance(answer, AdminError) else ErrorCode.NONE
+            if error in handler.otherwise_after:
+                others.append(key)
+                continue
             if error in handler.busy:
                 busy.append(key)
             elif error in handler.moved or error is ErrorCode.NETWORK_EXCEPTION:
@@ -137,6 +143,8 @@ class AdminApiDriver(Generic[K, V]):
                 continue
             assert isinstance(answer, AdminError)
             self._last_errors[key] = answer
+        if otherwise is not None and others:
+            self._nursery.start_soon(otherwise, others, attempt)
         for step, keys in ((send_again, busy), (self._find, moved)):
             if keys:
                 self._nursery.start_soon(self._later, step, keys, attempt)

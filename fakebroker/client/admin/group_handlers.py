@@ -60,7 +60,7 @@ def find_coordinators(key_type: str) -> AdminApiHandler[str, Node]:
 
 
 def describe_groups() -> AdminApiHandler[str, GroupDescription]:
-    """Describe groups. A missing group is an error in every version, not only since version 6 (KIP-1043)."""
+    """Describe classic groups. A missing group is an error in every version, not only since version 6 (KIP-1043)."""
 
     def read(
         response: DescribeGroupsResponse, _groups: Sequence[str], coordinator: Node | None
@@ -86,6 +86,7 @@ def describe_groups() -> AdminApiHandler[str, GroupDescription]:
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:
     return GroupDescription(
         group_id=group.group_id,
+        type="classic",
         state=group.group_state,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_data,

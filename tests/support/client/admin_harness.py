@@ -48,7 +48,7 @@ def sent_requests(cluster: FakeCluster, *apis: str) -> list[str]:
 
 
 def _groups_in(request: Any) -> Iterable[str]:
-    for field in ("coordinator_keys", "groups", "groups_names"):
+    for field in ("coordinator_keys", "groups", "group_ids", "groups_names"):
         if groups := getattr(request, field, None):
             return [each if isinstance(each, str) else each.group_id for each in groups]
     return [getattr(request, "key", "") or request.group_id]
