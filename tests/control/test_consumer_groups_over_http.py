@@ -7,11 +7,13 @@ import pytest
 
 from fakebroker.control import Client
 from fakebroker.control.client.client import GroupOptions
+from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from tests.control.test_metrics import labeled, scrape
-from tests.support.control.consumer_members import A, reconciling
+from tests.support.control.consumer_members import A, ConsumerMember, reconciling
 from tests.support.control.control_server import BASE, ControlHarness, controlled_cluster, next_event
-from tests.support.group_requests import join_request
+from tests.support.group_requests import heartbeat_request, join_request
 from tests.support.wire_client import WireClient
 
 
@@ -160,3 +162,28 @@ def test_a_group_id_can_change_its_type(control: ControlHarness, client: Client)
         assert member_id
     assert [row["type"] for row in client.group_rows()] == ["classic"]
     assert client.overview()["groups_by_type"] == {"classic": 1, "consumer": 0}
+
+
+def test_a_classic_group_becomes_a_consumer_group_with_members_of_both_protocols(
+    control: ControlHarness, client: Client
+) -> None:
+    client.seed_group("g", ["x", "y"], topics=["orders"], generation=7)
+    assert client.group_rows()[0]["type"] == "classic"
+    before = client.overview()["rebalances"]
+    with WireClient(control.cluster.coordinator_of("g")) as wire:
+        ConsumerMember(wire, "g", A).beat()
+        (row,) = client.group_rows()
+        assert (row["type"], row["state"], row["generation_id"], row["members"]) == ("consumer", "Reconciling", 8, 3)
+        assert row["why"].startswith("waiting for a heartbeat of x, y; 0 of 3 have reached epoch 8")
+        detail = control.get("/groups/g")
+        assert [each["type"] for each in detail["members"]] == ["classic", "classic", "consumer"]
+        assert [each["missing_request"] for each in detail["members"]] == ["JoinGroup", "JoinGroup", None]
+        x = detail["members"][0]["member_id"]
+        beat = heartbeat_request("g", x, 7)
+        assert wire.ask(beat, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        found = [each for each in client.pending_deadlines() if each.kind == "join"]
+        assert [(each.member_ids, each.in_s, each.text) for each in found] == [
+            ((x,), 300, "x is removed if it has not rejoined.")
+        ]
+        assert client.overview()["rebalances"] == before + 1
+    assert client.group("g") == control.cluster.group("g")

@@ -55,6 +55,10 @@ class ConsumerGroupReader:
         names = ((self.cluster.topics.name_of(topic_id), indexes) for topic_id, indexes in partitions.items())
         return tuple(sorted((name, index) for name, indexes in names if name is not None for index in indexes))
 
+    def session_timeout_of(self, member: ConsumerGroupMember) -> int:
+        """Return the session timeout of a member in milliseconds."""
+        return self.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
     def target_of(self, member: ConsumerGroupMember) -> Partitions:
         """Return the part of the target assignment that a member has."""
         return self.group.target.get(member.member_id, NO_PARTITIONS)

@@ -78,7 +78,8 @@ class Deadline:
             pending_member: A member id returned with MEMBER_ID_REQUIRED is removed because no join has used it.
             initial_delay: The initial rebalance delay ends: the rebalance completes, or waits longer if members have
                 joined meanwhile.
-            join: The join phase ends; dynamic members that have not rejoined are removed.
+            join: The join phase ends; dynamic members that have not rejoined are removed. In a consumer group
+                (KIP-848), a member of the classic protocol is removed.
             sync: Members that have not sent a SyncGroup are removed.
             expected: Joins stop waiting for expected instances; or, if no join waits, an instance is no longer expected
                 (KAFKA-8397).
@@ -338,6 +339,21 @@ def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> 
                 member_ids=(member_id,),
                 removes=(member_id,),
                 text=f"{names[member_id]} is removed if it has not given up partitions.",
+            )
+    classic: tuple[tuple[DeadlineKind, dict[str, float], str], ...] = (
+        ("join", group.join_deadlines, "rejoined"),
+        ("sync", group.sync_deadlines, "sent a SyncGroup"),
+    )
+    for kind, deadlines, missing in classic:
+        for member_id, at_ms in deadlines.items():
+            yield Deadline(
+                at_ms=at_ms,
+                kind=kind,
+                node_id=broker.node_id,
+                group_id=group.group_id,
+                member_ids=(member_id,),
+                removes=(member_id,),
+                text=f"{names[member_id]} is removed if it has not {missing}.",
             )
     if removal := offsets_removal(group, broker):
         yield removal

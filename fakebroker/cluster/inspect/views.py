@@ -61,7 +61,7 @@ class MemberView:
     Attributes:
         client_host: In Kafka's form, such as "/127.0.0.1".
         instance_id: `group.instance.id` of a static member, else None.
-        session_timeout_ms: Of a member of a consumer group, that of the group.
+        session_timeout_ms: In a consumer group that of the group, except for members that use the classic protocol.
         assignment: The bytes that the leader assigned to it, in the format of the group's protocol type. In consumer
             groups the partitions that the member may use, in the format of classic consumers.
         metadata: The bytes of its subscription, in the same format: for the group's protocol, or while none is
@@ -79,6 +79,8 @@ class MemberView:
         awaited: The partitions of its target that other members still hold.
         rack_id: The rack of the client.
         server_assignor: The assignor that it asks for.
+        subscribed_topic_regex: The regular expression that it subscribes to; "" if there is none.
+        type: The protocol that it uses, "classic" or "consumer": a consumer group can have members of both protocols.
     """
 
     member_id: str
@@ -100,6 +102,8 @@ class MemberView:
     awaited: tuple[AwaitedPartition, ...] = ()
     rack_id: str | None = None
     server_assignor: str | None = None
+    subscribed_topic_regex: str = ""
+    type: GroupType = "classic"
 
     @property
     def assigned_partitions(self) -> tuple[TopicPartition, ...] | None:
@@ -161,7 +165,7 @@ class MemberView:
             client_id=member.client_id,
             client_host=member.client_host,
             instance_id=member.instance_id,
-            session_timeout_ms=group.session_timeout_ms,
+            session_timeout_ms=group.session_timeout_of(member),
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             assignment=encode_assignment(group.named(member.assigned)),
             metadata=encode_subscription(sorted(member.subscribed_topic_names)),
@@ -175,6 +179,8 @@ class MemberView:
             awaited=group.awaited_by(member),
             rack_id=member.rack_id,
             server_assignor=member.server_assignor,
+            subscribed_topic_regex=member.subscribed_topic_regex,
+            type="consumer" if member.classic is None else "classic",
         )
 
     @classmethod

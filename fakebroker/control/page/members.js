@@ -75,17 +75,28 @@ function assigned({ assignment, assigned_partitions }) {
   return assigned_partitions?.join(", ") ?? `${Math.floor((assignment.length * 3) / 4)} bytes`;
 }
 
+function factsOf(member) {
+  const { client_host, instance_id, rack_id, session_timeout_ms, rebalance_timeout_ms, type } = member;
+  const facts = [
+    type === "classic" && "classic protocol",
+    client_host.replace(/^\//, ""),
+    instance_id && `static ${instance_id}`,
+    rack_id && `rack ${rack_id}`,
+    member.subscribed_topic_regex && `topics ${member.subscribed_topic_regex}`,
+    `session ${session_timeout_ms / 1000} s`,
+    `rebalance ${rebalance_timeout_ms / 1000} s`,
+  ];
+  return facts.filter(Boolean);
+}
+
 /** Return the function that updates the cells of a member of a consumer group. */
 function consumerCells(members, names) {
   // The partitions that have to be given up, with the time until which, are known from those that wait for them.
   const until = new Map(members.flatMap(({ awaited }) =>
     awaited.filter(({ is_revoked }) => is_revoked).map(({ holder_id, until_ms }) => [holder_id, until_ms])));
   return (line, member) => {
-    const { member_id, client_host, instance_id, rack_id, session_timeout_ms, rebalance_timeout_ms } = member;
-    const facts = [client_host.replace(/^\//, ""), instance_id && `static ${instance_id}`, rack_id && `rack ${rack_id}`,
-      `session ${session_timeout_ms / 1000} s`, `rebalance ${rebalance_timeout_ms / 1000} s`];
-    setText(find("small", line), facts.filter(Boolean).join(" · "));
-    const { member_epoch, state, assigned_partitions, pending_revocation, awaited, target } = member;
+    setText(find("small", line), factsOf(member).join(" · "));
+    const { member_id, member_epoch, state, pending_revocation, awaited, target } = member;
     const [, epoch, place, ...lists] = line.children;
     setText(epoch, member_epoch);
     if (place.title !== state) {
@@ -94,7 +105,8 @@ function consumerCells(members, names) {
     }
     const deadline = until.has(member_id) ? [`until ${timeOfDay(until.get(member_id)).slice(0, 8)}`] : [];
     const givesUp = pending_revocation.length ? [...partitionRanges(pending_revocation), ...deadline] : [];
-    const phrases = [partitionRanges(assigned_partitions ?? []), givesUp, waitsFor(awaited, names), partitionRanges(target)];
+    const has = partitionRanges(member.assigned_partitions ?? []);
+    const phrases = [has, givesUp, waitsFor(awaited, names), partitionRanges(target)];
     phrases.forEach((each, at) => setPhrases(lists[at], each));
   };
 }

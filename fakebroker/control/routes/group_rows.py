@@ -176,10 +176,11 @@ def count_reconciled(group: ConsumerGroup) -> int:
 def blocked_until_ms(group: ConsumerGroup) -> float | None:
     """Return when the first of the members that a consumer group waits for is removed; None if it waits for none.
 
-    A member that has to give up partitions is removed when its rebalance timeout has passed, others with their session.
+    A member that has to give up partitions or to rejoin is removed when its rebalance timeout has passed, others with
+    their session.
     """
     revocations = {member_id: deadline_ms for member_id, (deadline_ms, _) in group.rebalance_deadlines.items()}
-    deadlines = {**group.session_deadlines, **revocations}
+    deadlines = {**group.session_deadlines, **group.join_deadlines, **revocations}
     return min((deadlines[each.member_id] for each in blocking_members(group)), default=None)
 
 

@@ -50,7 +50,8 @@ class MemberRow(TypedDict):
 
     `missing_request` is the request that the group waits for, if it waits for one of this member. Epochs, state,
     target and awaited partitions are those of a member of a consumer group; such a group waits for the heartbeat by
-    which a member confirms that it has given up partitions, or learns of the target assignment.
+    which a member confirms that it has given up partitions, or learns of the target assignment. Members of the type
+    classic do both with a JoinGroup.
     """
 
     member_id: str
@@ -76,6 +77,8 @@ class MemberRow(TypedDict):
     awaited: list[AwaitedPartition]
     rack_id: str | None
     server_assignor: str | None
+    subscribed_topic_regex: str
+    type: GroupType
 
 
 class GroupDetail(TypedDict):
@@ -158,6 +161,8 @@ def _member_row(member: MemberView, missing: Mapping[str, MissingRequest]) -> Me
         "awaited": list(member.awaited),
         "rack_id": member.rack_id,
         "server_assignor": member.server_assignor,
+        "subscribed_topic_regex": member.subscribed_topic_regex,
+        "type": member.type,
     }
 
 
@@ -166,7 +171,10 @@ def _missing_requests(group: AnyGroup | None) -> dict[str, MissingRequest]:
     if group is None:
         return {}
     if isinstance(group, ConsumerGroup):
-        return {member.member_id: "ConsumerGroupHeartbeat" for member in blocking_members(group)}
+        return {
+            member.member_id: "ConsumerGroupHeartbeat" if member.classic is None else "JoinGroup"
+            for member in blocking_members(group)
+        }
     if group.state is PREPARING_REBALANCE:
         return {member_id: "JoinGroup" for member_id in group.members if member_id not in group.parked_joins}
     return dict.fromkeys(group.awaiting_sync, "SyncGroup")

@@ -22,6 +22,7 @@ from fakebroker.cluster.journal.journal import Journal
 from fakebroker.control.stats.sketch import Sketch
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import History, Moment, RecordedMoment
+from fakebroker.coordinator.group.modern.changes import UPGRADED
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.runtime.history import DEAD, LOADED, MAX_SIZE
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
@@ -35,6 +36,8 @@ _MAX_MOMENTS = 10_000
 _PREPARING = GroupState.PREPARING_REBALANCE.value
 _COMPLETING = GroupState.COMPLETING_REBALANCE.value
 _SETTLED = (ConsumerGroupState.STABLE.value, ConsumerGroupState.EMPTY.value)
+_CONTINUED = (LOADED, UPGRADED)
+"""The causes of first moments after which a group has an epoch without a rebalance."""
 _OUTCOMES = {PREPARE_COMMIT.value: "commit", PREPARE_ABORT.value: "abort"}
 """The outcome of a transaction by the state before its end."""
 
@@ -233,7 +236,7 @@ class Meter:
 
     def _count_epochs(self, group_id: str, moment: RecordedMoment) -> None:
         """Count rebalances of a consumer group: changes of its epoch, except by the removal of its last member."""
-        before = self._epochs.get(group_id, moment.generation_id if moment.cause == LOADED else 0)
+        before = self._epochs.get(group_id, moment.generation_id if moment.cause in _CONTINUED else 0)
         self._epochs[group_id] = moment.generation_id
         if moment.generation_id > before and moment.members:
             self._count_start("consumer", group_id, moment)

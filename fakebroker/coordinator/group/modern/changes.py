@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from fakebroker.coordinator.group.history import RecordedMoment
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 
+UPGRADED = "upgrade of a classic group"
+"""The cause of the first moment of a consumer group that was a classic one."""
+
 
 @dataclass(slots=True)
 class ConsumerGroupChange:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.modern import classic_members, conversion, heartbeat
+from fakebroker.coordinator.group.modern.changes import UPGRADED
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
@@ -142,7 +143,7 @@ class ConsumerGroups:
             self._groups[group.group_id] = group
             for each in group.members.values():
                 self._arm(group, each, now_ms)
-            group.change.cause = "upgrade of a classic group"
+            group.change.cause = UPGRADED
             group.end_moment(now_ms)
         if outcome.records:
             group.change.cause = outcome.cause
