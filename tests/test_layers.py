@@ -19,8 +19,18 @@ LAYERS: dict[str, set[str]] = {
     "host_port": set(),
     "protocol": {"errors", "topic_partition"},
     "coordinator": {"errors", "topic_partition", "assignment"},
-    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator"},
-    "server": {"errors", "validation", "topic_partition", "host_port", "protocol", "coordinator", "cluster"},
+    "security": {"errors"},
+    "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator", "security"},
+    "server": {
+        "errors",
+        "validation",
+        "topic_partition",
+        "host_port",
+        "protocol",
+        "coordinator",
+        "security",
+        "cluster",
+    },
     "client": {"errors", "topic_partition", "assignment", "host_port", "protocol"},
     "replay": {
         *("errors", "validation", "topic_partition", "host_port", "open_files", ""),
@@ -36,7 +46,7 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"topic_partition", "assignment", "host_port", "protocol", "coordinator", "cluster"}
+PURE = {"topic_partition", "assignment", "host_port", "protocol", "coordinator", "security", "cluster"}
 ON_TRIO_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",

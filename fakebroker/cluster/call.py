@@ -20,6 +20,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.registry import Api
 from fakebroker.protocol.schema import Field, Message, Struct
+from fakebroker.security.acls import ANONYMOUS
 
 _START = struct.Struct(">hhi")  # API key, API version, correlation id: the same in all request headers.
 MAX_MEMO_BYTES = 1024
@@ -49,6 +50,7 @@ class Peer:
         broker: The broker that the client is connected to; not set if the call was read from a file.
         client_host: The client's address.
         connection_id: A number that identifies the connection.
+        principal: Type and name of the authenticated client, such as "User:alice".
         software: The name and the version of the client, which ApiVersions requests have since version 3.
         memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
         memo_call: The call of the cached frame.
@@ -64,6 +66,7 @@ class Peer:
         "memo_call",
         "memo_head",
         "memo_tail",
+        "principal",
         "software",
     )
 
@@ -71,16 +74,17 @@ class Peer:
         self.broker = broker
         self.client_host = client_host
         self.connection_id = connection_id
+        self.principal = ANONYMOUS
         self.software = UNKNOWN_SOFTWARE
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
         self.last_dropped: tuple[object, object, list[float]] | None = None
 
     @classmethod
-    def recorded(cls, client_host: str, connection_id: int) -> "Peer":
+    def recorded(cls, client_host: str, connection_id: int, principal: str = ANONYMOUS) -> "Peer":
         """Return the peer of a call that was read from a file, which has no broker."""
         peer = cls.__new__(cls)
-        peer.client_host, peer.connection_id = client_host, connection_id
+        peer.client_host, peer.connection_id, peer.principal = client_host, connection_id, principal
         return peer
 
 
@@ -235,6 +239,11 @@ class Call:
     @property
     def connection_id(self) -> int:
         return self.peer.connection_id
+
+    @property
+    def principal(self) -> str:
+        """Type and name of the client's principal, such as "User:alice"."""
+        return self.peer.principal
 
     @property
     def is_supported(self) -> bool:

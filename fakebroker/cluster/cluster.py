@@ -5,12 +5,13 @@ clocks or random sources: ids and random numbers are passed in, so that the same
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from fakebroker.cluster import handlers
+from fakebroker.cluster.acl_rules import new_acls
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.log_config import LogConfig, log_config
@@ -57,6 +58,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import Acl
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ class Cluster:
         keeps_history: Whether `history` and `transactions.history` record transitions.
         first_node_id: The node id of the first broker; the others follow.
         racks: The rack of each broker; brokers that are not listed have none.
+        acls: The first ACLs, with which there is an authorizer. None: there is one if the settings name it.
 
     Attributes:
         cluster_id: The id that clients see.
@@ -97,6 +100,7 @@ class Cluster:
         broker_configs: The cluster-wide dynamic configs of brokers.
         resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
+        acls: The authorizer and its ACLs; None if everything is allowed.
         features: The finalized features.
         group_moves: The moves of group coordinators.
         transactions: The transaction coordinators.
@@ -131,8 +135,10 @@ class Cluster:
         keeps_history: bool = True,
         first_node_id: int = 1,
         racks: Sequence[str | None] = (),
+        acls: Iterable[Acl] | None = None,
     ) -> None:
         self.config = config
+        self.acls = new_acls(config, acls)
         self.now_ms = self.wire_ms = now_ms
         self.journal = journal
         self.new_id = new_id
@@ -547,8 +553,8 @@ class Cluster:
 
     @property
     def may_answer_with_bytes(self) -> bool:
-        """Whether handlers may return encoded responses: nothing changes responses, such as faults and quotas."""
-        return not (self.faults.active or self.quotas.limits)
+        """Whether handlers may return encoded responses: no faults, quotas or ACLs change responses."""
+        return not (self.faults.active or self.quotas.limits) and self.acls is None
 
     def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         """Handle a request.
@@ -629,6 +635,12 @@ class Cluster:
             self.faults.answer(call, response, now_ms)
         else:
             self.send(call, response, now_ms)
+
+    def refuse(self, call: Call, reason: str, now_ms: float) -> None:
+        """Close the connection of a request without an answer, as Kafka does if it cannot parse or answer it."""
+        call.closes_connection = True
+        call.closing_reason = reason
+        self.answer(call, None, now_ms)
 
     def send(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Add a call to `answered` with its final response, to which faults have been applied.

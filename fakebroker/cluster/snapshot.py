@@ -17,6 +17,7 @@ from fakebroker.cluster.quotas import Entity
 from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ConfigError
+from fakebroker.security.acls import AclStore
 
 if TYPE_CHECKING:
     from fakebroker.cluster.rewrite.rewrite_groups import GroupRegistry
@@ -36,6 +37,7 @@ class Snapshot:
         topics: Copies of the topics.
         scram_iterations, placed_topics, next_producer_id: See `Cluster`.
         offsets_topic_is_used: See `Topics`.
+        acls: A copy of the ACLs; None without an authorizer.
         registry: A copy of the group metadata of the proposal `rewrite`.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
@@ -51,6 +53,7 @@ class Snapshot:
     placed_topics: int
     next_producer_id: int
     offsets_topic_is_used: bool
+    acls: AclStore | None
     registry: "GroupRegistry | None" = None
     records: dict[int, list[Record]] = field(default_factory=dict)
 
@@ -69,6 +72,7 @@ def take(cluster: Cluster) -> Snapshot:
         placed_topics=cluster.placed_topics,
         next_producer_id=cluster.next_producer_id,
         offsets_topic_is_used=cluster.topics.offsets_topic_is_used,
+        acls=None if cluster.acls is None else cluster.acls.copy(),
         registry=None if cluster.rewrite is None else cluster.rewrite.saved(),
     )
 
@@ -100,6 +104,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     cluster.quotas.restore(snapshot.quotas)
     cluster.features.restore(snapshot.features)
     cluster.scram_iterations = snapshot.scram_iterations
+    cluster.acls = None if snapshot.acls is None else snapshot.acls.copy()
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
     topics = [topic.clone() for topic in snapshot.topics]

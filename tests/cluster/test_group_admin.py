@@ -5,7 +5,6 @@ The transcripts show the results for each state of a group.
 
 import pytest
 
-from fakebroker.cluster.handlers.describe_groups import GROUP_OPERATIONS
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
@@ -109,12 +108,12 @@ def test_pending_members_are_not_described() -> None:
 def test_operations_are_described_on_request_for_groups_without_error(subtests: pytest.Subtests) -> None:
     groups = GroupAdminHarness()
     groups.commit()
-    assert GROUP_OPERATIONS == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+    all_operations = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
     for version in versions("DescribeGroups")[3:]:
         with subtests.test(version=version):
             found, missing = groups.describe("g", "gone", version=version, operations=True)
-            assert found.authorized_operations == GROUP_OPERATIONS
-            assert missing.authorized_operations == (NOT_REQUESTED if version >= 6 else GROUP_OPERATIONS)
+            assert found.authorized_operations == all_operations
+            assert missing.authorized_operations == (NOT_REQUESTED if version >= 6 else all_operations)
 
 
 def test_groups_are_described_in_the_order_of_the_request_with_duplicates(subtests: pytest.Subtests) -> None:

@@ -1,9 +1,12 @@
 """ACLs, delegation tokens, SASL and SCRAM users, as on a plaintext listener of Kafka without an authorizer."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from fakebroker.cluster import snapshot
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -21,6 +24,7 @@ from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateReque
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation, ResourceType
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
 SHA_256, SHA_512 = 1, 2
@@ -53,7 +57,125 @@ def test_acls_are_disabled(subtests: pytest.Subtests) -> None:
             assert [each.error_code for each in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
             assert [each.error_code for each in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
             messages = {described.error_message, created.results[0].error_message}
-            assert messages == {"no authorizer is configured: ACLs are not supported"}
+            assert messages == {"no authorizer is configured: expected the setting authorizer.class.name"}
+
+
+# With an authorizer
+
+
+def with_authorizer() -> ClusterHarness:
+    open_to_all = {"allow.everyone.if.no.acl.found": True}
+    return ClusterHarness(config={"authorizer.class.name": "StandardAuthorizer", **open_to_all})
+
+
+def create(harness: ClusterHarness, *acls: AclCreation, version: int = 3) -> list[tuple[int, str | None]]:
+    results = harness.ask(CreateAclsRequest(creations=list(acls)), version).results
+    return [(each.error_code, each.error_message) for each in results]
+
+
+def described(harness: ClusterHarness, version: int = 3, **wanted: Any) -> list[tuple[str, int, list[str]]]:
+    """Return name, type of pattern and principals of the resources with ACLs."""
+    fields = dict.fromkeys(("resource_name_filter", "principal_filter", "host_filter"))
+    codes = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    found = harness.ask(DescribeAclsRequest(**{**fields, **codes, **wanted}), version)
+    assert found.error_code == ErrorCode.NONE
+    return [(each.resource_name, each.pattern_type, [acl.principal for acl in each.acls]) for each in found.resources]
+
+
+def test_acls_are_created_described_by_resource_and_deleted() -> None:
+    harness = with_authorizer()
+    of_b, prefixed = replace(ACL, principal="User:b"), replace(ACL, resource_pattern_type=4, resource_name="or")
+    assert create(harness, ACL, of_b, prefixed, ACL) == [(0, None)] * 4
+    assert described(harness) == [("orders", 3, ["User:a", "User:b"]), ("or", 4, ["User:a"])]
+    assert described(harness, resource_name_filter="orders", pattern_type_filter=2) == described(harness)
+    assert described(harness, principal_filter="User:b") == [("orders", 3, ["User:b"])]
+    filters = [replace(FILTER, principal_filter="User:b"), FILTER, replace(FILTER, principal_filter="User:c")]
+    deleted = harness.ask(DeleteAclsRequest(filters=filters), 3).filter_results
+    names = [[(acl.resource_name, acl.principal) for acl in each.matching_acls] for each in deleted]
+    assert names == [[("orders", "User:b")], [("orders", "User:a"), ("orders", "User:b")], []]
+    assert {each.error_code for each in deleted} == {ErrorCode.NONE}
+    assert described(harness) == [("or", 4, ["User:a"])]
+
+
+def test_version_0_knows_literal_patterns_only() -> None:
+    harness = with_authorizer()
+    create(harness, ACL, replace(ACL, resource_pattern_type=4, resource_name="or"), version=1)
+    assert described(harness, version=0, pattern_type_filter=3) == [("orders", 3, ["User:a"])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"resource_type": 4}, "The only valid name for the CLUSTER resource is kafka-cluster"),
+        ({"resource_name": ""}, "Invalid empty resource name"),
+        ({"resource_type": 1}, "Invalid resourceType ANY"),
+        ({"resource_type": 99}, "Invalid resourceType UNKNOWN"),
+        ({"resource_pattern_type": 1}, "Invalid patternType ANY"),
+        ({"resource_pattern_type": 2}, "Invalid patternType MATCH"),
+        ({"operation": 1}, "Invalid operation ANY"),
+        ({"permission_type": 1}, "Invalid permissionType ANY"),
+        ({"principal": "a"}, "principal='a': expected a type, a colon and a name, such as User:alice"),
+    ],
+)
+def test_invalid_acls_are_refused_beside_valid_ones(changes: dict[str, Any], message: str) -> None:
+    harness = with_authorizer()
+    assert create(harness, replace(ACL, **changes), ACL) == [(ErrorCode.INVALID_REQUEST, message), (0, None)]
+    assert described(harness) == [("orders", 3, ["User:a"])]
+
+
+def test_a_filter_with_an_unknown_code_is_refused_and_zero_closes_the_connection() -> None:
+    harness = with_authorizer()
+    create(harness, ACL)
+    refused = harness.ask(DeleteAclsRequest(filters=[replace(FILTER, operation=99), FILTER]), 3).filter_results
+    assert [each.error_code for each in refused] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    requests: list[Message] = [
+        CreateAclsRequest(creations=[replace(ACL, operation=0)]),
+        DeleteAclsRequest(filters=[replace(FILTER, permission_type=0)]),
+        DescribeAclsRequest(
+            resource_type_filter=0, resource_name_filter=None, principal_filter=None, host_filter=None,
+            operation=1, permission_type=1,
+        ),
+    ]  # fmt: skip
+    for request in requests:
+        call = harness.send(request, 3)
+        assert (call.closes_connection, call.response) == (True, None)
+
+
+def test_acls_are_part_of_snapshots_and_end_with_a_reset() -> None:
+    harness = with_authorizer()
+    create(harness, ACL)
+    kept = snapshot.take(harness.cluster)
+    create(harness, replace(ACL, principal="User:b"))
+    snapshot.restore(harness.cluster, kept, harness.now_ms)
+    assert described(harness) == [("orders", 3, ["User:a"])]
+    create(harness, replace(ACL, principal="User:c"))
+    snapshot.restore(harness.cluster, kept, harness.now_ms)
+    assert described(harness) == [("orders", 3, ["User:a"])]
+    snapshot.start_over(harness.cluster, with_authorizer().cluster, harness.now_ms)
+    assert described(harness) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"super.users": "User:a;b"}, "super.users='b': expected a principal with its type, such as User:admin"),
+        ({"authorizer.class.name": "x"}, "authorizer.class.name='x': expected empty, or StandardAuthorizer, .*"),
+    ],
+)
+def test_invalid_settings(config: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ClusterHarness(config=config)
+
+
+def test_authorizers_have_several_names() -> None:
+    for name in ("StandardAuthorizer", "kafka.security.authorizer.AclAuthorizer"):
+        cluster = ClusterHarness(config={"authorizer.class.name": name, "super.users": " User:a ; User:b;"}).cluster
+        assert cluster.acls is not None
+        assert cluster.acls.allows("User:b", "h", AclOperation.READ, ResourceType.TOPIC, "x")
+    assert ClusterHarness(config={"authorizer.class.name": ""}).cluster.acls is None
+
+
+# Delegation tokens and SASL
 
 
 def test_requests_for_tokens_are_not_allowed_on_a_plaintext_listener(subtests: pytest.Subtests) -> None:

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.authorization import cluster_error, group_error, topic_error
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import broker_configs_error, known_configs
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS, KIP_714, pattern_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
@@ -17,8 +19,10 @@ from fakebroker.cluster.configs.group_configs import KIP_848, group_configs, gro
 from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.log_levels import KIP_412, change_error, changed_levels
 from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error, values_error
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.protocol.releases import Release
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
@@ -87,14 +91,28 @@ class Outcome(NamedTuple):
     message: str | None
 
 
-def alter(
-    cluster: "Cluster", broker: BrokerNode, resources: Sequence[ResourceChange], *, validate_only: bool
-) -> list[Outcome]:
+def permission_error(
+    cluster: "Cluster", call: Call, operation: AclOperation, resource_type: int, name: str
+) -> ErrorCode:
+    """Return the error if the client may not describe or alter the configs of a resource, else NONE.
+
+    Topics and groups have permissions of their own; those of all others are the cluster's.
+    """
+    match resource_type:
+        case ResourceType.TOPIC:
+            return topic_error(cluster, call, operation, name)
+        case ResourceType.GROUP:
+            return group_error(cluster, call, operation, name)
+        case _:
+            return cluster_error(cluster, call, operation)
+
+
+def alter(cluster: "Cluster", call: Call, resources: Sequence[ResourceChange], *, validate_only: bool) -> list[Outcome]:
     """Alter resources independently of each other, and return the result for each of them.
 
     Args:
         cluster: The cluster.
-        broker: The broker that received the request.
+        call: The request.
         resources: The resources and their changes.
         validate_only: Whether to check the changes without making them.
     """
@@ -103,7 +121,7 @@ def alter(
     for each in resources:
         try:
             _require_consistent(each.changes, occurrences[each.resource_type, each.resource_name])
-            _alter(cluster, broker, each, validate_only=validate_only)
+            _alter(cluster, call, each, validate_only=validate_only)
             outcomes.append(Outcome(ErrorCode.NONE, None))
         except ConfigRefusedError as refused:
             outcomes.append(Outcome(refused.error_code, str(refused)))
@@ -148,12 +166,26 @@ def _require_consistent(changes: Sequence[Change], occurrences: int) -> None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _alter(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
+def _require_permission(cluster: "Cluster", call: Call, change: ResourceChange) -> None:
+    error = permission_error(cluster, call, AclOperation.ALTER_CONFIGS, change.resource_type, change.resource_name)
+    if error:
+        raise ConfigRefusedError(error, MESSAGES[error])
+
+
+def _alter(cluster: "Cluster", call: Call, change: ResourceChange, *, validate_only: bool) -> None:
+    """Alter one resource. Permission is checked first, but for brokers last, because the controller checks it."""
+    broker = call.broker
+    if change.resource_type == ResourceType.BROKER:
+        configs = _checked_broker_configs(cluster, broker, change)
+        _require_permission(cluster, call, change)
+        if not validate_only:
+            _alter_broker(cluster, broker, change, configs)
+        return
+    if change.resource_type in ResourceType.of_release(broker.release):
+        _require_permission(cluster, call, change)
     match change.resource_type:
         case ResourceType.TOPIC:
             _alter_topic(cluster, broker, change, validate_only=validate_only)
-        case ResourceType.BROKER:
-            _alter_broker(cluster, broker, change, validate_only=validate_only)
         case ResourceType.BROKER_LOGGER if not change.replaces and _knows(broker, change):
             _alter_loggers(broker, change, validate_only=validate_only)
         case ResourceType.CLIENT_METRICS if _knows(broker, change):
@@ -184,8 +216,8 @@ def _alter_topic(cluster: "Cluster", broker: BrokerNode, change: ResourceChange,
         _apply(cluster, [topic])
 
 
-def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, *, validate_only: bool) -> None:
-    """Alter the configs of the broker that received the request or, without a resource name, those of all brokers."""
+def _checked_broker_configs(cluster: "Cluster", broker: BrokerNode, change: ResourceChange) -> dict[str, str]:
+    """Return the configs that the broker that received the request would have; without a resource name, all brokers."""
     if change.resource_name:
         require_own_name(broker, change.resource_name)
     known = {name: config.key for name, config in known_configs(broker.release).items()}
@@ -193,8 +225,10 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
     fault = broker_configs_error(broker.release, configs, cluster_wide=not change.resource_name)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
-    if validate_only:
-        return
+    return configs
+
+
+def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange, configs: Mapping[str, str]) -> None:
     if change.resource_name:
         broker.configs = configs
     else:

@@ -26,6 +26,7 @@ OWN_PREFIX = "fakebroker."
 """Settings whose names begin with it are not Kafka's; clients do not see them."""
 
 REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
+AUTHORIZER, SUPER_USERS = "authorizer.class.name", "super.users"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
 
 _ASSIGNOR_CLASSES = {
@@ -34,12 +35,30 @@ _ASSIGNOR_CLASSES = {
 }
 """The names of Kafka's assignors by their classes, which may be named instead."""
 
+_AUTHORIZER_CLASSES = (
+    "StandardAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.authorizer.AclAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+)
+"""The names of Kafka's authorizers, from the newest to the oldest, and a short one. They decide alike."""
+
 SETTINGS: dict[str, ConfigKey] = {
     "add.partitions.to.txn.retry.backoff.max.ms": ConfigKey(
         _INT, 100, 0, about="How long Produce waits for the end of the last transaction (KIP-890)."
     ),
     "add.partitions.to.txn.retry.backoff.ms": ConfigKey(
         _INT, 20, 1, about="How often it asks the transaction coordinator meanwhile."
+    ),
+    "allow.everyone.if.no.acl.found": ConfigKey(
+        _BOOLEAN, False, about="The authorizer allows operations on resources that no ACL is about."
+    ),
+    AUTHORIZER: ConfigKey(
+        _STRING,
+        "",
+        pattern="|".join(("", *(name.replace(".", r"\.") for name in _AUTHORIZER_CLASSES))),
+        expected=f"empty, or {', '.join(_AUTHORIZER_CLASSES[:-1])} or {_AUTHORIZER_CLASSES[-1]}",
+        about="The authorizer, by any name that Kafka has given it: ACLs decide what clients may do.",
     ),
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
     "auto.leader.rebalance.enable": ConfigKey(
@@ -127,6 +146,9 @@ SETTINGS: dict[str, ConfigKey] = {
         about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
     ),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
+    SUPER_USERS: ConfigKey(
+        _STRING, "", about="Principals that may do everything, such as User:admin, separated by semicolons."
+    ),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(
         _INT, 10_000, 1, about="How often transactions that have timed out are looked for."
     ),
@@ -304,7 +326,7 @@ def _text(name: str, value: object, setting: ConfigKey) -> str:
     """Return the value of a setting that is a text or a list, such as "compact,delete"."""
     if isinstance(value, str) and setting.value_error(value) is None:
         return setting.normalized(value)
-    expected = one_of(setting.choices, str(value))
+    expected = setting.expected or one_of(setting.choices, str(value))
     if setting.type is ConfigType.LIST:
         expected = expected.replace("one of", "one or more of", 1)
     raise ConfigError.of(name, value, expected)

@@ -36,6 +36,7 @@ class Place(NamedTuple):
 
 MESSAGES: Mapping[ErrorCode, str] = {
     ErrorCode.NONE: "NONE",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
@@ -43,10 +44,11 @@ MESSAGES: Mapping[ErrorCode, str] = {
         "This most likely occurs because of a request being malformed by the client library or the message was sent to "
         "an incompatible broker. See the broker logs for more details."
     ),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
     ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
 }
-"""Kafka's texts of the errors of FindCoordinator (`Errors.message`), which clients may compare."""
+"""Kafka's texts of errors (`Errors.message`), which clients may compare."""
 
 
 def _place(errors: str, request_path: str = "", response_path: str | None = None, versions: str = "0+") -> Place:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.late_response import LateResponse
@@ -9,6 +10,7 @@ from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -18,6 +20,9 @@ _FIRST_VERSION_OF_PRODUCER_FENCED = 2
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: AddOffsetsToTxnRequest = call.request
+    refused = transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id)
+    if refused := refused or group_error(cluster, call, AclOperation.READ, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=refused)
     has_fenced = call.api_version >= _FIRST_VERSION_OF_PRODUCER_FENCED
     late: LateResponse[ErrorCode] = LateResponse(
         lambda error: AddOffsetsToTxnResponse(error_code=in_version(error, has_fenced=has_fenced))

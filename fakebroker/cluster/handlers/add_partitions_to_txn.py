@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, refusal, topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.late_response import LateResponse
@@ -25,6 +26,7 @@ from fakebroker.protocol.messages.add_partitions_to_txn import (
 )
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -42,7 +44,11 @@ Rows = list[AddPartitionsToTxnTopicResult]
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: AddPartitionsToTxnRequest = call.request
     if call.api_version >= _FIRST_VERSION_OF_BATCHES:
+        if refused := cluster_error(cluster, call, AclOperation.CLUSTER_ACTION):
+            return AddPartitionsToTxnResponse(error_code=refused)
         return _handle_batch(cluster, call, request.transactions, now_ms)
+    if refused := transaction_error(cluster, call, AclOperation.WRITE, request.v3_and_below_transactional_id):
+        return refusal(call, refused)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -100,7 +106,7 @@ def _add_or_verify(
     """
     is_of_broker = call.api_version >= _FIRST_VERSION_OF_BATCHES
     places = _places(topics)
-    errors = {place: _error_of(cluster, place, may_be_internal=is_of_broker) for place in places}
+    errors = {place: _error_of(cluster, call, place, is_of_broker=is_of_broker) for place in places}
     if any(errors.values()):
         done(_rows({place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()}))
         return
@@ -129,9 +135,12 @@ def _verified(call: Call, transaction: AddPartitionsToTxnTransaction, places: Se
     return _rows({place: unknown if each else each for place, each in zip(places, errors, strict=True)})
 
 
-def _error_of(cluster: "Cluster", place: TopicPartition, *, may_be_internal: bool) -> ErrorCode:
-    if place[0] in INTERNAL_TOPICS and not may_be_internal:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def _error_of(cluster: "Cluster", call: Call, place: TopicPartition, *, is_of_broker: bool) -> ErrorCode:
+    if not is_of_broker:
+        if place[0] in INTERNAL_TOPICS:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if refused := topic_error(cluster, call, AclOperation.WRITE, place[0]):
+            return refused
     topic = cluster.topics.get(place[0])
     if topic is None or topic.partition(place[1]) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

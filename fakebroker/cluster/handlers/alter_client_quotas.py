@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.definitions import ConfigType
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.cluster.quotas import CLIENT_ID, CONNECTIONS, ENTITY_TYPES, IP, KEYS, KIP_599, MUTATION, USER, entity
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.alter_client_quotas import (
@@ -20,6 +22,7 @@ from fakebroker.protocol.messages.alter_client_quotas import (
     OpData,
 )
 from fakebroker.protocol.releases import Release
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -31,6 +34,12 @@ _FRACTION = 1e-6
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterClientQuotasResponse:
     request: AlterClientQuotasRequest = call.request
+    if refused := cluster_error(cluster, call, AclOperation.ALTER_CONFIGS):
+        rows = [
+            EntryResult(error_code=refused, error_message=MESSAGES[refused], entity=each.entity)
+            for each in request.entries
+        ]
+        return AlterClientQuotasResponse(entries=rows)
     seen: set[frozenset[tuple[str, str | None]]] = set()
     results = []
     for entry in request.entries:

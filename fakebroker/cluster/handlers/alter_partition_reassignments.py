@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import replicas_error, timeout_error
 from fakebroker.cluster.replication.coordinator_moves import Failover
@@ -14,6 +15,7 @@ from fakebroker.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -28,6 +30,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReass
     request: AlterPartitionReassignmentsRequest = call.request
     timeout_message = timeout_error(request.timeout_ms) if request.topics else None
     of_request: Outcome = _DONE if timeout_message is None else (ErrorCode.REQUEST_TIMED_OUT, timeout_message)
+    if error := cluster_error(cluster, call, AclOperation.ALTER):
+        of_request = error, needs_cluster(AclOperation.ALTER)
     responses = []
     for topic in request.topics:
         results = []
@@ -35,11 +39,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterPartitionReass
             outcome = of_request
             if outcome is _DONE:
                 outcome = _alter(cluster, request, topic.name, target, now_ms)
-            error, message = outcome
+            code, message = outcome
             index = target.partition_index
-            results.append(
-                ReassignablePartitionResponse(partition_index=index, error_code=error, error_message=message)
-            )
+            results.append(ReassignablePartitionResponse(partition_index=index, error_code=code, error_message=message))
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
     cluster.settle(now_ms)
     return AlterPartitionReassignmentsResponse(

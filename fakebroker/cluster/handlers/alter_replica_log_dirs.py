@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.errors import ErrorCode
@@ -11,6 +12,7 @@ from fakebroker.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -18,12 +20,14 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterReplicaLogDirsResponse:
     request: AlterReplicaLogDirsRequest = call.request
+    refused = cluster_error(cluster, call, AclOperation.ALTER)
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             results.setdefault(topic.name, []).extend(
                 AlterReplicaLogDirPartitionResult(
-                    partition_index=index, error_code=_error(cluster, call, directory.path, topic.name, index)
+                    partition_index=index,
+                    error_code=refused or _error(cluster, call, directory.path, topic.name, index),
                 )
                 for index in topic.partitions
             )

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.security import MECHANISMS
 from fakebroker.errors import ErrorCode
@@ -12,6 +13,7 @@ from fakebroker.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -28,6 +30,15 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
     Passwords cannot be used, because SASL is not supported. Therefore only the iterations are stored.
     """
     request: AlterUserScramCredentialsRequest = call.request
+    if refused := cluster_error(cluster, call, AclOperation.ALTER):
+        every: list[_Change] = [*request.deletions, *request.upsertions]
+        names = sorted({each.name for each in every})
+        message = needs_cluster(AclOperation.ALTER)
+        return AlterUserScramCredentialsResponse(
+            results=[
+                AlterUserScramCredentialsResult(user=name, error_code=refused, error_message=message) for name in names
+            ]
+        )
     changes: dict[str, _Change] = {}
     errors: dict[str, tuple[ErrorCode, str]] = {}
     requested: list[_Change] = [*request.deletions, *request.upsertions]

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, operations, topic_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.consumer_group_heartbeat import UNSUPPORTED, is_enabled
-from fakebroker.cluster.handlers.describe_groups import GROUP_OPERATIONS
+from fakebroker.cluster.handlers.consumer_group_heartbeat import HIDES_TOPICS, UNSUPPORTED, is_enabled
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from fakebroker.errors import ErrorCode
@@ -16,10 +16,13 @@ from fakebroker.protocol.messages.consumer_group_describe import (
     DescribedConsumerGroup,
     DescribedTopicPartitions,
 )
+from fakebroker.security.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
+
+_HIDDEN_TOPIC = "The group has described topic(s) that the client is not authorized to describe."
 
 _CLASSIC, _CONSUMER = 0, 1
 """The types of members, by the protocol that they use (KIP-1099)."""
@@ -31,13 +34,15 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ConsumerGroupDescri
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = operations(cluster, call, ResourceType.GROUP, group.group_id)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsumerGroup:
     if not is_enabled(cluster):
         return _error(group_id, ErrorCode.UNSUPPORTED_VERSION, UNSUPPORTED)
+    if refused := group_error(cluster, call, AclOperation.DESCRIBE, group_id):
+        return _error(group_id, refused)
     if not group_id:
         return _error(group_id, ErrorCode.INVALID_GROUP_ID)
     coordinator = call.broker.coordinator
@@ -48,6 +53,9 @@ def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsum
         is_classic = coordinator.group(group_id) is not None
         text = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
         return _error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+    members = [_member(cluster, group, member) for member in group.members.values()]
+    if cluster.acls is not None and call.broker.release >= HIDES_TOPICS and _names_hidden_topic(cluster, call, members):
+        return _error(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, _HIDDEN_TOPIC)
     return DescribedConsumerGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -55,8 +63,19 @@ def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsum
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=coordinator.consumer_groups.assignor_of(group),
-        members=[_member(cluster, group, member) for member in group.members.values()],
+        members=members,
     )
+
+
+def _names_hidden_topic(cluster: "Cluster", call: Call, members: list[DescribedConsumer]) -> bool:
+    """Return whether an assignment has a topic that the client may not describe."""
+    names = {
+        each.topic_name
+        for member in members
+        for assignment in (member.assignment, member.target_assignment)
+        for each in assignment.topic_partitions
+    }
+    return any(topic_error(cluster, call, AclOperation.DESCRIBE, name) for name in names)
 
 
 def _error(group_id: str, error: ErrorCode, message: str | None = None) -> DescribedConsumerGroup:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.settings import REBALANCE_PROTOCOLS
 from fakebroker.cluster.features import GROUP_VERSION
@@ -16,7 +17,9 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
     HeartbeatAssignment,
     HeartbeatTopicPartitions,
 )
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if not is_enabled(cluster):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=UNSUPPORTED)
+    if cluster.acls is not None and (error := _error(cluster, call)):
+        return ConsumerGroupHeartbeatResponse(error_code=error)
     request: ConsumerGroupHeartbeatRequest = call.request
     if (
         request.topic_partitions is None
@@ -47,6 +52,20 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
 
 
 _NONE = ErrorCode.NONE
+
+HIDES_TOPICS = Release(4, 0)
+"""The first release that refuses consumers and admins that may not describe the topics of a group."""
+
+
+def _error(cluster: "Cluster", call: Call) -> ErrorCode:
+    """Return the error if the client may not read the group, or may not describe a topic that it subscribes to."""
+    request: ConsumerGroupHeartbeatRequest = call.request
+    if error := group_error(cluster, call, AclOperation.READ, request.group_id):
+        return error
+    names = (request.subscribed_topic_names or ()) if call.broker.release >= HIDES_TOPICS else ()
+    hidden = any(topic_error(cluster, call, AclOperation.DESCRIBE, name) for name in dict.fromkeys(names))
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if hidden else ErrorCode.NONE
+
 
 UNSUPPORTED = "The version of API is not supported."
 """The message of UNSUPPORTED_VERSION."""

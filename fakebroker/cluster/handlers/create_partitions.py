@@ -6,6 +6,7 @@ Checks and their order are Kafka's (ReplicationControlManager.createPartitions).
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import (
     MAX_RECORDS_PER_USER_OP,
@@ -22,6 +23,7 @@ from fakebroker.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -44,11 +46,18 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreatePartitionsRes
     results = [_result(name, _duplicate(name, count)) for name, count in counts.items() if count > 1]
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     results += [
-        _result(topic.name, _grow(cluster, topic, quota, now_ms, validate_only=request.validate_only))
+        _refused(topic.name, error)
+        if (error := topic_error(cluster, call, AclOperation.ALTER, topic.name))
+        else _result(topic.name, _grow(cluster, topic, quota, now_ms, validate_only=request.validate_only))
         for topic in unique
     ]
     call.throttle_ms = quota.throttle_ms
     return CreatePartitionsResponse(results=results)
+
+
+def _refused(name: str, error: ErrorCode) -> CreatePartitionsTopicResult:
+    """Return the result for a topic that the client may not alter, which in Kafka has no message."""
+    return CreatePartitionsTopicResult(name=name, error_code=error, error_message=None)
 
 
 def _duplicate(name: str, count: int) -> Error:

@@ -6,6 +6,7 @@ Checks and their order are Kafka's (ReplicationControlManager.createTopics).
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.authorization import may_with_cluster_or_topic, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import topic_config
 from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error
@@ -26,6 +27,7 @@ from fakebroker.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
@@ -52,12 +54,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> CreateTopicsRespons
     counts_by_name = Counter(topic.name for topic in request.topics)
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     planned = [
-        (topic, _within_quota(_plan(cluster, topic), quota, now_ms))
+        (topic, _within_quota(_plan(cluster, call, topic), quota, now_ms))
         for topic in request.topics
         if counts_by_name[topic.name] == 1
     ]
     call.throttle_ms = quota.throttle_ms
-    results = [_result(cluster, topic, plan, validate_only=request.validate_only) for topic, plan in planned]
+    results = [_result(cluster, call, topic, plan, validate_only=request.validate_only) for topic, plan in planned]
     duplicate = TopicError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     results += [_failed(name, duplicate) for name, count in counts_by_name.items() if count > 1]
     return CreateTopicsResponse(topics=results)
@@ -80,8 +82,12 @@ def _partition_count(cluster: "Cluster", topic: CreatableTopic) -> int:
     return cluster.config.number("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _plan(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:
+def _plan(cluster: "Cluster", call: Call, topic: CreatableTopic) -> Assignment | TopicError:
     """Return the assignment for a new topic, or the error if the topic cannot be created."""
+    if topic.name == CLUSTER_METADATA_TOPIC:
+        return TopicError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is internal to controllers")
+    if not may_with_cluster_or_topic(cluster, call, AclOperation.CREATE, topic.name):
+        return TopicError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     error = _new_name_error(cluster, topic.name) or _config_error(cluster, topic)
     if error is not None:
         return error
@@ -96,8 +102,6 @@ def _within_quota(plan: Assignment | TopicError, quota: MutationQuota, now_ms: f
 
 
 def _new_name_error(cluster: "Cluster", name: str) -> TopicError | None:
-    if name == CLUSTER_METADATA_TOPIC:
-        return TopicError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is internal to controllers")
     if name in cluster.topics:
         return TopicError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     message = name_error(name)
@@ -161,19 +165,16 @@ def _failed(name: str, error: TopicError) -> CreatableTopicResult:
 
 
 def _result(
-    cluster: "Cluster", topic: CreatableTopic, plan: Assignment | TopicError, *, validate_only: bool
+    cluster: "Cluster", call: Call, topic: CreatableTopic, plan: Assignment | TopicError, *, validate_only: bool
 ) -> CreatableTopicResult:
     if isinstance(plan, TopicError):
         return _failed(topic.name, plan)
     configs = {config.name: config.value for config in topic.configs if config.value is not None}
-    result = CreatableTopicResult(
-        name=topic.name,
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        num_partitions=len(plan),
-        replication_factor=len(plan[0]),
-        configs=_effective_configs(cluster, configs),
-    )
+    result = CreatableTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
+    result.topic_config_error_code = topic_error(cluster, call, AclOperation.DESCRIBE_CONFIGS, topic.name)
+    if not result.topic_config_error_code:
+        result.num_partitions, result.replication_factor = len(plan), len(plan[0])
+        result.configs = _effective_configs(cluster, configs)
     if not validate_only:
         result.topic_id = cluster.add_topic(topic.name, plan, configs).topic_id
     return result

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -15,10 +17,15 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: DeleteGroupsRequest = call.request
-    group_ids = list(dict.fromkeys(request.groups_names))
+    refused = {
+        group_id: group_error(cluster, call, AclOperation.DELETE, group_id)
+        for group_id in dict.fromkeys(request.groups_names)
+    }
+    group_ids = [group_id for group_id, error in refused.items() if not error]
 
     def respond(errors: Mapping[str, ErrorCode]) -> DeleteGroupsResponse:
-        results = [DeletableGroupResult(group_id=group_id, error_code=errors[group_id]) for group_id in group_ids]
+        found = {**refused, **errors}
+        results = [DeletableGroupResult(group_id=group_id, error_code=found[group_id]) for group_id in refused]
         return DeleteGroupsResponse(results=results)
 
     if not group_ids:

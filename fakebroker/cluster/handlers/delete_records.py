@@ -6,6 +6,7 @@ Partition.deleteRecordsOnLeader.
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import topic_config
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
@@ -17,6 +18,7 @@ from fakebroker.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -57,6 +59,8 @@ def _result(cluster: "Cluster", call: Call, name: str, index: int, offset: int) 
 
 def _delete(cluster: "Cluster", call: Call, name: str, index: int, offset: int) -> int | ErrorCode:
     """Delete the records before an offset, and return the log start offset, or an error."""
+    if error := topic_error(cluster, call, AclOperation.DELETE, name):
+        return error
     partition = find_partition(cluster, name, ZERO_UUID, index, by_id=False)
     if isinstance(partition, ErrorCode):
         return partition

@@ -3,12 +3,15 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, topic_error
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.cluster.handlers.controller_requests import QUOTA_EXCEEDED, timeout_error
 from fakebroker.cluster.topics import Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -31,7 +34,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
         return DeleteTopicsResponse(
             responses=[_result(*each, ErrorCode.REQUEST_TIMED_OUT, timeout_message) for each in requested]
         )
-    found = {each: _find(cluster, *each) for each in requested}
+    found = {each: _find(cluster, call, *each) for each in requested}
     named = Counter(topic.topic_id for topic in found.values() if isinstance(topic, Topic))
     quota = cluster.quotas.mutations(call, strict_since=STRICT_QUOTA_SINCE)
     results = []
@@ -39,8 +42,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DeleteTopicsRespons
         topic = found[name, topic_id]
         if times > 1:
             results.append(_result(name, topic_id, *_DUPLICATE))
-        elif not isinstance(topic, Topic):
-            results.append(_result(name, topic_id, *topic))
+        elif isinstance(topic, DeletableTopicResult):
+            results.append(topic)
         elif named[topic.topic_id] > 1:
             results.append(_result(topic.name, topic.topic_id, *_DUPLICATE))
         elif not quota.allows(len(topic.partitions), now_ms):
@@ -59,18 +62,41 @@ def _requested(call: Call) -> Counter[tuple[str | None, bytes]]:
     return Counter([(state.name, state.topic_id) for state in states] + [(name, ZERO_UUID) for name in names])
 
 
-def _find(cluster: "Cluster", name: str | None, topic_id: bytes) -> Topic | tuple[ErrorCode, str]:
+def _find(cluster: "Cluster", call: Call, name: str | None, topic_id: bytes) -> Topic | DeletableTopicResult:
+    """Return the topic to delete, or the result with an error."""
     if (name is None) == (topic_id == ZERO_UUID):
-        return ErrorCode.INVALID_REQUEST, "expected a topic name or a topic id, and not both"
+        return _result(name, topic_id, ErrorCode.INVALID_REQUEST, "expected a topic name or a topic id, and not both")
     topic = cluster.topics.find(name or "", topic_id, by_id=name is None)
     if topic is None and name is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id"
+        return _result(name, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+    refused = _refused(cluster, call, name, topic)
+    if refused is not None:
+        return refused
     if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}"
+        return _result(name, topic_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     if topic.is_internal:
         # Kafka would delete __consumer_offsets with all groups, and create it again later.
-        return ErrorCode.INVALID_REQUEST, f"internal topic {topic.name!r} cannot be deleted"
+        message = f"internal topic {topic.name!r} cannot be deleted"
+        return _result(name, topic_id, ErrorCode.INVALID_REQUEST, message)
     return topic
+
+
+def _refused(cluster: "Cluster", call: Call, name: str | None, topic: Topic | None) -> DeletableTopicResult | None:
+    """Return the result for a topic that the client may not delete, or not even see; None if it may.
+
+    The result has the topic's name, if the client gave it or may see it. A missing topic that the client may see has no
+    such error.
+    """
+    known_name = name or (topic.name if topic else "")
+    if not cluster_error(cluster, call, AclOperation.DELETE):
+        return None
+    is_hidden = bool(topic_error(cluster, call, AclOperation.DESCRIBE, known_name))
+    if not is_hidden and (topic is None or not topic_error(cluster, call, AclOperation.DELETE, known_name)):
+        return None
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if name is None and topic is not None:
+        return _result(None if is_hidden else topic.name, topic.topic_id, error, MESSAGES[error])
+    return _result(name, ZERO_UUID, error, MESSAGES[error])
 
 
 def _result(name: str | None, topic_id: bytes, error: ErrorCode, message: str | None) -> DeletableTopicResult:

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import NOT_REQUESTED, cluster_operations
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.metadata import CLUSTER_OPERATIONS, NOT_REQUESTED
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -36,7 +36,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClusterResp
             for broker in cluster.brokers.values()
             if broker.up or (request.include_fenced_brokers and broker.registered)
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=cluster_operations(cluster, call)
         if request.include_cluster_authorized_operations
         else NOT_REQUESTED,
     )

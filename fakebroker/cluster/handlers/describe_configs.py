@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.broker_configs import known_configs, listed_configs
-from fakebroker.cluster.configs.changes import ConfigRefusedError, ResourceType, require_own_name, require_topic_name
+from fakebroker.cluster.configs.changes import (
+    ConfigRefusedError,
+    ResourceType,
+    permission_error,
+    require_own_name,
+    require_topic_name,
+)
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.group_configs import group_configs
@@ -22,6 +28,7 @@ from fakebroker.cluster.configs.resolution import (
     topic_config,
 )
 from fakebroker.cluster.configs.topic_configs import topic_configs
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -32,6 +39,7 @@ from fakebroker.protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from fakebroker.protocol.releases import Release
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -65,6 +73,9 @@ def _refused(resource: DescribeConfigsResource, error: ErrorCode, message: str) 
 
 
 def _result(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    name = resource.resource_name
+    if error := permission_error(cluster, call, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, name):
+        return _refused(resource, error, MESSAGES[error])
     try:
         configs = _configs(cluster, call, resource)
     except ConfigRefusedError as refused:
@@ -73,7 +84,7 @@ def _result(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -
         error_code=ErrorCode.NONE,
         error_message="",
         resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        resource_name=name,
         configs=configs,
     )
 

@@ -6,6 +6,7 @@ error (KIP-1043).
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, operations
 from fakebroker.cluster.call import Call
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
@@ -21,21 +22,24 @@ from fakebroker.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from fakebroker.protocol.releases import Release
+from fakebroker.security.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
-GROUP_OPERATIONS = 3400
-"""The operations that are authorized without an authorizer: bits numbered by Kafka's AclOperation (KIP-430)."""
-
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeGroupsResponse:
     request: DescribeGroupsRequest = call.request
-    groups = [_described(call, group_id) for group_id in request.groups]
+    groups = [
+        _without_members(group_id, "", error)
+        if (error := group_error(cluster, call, AclOperation.DESCRIBE, group_id))
+        else _described(call, group_id)
+        for group_id in request.groups
+    ]
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = GROUP_OPERATIONS
+                group.authorized_operations = operations(cluster, call, ResourceType.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.resolution import LOG_DIR
 from fakebroker.cluster.topics import Partition
@@ -13,6 +14,7 @@ from fakebroker.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeLogDirsResponse:
     """Describe the requested replicas. Unknown partitions and topics without replicas here are omitted."""
     request: DescribeLogDirsRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=error, results=[])
     requested = None
     if request.topics is not None:
         requested = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

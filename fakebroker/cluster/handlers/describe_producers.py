@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import topic_error
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
 from fakebroker.cluster.logs.producer_state import Producer
 from fakebroker.errors import ErrorCode
@@ -14,6 +16,7 @@ from fakebroker.protocol.messages.describe_producers import (
     TopicResponse,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import name_error
 
 if TYPE_CHECKING:
@@ -39,6 +42,8 @@ def _describe(cluster: "Cluster", call: Call, name: str, index: int) -> Partitio
     message = name_error(name)
     if message is not None:
         return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION, message)
+    if refused := topic_error(cluster, call, AclOperation.READ, name):
+        return _refused(index, refused, MESSAGES[refused])
     if name not in cluster.topics:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     partition = find_partition(cluster, name, ZERO_UUID, index, by_id=False)

@@ -6,6 +6,7 @@ answers. The log itself does not exist; its end grows by two records per second,
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.features import KRAFT_VERSION
@@ -21,6 +22,7 @@ from fakebroker.protocol.messages.describe_quorum import (
     TopicData,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -36,6 +38,8 @@ _MS_PER_RECORD = 500
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeQuorumResponse:
     request: DescribeQuorumRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.DESCRIBE):
+        return DescribeQuorumResponse(error_code=error, error_message=None, topics=[], nodes=[])
     requested = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
     if requested != [(CLUSTER_METADATA_TOPIC, 0)]:
         return _unknown(request)

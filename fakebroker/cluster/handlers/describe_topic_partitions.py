@@ -5,8 +5,8 @@ Follows DescribeTopicPartitionsRequestHandler.
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import NOT_REQUESTED, operations, topic_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.metadata import NOT_REQUESTED, TOPIC_OPERATIONS
 from fakebroker.cluster.topics import INTERNAL_TOPICS, NO_LEADER, Partition, Topic
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_topic_partitions import (
@@ -17,6 +17,7 @@ from fakebroker.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation, ResourceType
 from fakebroker.topic_partition import is_legal_name
 
 if TYPE_CHECKING:
@@ -32,17 +33,24 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTopicPartit
     requested = {topic.name for topic in request.topics}
     if cursor.partition_index < 0 or (request.cursor is not None and requested and cursor.topic_name not in requested):
         # The response has an error code for each topic, and no field for a message.
-        errors = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for name in sorted(requested)]
-        return DescribeTopicPartitionsResponse(topics=errors)
-    names = requested or {topic.name for topic in cluster.topics}
-    return _page(cluster, sorted(name for name in names if name >= cursor.topic_name), cursor, _limit(request))
+        failed = [_failed(name, ErrorCode.INVALID_REQUEST, NOT_REQUESTED) for name in sorted(requested)]
+        return DescribeTopicPartitionsResponse(topics=failed)
+    wanted = requested or {topic.name for topic in cluster.topics}
+    names = sorted(name for name in wanted if name >= cursor.topic_name)
+    errors = {name: topic_error(cluster, call, AclOperation.DESCRIBE, name) for name in names}
+    response = _page(cluster, call, [name for name in names if not errors[name]], cursor, _limit(request))
+    if requested:
+        response.topics += [_failed(name, error, NOT_REQUESTED) for name, error in errors.items() if error]
+    return response
 
 
 def _limit(request: DescribeTopicPartitionsRequest) -> int:
     return max(1, min(request.response_partition_limit, MAX_REQUEST_PARTITION_SIZE_LIMIT))
 
 
-def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) -> DescribeTopicPartitionsResponse:
+def _page(
+    cluster: "Cluster", call: Call, names: list[str], cursor: Cursor, remaining: int
+) -> DescribeTopicPartitionsResponse:
     """Return a page of at most `remaining` partitions of these topics, from the cursor on.
 
     The response has the cursor of the next page, if there is one.
@@ -55,10 +63,12 @@ def _page(cluster: "Cluster", names: list[str], cursor: Cursor, remaining: int) 
             break
         topic = cluster.topics.get(name)
         if topic is None:
-            response.topics.append(_failed(name, _error(name), TOPIC_OPERATIONS))
+            failed = _failed(name, _error(name), operations(cluster, call, ResourceType.TOPIC, name))
+            failed.is_internal = name in INTERNAL_TOPICS
+            response.topics.append(failed)
             continue
         page = topic.partitions[start : start + remaining]
-        response.topics.append(_described(cluster, topic, page))
+        response.topics.append(_described(cluster, call, topic, page))
         remaining -= len(page)
         if start + len(page) < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + len(page))
@@ -78,20 +88,22 @@ def _failed(name: str, error: ErrorCode, operations: int) -> DescribeTopicPartit
         error_code=error,
         name=name,
         topic_id=ZERO_UUID,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=False,
         partitions=[],
         topic_authorized_operations=operations,
     )
 
 
-def _described(cluster: "Cluster", topic: Topic, page: list[Partition]) -> DescribeTopicPartitionsResponseTopic:
+def _described(
+    cluster: "Cluster", call: Call, topic: Topic, page: list[Partition]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(cluster, partition) for partition in page],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations(cluster, call, ResourceType.TOPIC, topic.name),
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_transactions import (
@@ -10,6 +11,7 @@ from fakebroker.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import by_topic
 
 if TYPE_CHECKING:
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeTransactionsResponse:
     request: DescribeTransactionsRequest = call.request
     return DescribeTransactionsResponse(
-        transaction_states=[_describe(call, each) for each in request.transactional_ids]
+        transaction_states=[_describe(cluster, call, each) for each in request.transactional_ids]
     )
 
 
-def _describe(call: Call, transactional_id: str) -> TransactionState:
+def _describe(cluster: "Cluster", call: Call, transactional_id: str) -> TransactionState:
+    if refused := transaction_error(cluster, call, AclOperation.DESCRIBE, transactional_id):
+        return _failed(transactional_id, refused)
     coordinator = call.broker.transaction_coordinator
     transaction = coordinator.transaction(transactional_id)
     if not transactional_id:
@@ -40,7 +44,11 @@ def _describe(call: Call, transactional_id: str) -> TransactionState:
         transaction_start_time_ms=value.start_ms,
         producer_id=value.producer_id,
         producer_epoch=value.epoch,
-        topics=[TopicData(topic=name, partitions=indexes) for name, indexes in by_topic(value.partitions).items()],
+        topics=[
+            TopicData(topic=name, partitions=indexes)
+            for name, indexes in by_topic(value.partitions).items()
+            if not topic_error(cluster, call, AclOperation.DESCRIBE, name)
+        ],
     )
 
 

@@ -3,7 +3,9 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
+from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -11,6 +13,7 @@ from fakebroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeUserScramCredentialsResponse:
     request: DescribeUserScramCredentialsRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.DESCRIBE):
+        # As in Kafka, the results do not name the users.
+        results = [_refused("", error, MESSAGES[error]) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=results)
     requested = Counter(user.name for user in request.users or ())
     # Null and empty request all users.
     users = requested or dict.fromkeys((user for user, _ in cluster.scram_iterations), 1)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.cluster.replication.coordinator_moves import Failover
@@ -13,6 +14,7 @@ from fakebroker.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -20,26 +22,31 @@ if TYPE_CHECKING:
 # Kafka's ElectionType.
 PREFERRED, UNCLEAN = 0, 1
 
+_FIRST_VERSION_OF_TOP_LEVEL_ERRORS = 1
+
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ElectLeadersResponse:
     request: ElectLeadersRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.ALTER):
+        return _refused(call, error, needs_cluster(AclOperation.ALTER))
     if request.topic_partitions == []:
         return ElectLeadersResponse(replica_election_results=[])
     timeout_message = timeout_error(request.timeout_ms)
     if timeout_message is not None:
-        return _refused(request, ErrorCode.REQUEST_TIMED_OUT, timeout_message)
+        return _refused(call, ErrorCode.REQUEST_TIMED_OUT, timeout_message)
     if request.election_type not in (PREFERRED, UNCLEAN):
         message = f"election type {request.election_type}: expected 0 (preferred) or 1 (unclean)"
-        return _refused(request, ErrorCode.INVALID_REQUEST, message)
+        return _refused(call, ErrorCode.INVALID_REQUEST, message)
     elect = _elect_all if request.topic_partitions is None else _elect_requested
     results = elect(cluster, request, now_ms)
     cluster.settle(now_ms)
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _refused(request: ElectLeadersRequest, error: ErrorCode, message: str) -> ElectLeadersResponse:
+def _refused(call: Call, error: ErrorCode, message: str) -> ElectLeadersResponse:
+    request: ElectLeadersRequest = call.request
     return ElectLeadersResponse(
-        error_code=error,
+        error_code=error if call.api_version >= _FIRST_VERSION_OF_TOP_LEVEL_ERRORS else ErrorCode.NONE,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=requested.topic,

@@ -2,12 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -18,6 +20,8 @@ _FIRST_VERSION_OF_KIP_890 = 5
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: EndTxnRequest = call.request
+    if error := transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id):
+        return EndTxnResponse(error_code=error)
     late: LateResponse[ProducerResult] = LateResponse(lambda result: _response(call, result))
     call.broker.transaction_coordinator.end(
         request.transactional_id,

@@ -7,6 +7,7 @@ log, its caller calls `wake`; `Cluster.tick` calls `expire`.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.fetch_purgatory import DelayedFetch
 from fakebroker.cluster.handlers.lookup import find_partition, leaders_of, leadership_error
@@ -28,6 +29,7 @@ from fakebroker.protocol.messages.fetch import (
 )
 from fakebroker.protocol.records import split_batches
 from fakebroker.protocol.releases import Release
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -36,6 +38,7 @@ _READ_COMMITTED = 1
 _FIRST_VERSION_OF_MAGIC_1, _FIRST_VERSION_OF_BATCHES = 2, 4
 _FIRST_VERSION_OF_WHOLE_MESSAGES = 3  # KIP-74: in older versions, the limit may cut the last message.
 _FIRST_VERSION_OF_ZSTD = 10  # KIP-110
+_FIRST_VERSION_OF_IDS = 13  # KIP-516
 _KIP_392 = Release(2, 4)
 """The first release with `replica.selector.class`. Fetch 11, which has the rack of the client, is older."""
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -61,12 +64,26 @@ class Reading:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | None:
     request: FetchRequest = call.request
     context = call.broker.fetch_sessions.context(request, call.api_version, now_ms)
+    if cluster.acls is not None:
+        context.hidden = _hidden(cluster, call, context)
     reading = _read(cluster, call, context)
     if request.max_wait_ms <= 0 or reading.missing_bytes <= 0:
         return _response(cluster, call, context, reading, now_ms)
     deadline_ms = cluster.wire_ms + request.max_wait_ms
     cluster.purgatory.add(DelayedFetch(call, context, reading.partitions, deadline_ms, reading.missing_bytes))
     return None
+
+
+def _hidden(cluster: "Cluster", call: Call, context: FetchContext) -> frozenset[Key]:
+    """Return the partitions that the client may not read. As in Kafka, a delayed request is not checked again."""
+    request: FetchRequest = call.request
+    if max(request.replica_id, request.replica_state.replica_id) >= 0:  # a follower
+        return frozenset(context.partitions if cluster_error(cluster, call, AclOperation.CLUSTER_ACTION) else ())
+    by_id = call.api_version >= _FIRST_VERSION_OF_IDS
+    names = {key: cluster.topics.name_of(key[1]) if by_id else key[0] for key in context.partitions}
+    return frozenset(
+        key for key, name in names.items() if name is not None and topic_error(cluster, call, AclOperation.READ, name)
+    )
 
 
 def wake(cluster: "Cluster", partition: Partition, size_bytes: int, now_ms: float) -> None:
@@ -102,9 +119,12 @@ def _read(cluster: "Cluster", call: Call, context: FetchContext) -> Reading:
         budget_bytes = int(min(budget_bytes, cluster.quotas.max_fetch_bytes(call)))
     reading = Reading(missing_bytes=min(call.request.min_bytes, budget_bytes))
     unknown: dict[Key, PartitionData] = {}
+    hidden = context.hidden
     is_empty = True
     for key, requested in context.partitions.items():
-        partition = find_partition(cluster, *key, by_id=call.api_version >= 13)
+        partition = find_partition(cluster, *key, by_id=call.api_version >= _FIRST_VERSION_OF_IDS)
+        if hidden and key in hidden and partition is not ErrorCode.UNKNOWN_TOPIC_ID:
+            partition = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if isinstance(partition, ErrorCode):
             unknown[key] = _failed(requested, partition)
             continue

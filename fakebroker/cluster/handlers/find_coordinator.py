@@ -6,6 +6,7 @@ an old coordinator while the failover option `stale_ms` applies.
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, transaction_error
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.cluster.faults.error_catalog import MESSAGES
@@ -14,6 +15,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.types import unsigned_varint
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -33,9 +35,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
         return _find_groups(cluster, call.items[1])
     request: FindCoordinatorRequest = call.request
     if call.api_version >= 4:
-        found = [_find(cluster, request.key_type, key) for key in request.coordinator_keys]
+        found = [_find(cluster, call, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    one = _find(cluster, request.key_type, request.key)
+    one = _find(cluster, call, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=one.error_message or MESSAGES[ErrorCode(one.error_code)],
@@ -77,10 +79,14 @@ class _EncodedCoordinators(dict[int, bytes]):
         return row
 
 
-def _find(cluster: "Cluster", key_type: int, key: str) -> Coordinator:
+def _find(cluster: "Cluster", call: Call, key_type: int, key: str) -> Coordinator:
     if key_type == GROUP:
+        if error := group_error(cluster, call, AclOperation.DESCRIBE, key):
+            return _failed(key, error, "")
         broker = cluster.reported_coordinator_of(key)
     elif key_type == TRANSACTION:
+        if error := transaction_error(cluster, call, AclOperation.DESCRIBE, key):
+            return _failed(key, error, "")
         broker = cluster.transaction_coordinator_of(key)
     else:
         # Share groups are disabled, as in releases of Kafka that lack them. Other types of keys do not exist.

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.frames import share_response
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -16,6 +18,8 @@ ALIVE = share_response(HeartbeatResponse(error_code=ErrorCode.NONE))
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> HeartbeatResponse:
     request: HeartbeatRequest = call.request
+    if cluster.acls is not None and (error := group_error(cluster, call, AclOperation.READ, request.group_id)):
+        return HeartbeatResponse(error_code=error)
     error = call.peer.broker.coordinator.heartbeat(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id, now_ms
     )

@@ -25,7 +25,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> IncrementalAlterCon
         )
         for each in request.resources
     ]
-    outcomes = alter(cluster, call.broker, resources, validate_only=request.validate_only)
+    outcomes = alter(cluster, call, resources, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

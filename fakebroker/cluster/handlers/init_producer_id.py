@@ -5,22 +5,30 @@ The transaction coordinator decides requests with a transactional id (KafkaApis.
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, may_any, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_errors import in_version
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.transaction.api import ProducerResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 _FIRST_VERSION_OF_PRODUCER_FENCED = 4
 
+_KIP_679 = Release(2, 8)
+"""The first release in which the permission to write to a topic allows producers to be idempotent."""
+
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: InitProducerIdRequest = call.request
+    if error := _permission_error(cluster, call):
+        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     if request.transactional_id is None:
@@ -36,6 +44,16 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         late,
     )
     return late.take(cluster, call)
+
+
+def _permission_error(cluster: "Cluster", call: Call) -> ErrorCode:
+    """Return the error if the client may not use the transactional id, or without one, may not be idempotent."""
+    request: InitProducerIdRequest = call.request
+    if request.transactional_id is not None:
+        return transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id)
+    if call.broker.release >= _KIP_679 and may_any(cluster, call, AclOperation.WRITE, ResourceType.TOPIC):
+        return ErrorCode.NONE
+    return cluster_error(cluster, call, AclOperation.IDEMPOTENT_WRITE)
 
 
 def _response(call: Call, result: ProducerResult) -> InitProducerIdResponse:

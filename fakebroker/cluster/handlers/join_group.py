@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, refusal
 from fakebroker.cluster.call import Call
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchResult
@@ -13,6 +14,8 @@ from fakebroker.protocol.messages.join_group import (
     JoinGroupResponseMember,
     JoinGroupResponseResult,
 )
+from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -25,19 +28,20 @@ _LONGEST_NAME_BYTES = 32767 - 37
 """The longest client id or instance id from which a member id can be made: a hyphen and a UUID are appended to it."""
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: JoinGroupRequest = call.request
     is_batch = call.api_version >= BATCH_VERSION
+    if cluster.acls is not None and (error := group_error(cluster, call, AclOperation.READ, request.group_id)):
+        return refusal(call, error) if is_batch else response(call, JoinResult(error))
     instance_ids = call.instance_ids if is_batch else (request.group_instance_id or "",)
     if _is_too_long(call.client_id) or any(map(_is_too_long, instance_ids)):
         # In Kafka, the response to such a join cannot be serialized, and the member stays in the group.
-        call.closes_connection = True
-        call.closing_reason = f"client id or instance id is too long: expected at most {_LONGEST_NAME_BYTES} bytes"
-        cluster.answer(call, None, now_ms)
-        return
+        reason = f"client id or instance id is too long: expected at most {_LONGEST_NAME_BYTES} bytes"
+        cluster.refuse(call, reason, now_ms)
+        return None
     if is_batch:
         join_batch(call.broker.coordinator, request.group_id, _batch(call), call, now_ms)
-        return
+        return None
     join = JoinGroup(  # By position, which takes half as long.
         request.member_id,
         request.group_instance_id,
@@ -52,6 +56,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> None:
         call.api_version >= 9,
     )
     call.broker.coordinator.join_group(request.group_id, join, call, now_ms)
+    return None
 
 
 def _is_too_long(name: str) -> bool:

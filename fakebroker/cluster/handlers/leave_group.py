@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.api import ItemResults
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: LeaveGroupRequest = call.request
+    if error := group_error(cluster, call, AclOperation.READ, request.group_id):
+        return LeaveGroupResponse(error_code=error)
     if call.api_version < 3:
         leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     else:

@@ -5,6 +5,7 @@ Version 0, ListClientMetricsResources in Kafka before 4.1, lists subscriptions o
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.changes import ResourceType
 from fakebroker.errors import ErrorCode
@@ -13,6 +14,7 @@ from fakebroker.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListConfigResourcesResponse:
     request: ListConfigResourcesRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.DESCRIBE_CONFIGS):
+        return ListConfigResourcesResponse(error_code=error, config_resources=[])
     types = request.resource_types or list(ResourceType)
     if call.api_version == 0:
         types = [ResourceType.CLIENT_METRICS]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, group_error
 from fakebroker.cluster.call import Call
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE
@@ -10,6 +11,7 @@ from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.releases import Release
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -26,6 +28,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListGroupsResponse:
         return ListGroupsResponse(error_code=error, groups=[])
     listed = (_listed(group) for group in (*coordinator.groups(), *coordinator.consumer_groups))
     groups = _filtered(call.request, listed)
+    if cluster_error(cluster, call, AclOperation.DESCRIBE):
+        groups = [each for each in groups if not group_error(cluster, call, AclOperation.DESCRIBE, each.group_id)]
     return ListGroupsResponse(error_code=error, groups=groups)
 
 

@@ -7,6 +7,7 @@ segments.
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
 from fakebroker.cluster.logs.partition_log import PartitionLog, TimestampAndOffset
@@ -21,6 +22,7 @@ from fakebroker.protocol.messages.list_offsets import (
 )
 from fakebroker.protocol.records import RecordBatch
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -43,18 +45,6 @@ _UNKNOWN = TimestampAndOffset(offset=-1, timestamp_ms=-1, leader_epoch=-1)
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse:
     request: ListOffsetsRequest = call.request
-    if call.api_version == 0:
-        return ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    name=topic.name,
-                    partitions=[
-                        _answer_v0(cluster, call, topic.name, requested, now_ms) for requested in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        )
     times = Counter(
         (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
     )
@@ -63,7 +53,11 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _answer(
+                    _failed(requested, error)
+                    if error
+                    else _answer_v0(cluster, call, topic.name, requested, now_ms)
+                    if call.api_version == 0
+                    else _answer(
                         cluster,
                         call,
                         topic.name,
@@ -74,8 +68,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListOffsetsResponse
                 ],
             )
             for topic in request.topics
+            for error in [topic_error(cluster, call, AclOperation.DESCRIBE, topic.name)]
         ]
     )
+
+
+def _failed(requested: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=error)
 
 
 def _answer(
@@ -89,7 +88,7 @@ def _answer(
     else:
         found = _find(cluster, call, name, requested)
     if isinstance(found, ErrorCode):
-        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=found)
+        return _failed(requested, found)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index,
         error_code=ErrorCode.NONE,
@@ -142,7 +141,7 @@ def _answer_v0(
     is_supported = requested.timestamp >= EARLIEST
     partition = _partition(cluster, call, name, requested) if is_supported else ErrorCode.UNSUPPORTED_VERSION
     if isinstance(partition, ErrorCode):
-        return ListOffsetsPartitionResponse(partition_index=requested.partition_index, error_code=partition)
+        return _failed(requested, partition)
     offsets = _offsets_before(partition.log, requested.timestamp, now_ms)
     return ListOffsetsPartitionResponse(
         partition_index=requested.partition_index,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.controller_requests import timeout_error
 from fakebroker.cluster.topics import Partition
@@ -13,6 +14,7 @@ from fakebroker.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListPartitionReassignmentsResponse:
     request: ListPartitionReassignmentsRequest = call.request
+    if refused := cluster_error(cluster, call, AclOperation.DESCRIBE):
+        return _refused(request, refused)
     timeout_message = timeout_error(request.timeout_ms)
     if timeout_message is not None and request.topics != []:
         error = ErrorCode.REQUEST_TIMED_OUT
@@ -30,6 +34,26 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListPartitionReassi
         if ongoing:
             topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+
+
+def _refused(request: ListPartitionReassignmentsRequest, error: ErrorCode) -> ListPartitionReassignmentsResponse:
+    """Return the error of the whole request, with the requested partitions as Kafka has them: without replicas."""
+    return ListPartitionReassignmentsResponse(
+        error_code=error,
+        error_message=needs_cluster(AclOperation.DESCRIBE),
+        topics=[
+            OngoingTopicReassignment(
+                name=topic.name,
+                partitions=[
+                    OngoingPartitionReassignment(
+                        partition_index=index, replicas=[], adding_replicas=[], removing_replicas=[]
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or []
+        ],
+    )
 
 
 def _requested(cluster: "Cluster", request: ListPartitionReassignmentsRequest) -> list[tuple[str, Sequence[Partition]]]:

@@ -3,6 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.coordinator.transaction.states import TransactionState as State
 from fakebroker.coordinator.transaction.transaction import Transaction
@@ -12,6 +13,7 @@ from fakebroker.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -58,7 +60,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListTransactionsRes
                 transaction_state=each.state.value,
             )
             for each in coordinator.transactions()
-            if matches(each)
+            if matches(each) and not transaction_error(cluster, call, AclOperation.DESCRIBE, each.transactional_id)
         ],
     )
 

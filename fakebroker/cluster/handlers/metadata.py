@@ -2,6 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import (
+    NOT_REQUESTED,
+    cluster_operations,
+    may_with_cluster_or_topic,
+    operations,
+    topic_error,
+)
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.topics import INTERNAL_TOPICS, Partition, Topic
 from fakebroker.errors import ErrorCode
@@ -13,17 +20,11 @@ from fakebroker.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation, ResourceType
 from fakebroker.topic_partition import is_legal_name
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
-
-NOT_REQUESTED = -(2**31)
-"""Value of the fields for authorized operations if a request does not include them."""
-
-# Operations that are authorized without an authorizer: bits numbered by Kafka's AclOperation (KIP-430).
-TOPIC_OPERATIONS = 3576
-CLUSTER_OPERATIONS = 8096
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
@@ -38,7 +39,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS
+        cluster_authorized_operations=cluster_operations(cluster, call)
         if request.include_cluster_authorized_operations
         else NOT_REQUESTED,
     )
@@ -56,7 +57,11 @@ def _topics(cluster: "Cluster", call: Call) -> list[MetadataResponseTopic]:
     """Return the requested topics without duplicates, or all. If one is requested by id, names are ignored."""
     requested = call.request.topics
     if requested is None or (call.api_version == 0 and not requested):
-        return [_described(cluster, call, topic) for topic in cluster.topics]
+        return [
+            _described(cluster, call, topic)
+            for topic in cluster.topics
+            if cluster.acls is None or not topic_error(cluster, call, AclOperation.DESCRIBE, topic.name)
+        ]
     topic_ids = dict.fromkeys(topic.topic_id for topic in requested if topic.topic_id != ZERO_UUID)
     if topic_ids:
         return [_by_id(cluster, call, topic_id) for topic_id in topic_ids]
@@ -67,16 +72,23 @@ def _by_id(cluster: "Cluster", call: Call, topic_id: bytes) -> MetadataResponseT
     topic = cluster.topics.find("", topic_id, by_id=True)
     if topic is None:
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if error := topic_error(cluster, call, AclOperation.DESCRIBE, topic.name):
+        return _failed(error, None, topic_id)
     return _described(cluster, call, topic)
 
 
 def _by_name(cluster: "Cluster", call: Call, name: str | None) -> MetadataResponseTopic:
     if name is None:
         return _failed(ErrorCode.UNKNOWN_TOPIC_ID, None, ZERO_UUID)
+    if error := topic_error(cluster, call, AclOperation.DESCRIBE, name):
+        hidden = _failed(error, name, ZERO_UUID)
+        hidden.is_internal = False
+        return hidden
     topic = cluster.topics.get(name) or _auto_created(cluster, call, name)
     if isinstance(topic, ErrorCode):
         failed = _failed(topic, name, ZERO_UUID)
-        failed.topic_authorized_operations = _operations(call)
+        if topic is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            failed.topic_authorized_operations = _operations(cluster, call, name)
         return failed
     return _described(cluster, call, topic)
 
@@ -86,9 +98,11 @@ def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCod
 
     Kafka creates the topic in the background, and returns UNKNOWN_TOPIC_OR_PARTITION until it exists.
     """
+    allowed = call.request.allow_auto_topic_creation and cluster.config.switch("auto.create.topics.enable")
+    if allowed and not may_with_cluster_or_topic(cluster, call, AclOperation.CREATE, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not is_legal_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    allowed = call.request.allow_auto_topic_creation and cluster.config.switch("auto.create.topics.enable")
     if not allowed or cluster.topics.colliding(name) is not None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return cluster.auto_create_topic(name)
@@ -106,13 +120,15 @@ def _described(cluster: "Cluster", call: Call, topic: Topic) -> MetadataResponse
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(cluster, call, partition) for partition in topic.partitions],
-        topic_authorized_operations=_operations(call),
+        topic_authorized_operations=_operations(cluster, call, topic.name),
     )
 
 
-def _operations(call: Call) -> int:
+def _operations(cluster: "Cluster", call: Call, name: str) -> int:
     """Return the authorized operations of a requested name. As in Kafka, a topic need not exist to have them."""
-    return TOPIC_OPERATIONS if call.request.include_topic_authorized_operations else NOT_REQUESTED
+    if call.request.include_topic_authorized_operations:
+        return operations(cluster, call, ResourceType.TOPIC, name)
+    return NOT_REQUESTED
 
 
 def _partition(cluster: "Cluster", call: Call, partition: Partition) -> MetadataResponsePartition:

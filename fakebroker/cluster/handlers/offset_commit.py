@@ -3,19 +3,23 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, refusal, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.late_response import LateResponse
+from fakebroker.cluster.topics import Topic
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.frames import forget_shared_response, share_response
 from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -38,6 +42,9 @@ NO_MEMBER: Committer = -1, "", None
 
 def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer | None = None) -> Message | None:
     """Handle a commit, in the name of another committer if one is given."""
+    has_acls = cluster.acls is not None
+    if has_acls and (error := group_error(cluster, call, AclOperation.READ, call.request.group_id)):
+        return refusal(call, error)
     by_id = call.api_version >= 10
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     refused: list[tuple[Entry, ErrorCode]] = []
@@ -45,12 +52,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
     offsets: list[OffsetToCommit] = []
     for requested in call.request.topics:
         topic = cluster.topics.find(requested.name, requested.topic_id, by_id=by_id)
+        if has_acls and (error := _topic_error(cluster, call, requested, topic)):
+            refused += [(_entry(requested, each), error) for each in requested.partitions]
+            continue
         for partition in requested.partitions:
             if topic is None:
-                refused.append(((requested.name, requested.topic_id, partition.partition_index), unknown))
+                refused.append((_entry(requested, partition), unknown))
             elif topic.partition(partition.partition_index) is None:
-                entry = requested.name, requested.topic_id, partition.partition_index
-                refused.append((entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                refused.append((_entry(requested, partition), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             else:
                 accepted.append((requested.name, requested.topic_id, partition.partition_index))
                 offsets.append(_offset(call, topic.name, partition, now_ms))
@@ -75,15 +84,19 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
 
     late: LateResponse[list[ErrorCode]] = LateResponse(respond)
     call.peer.broker.coordinator.commit_offsets(
-        request.group_id,
-        generation_id,
-        member_id,
-        instance_id,
-        offsets,
-        now_ms,
-        late,
+        request.group_id, generation_id, member_id, instance_id, offsets, now_ms, late
     )
     return late.take(cluster, call)
+
+
+def _topic_error(cluster: "Cluster", call: Call, requested: OffsetCommitRequestTopic, topic: Topic | None) -> ErrorCode:
+    """Return the error if the client may not read a topic, else NONE. A topic id that is unknown is not a secret."""
+    name = requested.name if topic is None else topic.name
+    return topic_error(cluster, call, AclOperation.READ, name) if name else ErrorCode.NONE
+
+
+def _entry(topic: OffsetCommitRequestTopic, partition: OffsetCommitRequestPartition) -> Entry:
+    return topic.name, topic.topic_id, partition.partition_index
 
 
 def _offset(call: Call, name: str, partition: OffsetCommitRequestPartition, now_ms: float) -> OffsetToCommit:

@@ -6,6 +6,7 @@ Unknown partitions get an error here; the coordinator handles the rest.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.api import ItemResults
@@ -17,6 +18,7 @@ from fakebroker.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -28,9 +30,12 @@ Entry = tuple[str, int]
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     """Delete offsets. The coordinator is called even if all partitions are unknown: its error replaces all results."""
     request: OffsetDeleteRequest = call.request
+    if error := group_error(cluster, call, AclOperation.DELETE, request.group_id):
+        return OffsetDeleteResponse(error_code=error, topics=[])
     requested = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    known = [entry for entry in requested if _is_known(cluster, *entry)]
-    refused = [(entry, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for entry in requested if not _is_known(cluster, *entry)]
+    errors_of = {entry: _error(cluster, call, *entry) for entry in requested}
+    known = [entry for entry in requested if not errors_of[entry]]
+    refused = [(entry, errors_of[entry]) for entry in requested if errors_of[entry]]
 
     def respond(result: ItemResults) -> OffsetDeleteResponse:
         error, errors = result
@@ -43,9 +48,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     return late.take(cluster, call)
 
 
-def _is_known(cluster: "Cluster", name: str, index: int) -> bool:
+def _error(cluster: "Cluster", call: Call, name: str, index: int) -> ErrorCode:
+    """Return the error for a partition that the client may not read or that does not exist, else NONE."""
     topic = cluster.topics.get(name)
-    return topic is not None and topic.partition(index) is not None
+    is_known = topic is not None and topic.partition(index) is not None
+    unknown = ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return topic_error(cluster, call, AclOperation.READ, name) or unknown
 
 
 def _topics(results: Iterable[tuple[Entry, ErrorCode]]) -> list[OffsetDeleteResponseTopic]:

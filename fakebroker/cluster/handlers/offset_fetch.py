@@ -1,9 +1,11 @@
 """OffsetFetch: the committed offsets of one group (versions 0-7), or of many with a result for each (KIP-709)."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, topic_error
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
@@ -21,13 +23,14 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.types import unsigned_varint
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 # Parts of requests and responses as bytes, versions 8 and 9. A row without metadata has an empty string there.
-_FIRST_BATCH_VERSION = 8
+_FIRST_VERSION_OF_TOP_LEVEL_ERRORS, _FIRST_BATCH_VERSION = 2, 8
 _NO_THROTTLE_TIME, _NO_ERROR, _NO_TAGS, _NO_TOPICS = bytes(4), bytes(2), bytes(1), unsigned_varint(1)
 _INDEX, _ROW, _INT16 = struct.Struct(">i"), struct.Struct(">iqiBhB"), struct.Struct(">h")
 # A request with one group, whose id is empty, before and after its topics.
@@ -48,9 +51,15 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse
             if encoded is not None:
                 return encoded
     request: OffsetFetchRequest = call.request
+    if call.api_version < _FIRST_VERSION_OF_TOP_LEVEL_ERRORS and (
+        error := group_error(cluster, call, AclOperation.DESCRIBE, request.group_id)
+    ):
+        return _single(call, _refused(request, lambda name: error))
     if call.api_version == 0:
         # Version 0 reads from ZooKeeper, which the cluster does not have.
-        return _single(call, _refused(request, ErrorCode.UNSUPPORTED_VERSION))
+        unsupported = ErrorCode.UNSUPPORTED_VERSION
+        hidden = partial(topic_error, cluster, call, AclOperation.DESCRIBE)
+        return _single(call, _refused(request, lambda name: hidden(name) or unsupported))
     if call.api_version < 8:
         return _single(call, _fetch(cluster, call, _as_group(request), now_ms))
     return OffsetFetchResponse(groups=[_fetch(cluster, call, group, now_ms) for group in request.groups])
@@ -173,10 +182,12 @@ def _single(call: Call, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     return OffsetFetchResponse(topics=topics, error_code=group.error_code)
 
 
-def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchResponseGroup:
+def _refused(request: OffsetFetchRequest, error_of: Callable[[str], ErrorCode]) -> OffsetFetchResponseGroup:
+    """Return a result in which each partition has the error of its topic."""
     topics = [
         OffsetFetchResponseTopics(
-            name=topic.name, partitions=[_partition(index, None, error) for index in topic.partition_indexes]
+            name=topic.name,
+            partitions=[_partition(index, None, error_of(topic.name)) for index in topic.partition_indexes],
         )
         for topic in request.topics or []
     ]
@@ -185,6 +196,8 @@ def _refused(request: OffsetFetchRequest, error: ErrorCode) -> OffsetFetchRespon
 
 def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_ms: float) -> OffsetFetchResponseGroup:
     """Return the result for one group. A group that does not exist has no offsets; this is not an error."""
+    if error := group_error(cluster, call, AclOperation.DESCRIBE, group.group_id):
+        return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     if error := call.broker.coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch):
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     if group.topics is None:
@@ -193,7 +206,7 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
     partitions = [
         (name, index)
         for topic, name in zip(group.topics, names, strict=True)
-        if name is not None
+        if not isinstance(name, ErrorCode)
         for index in topic.partition_indexes
     ]
     error, offsets = _offsets(call, group.group_id, partitions, now_ms)
@@ -205,8 +218,8 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
             name=topic.name,
             topic_id=topic.topic_id,
             partitions=[
-                _partition(index, None, ErrorCode.UNKNOWN_TOPIC_ID)
-                if name is None
+                _partition(index, None, name)
+                if isinstance(name, ErrorCode)
                 else _partition(index, committed[name, index])
                 for index in topic.partition_indexes
             ],
@@ -227,12 +240,18 @@ def _offsets(
     return error, offsets
 
 
-def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -> str | None:
-    """Return the name of a requested topic, or None if no topic has its id. A requested name need not exist."""
-    if call.api_version < 10:
-        return requested.name
-    topic = cluster.topics.find("", requested.topic_id, by_id=True)
-    return topic.name if topic else None
+def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -> str | ErrorCode:
+    """Return the name of a requested topic, or the error if it is hidden, or no topic has its id.
+
+    A requested name need not exist.
+    """
+    name = requested.name
+    if call.api_version >= 10:
+        topic = cluster.topics.find("", requested.topic_id, by_id=True)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = topic.name
+    return topic_error(cluster, call, AclOperation.DESCRIBE, name) or name
 
 
 def _fetch_all(cluster: "Cluster", call: Call, group_id: str, now_ms: float) -> OffsetFetchResponseGroup:
@@ -243,6 +262,8 @@ def _fetch_all(cluster: "Cluster", call: Call, group_id: str, now_ms: float) -> 
     for name, index, offset in offsets:
         topic = cluster.topics.get(name)
         if topic is None and call.api_version >= 10:
+            continue
+        if topic_error(cluster, call, AclOperation.DESCRIBE, name):
             continue
         topic_id = topic.topic_id if topic else bytes(16)
         entry = topics.setdefault(name, OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=[]))

@@ -5,6 +5,7 @@ As in Kafka, only the leader answers. It checks the leader epoch that the client
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, topic_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition, leadership_error
 from fakebroker.errors import ErrorCode
@@ -16,6 +17,7 @@ from fakebroker.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -35,6 +37,11 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetForLeaderEpoc
 
 
 def _end_offset(cluster: "Cluster", call: Call, name: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+    # Brokers have the first permission, consumers the second one.
+    if cluster_error(cluster, call, AclOperation.CLUSTER_ACTION) and (
+        refused := topic_error(cluster, call, AclOperation.DESCRIBE, name)
+    ):
+        return EpochEndOffset(partition=requested.partition, error_code=refused)
     partition = find_partition(cluster, name, ZERO_UUID, requested.partition, by_id=False)
     if isinstance(partition, ErrorCode):
         return EpochEndOffset(partition=requested.partition, error_code=partition)

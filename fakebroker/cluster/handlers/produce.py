@@ -8,6 +8,7 @@ UnifiedLog.append.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from fakebroker.cluster.authorization import topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.configs.log_config import FOREVER_MS, LogConfig, log_config
 from fakebroker.cluster.handlers import fetch
@@ -16,6 +17,7 @@ from fakebroker.cluster.handlers.transactional_produce import (
     VERIFIES,
     Results,
     TransactionalBatch,
+    has_transactional_batch,
     lacks_transactional_id,
     verify,
 )
@@ -50,6 +52,7 @@ from fakebroker.protocol.records import (
 )
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -60,7 +63,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 KIP_98, KIP_467, KIP_896 = Release(0, 11), Release(2, 4), Release(4, 0)
 """The first releases with record batches, with the error INVALID_RECORD, and without message sets, respectively."""
 
-_FIRST_VERSION_OF_BATCHES, _FIRST_VERSION_OF_ZSTD = 3, 7
+_FIRST_VERSION_OF_BATCHES, _FIRST_VERSION_OF_ZSTD, _FIRST_VERSION_OF_IDS = 3, 7, 13
 _RECORD_BATCH_MAGIC = 2
 _ALL_REPLICAS = -1
 
@@ -94,8 +97,10 @@ Row = Requested | PartitionProduceResponse
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: ProduceRequest = call.request
     rows: list[list[Row]]
-    if lacks_transactional_id(request):
+    if lacks_transactional_id(request) or (cluster.acls is not None and _may_not_transact(cluster, call)):
         rows = _all_refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif cluster.acls is not None:
+        rows = [_authorized(cluster, call, topic) for topic in request.topic_data]
     else:
         rows = [
             [_requested(cluster, call, topic, data) for data in topic.partition_data] for topic in request.topic_data
@@ -107,6 +112,24 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     late: LateResponse[Results] = LateResponse(lambda results: _respond(cluster, call, rows, results))
     verify(cluster, call, batches, late)
     return late.take(cluster, call)
+
+
+def _may_not_transact(cluster: "Cluster", call: Call) -> bool:
+    """Return whether a request has transactional batches, and the client may not use its transactional id."""
+    request: ProduceRequest = call.request
+    return (
+        request.transactional_id is not None
+        and has_transactional_batch(request)
+        and bool(transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id))
+    )
+
+
+def _authorized(cluster: "Cluster", call: Call, topic: TopicProduceData) -> list[Row]:
+    """Look up the partitions of a topic, unless the client may not write to it."""
+    name = topic.name if call.api_version < _FIRST_VERSION_OF_IDS else cluster.topics.name_of(topic.topic_id)
+    if name is not None and (error := topic_error(cluster, call, AclOperation.WRITE, name)):
+        return [_refused(data.index, error) for data in topic.partition_data]
+    return [_requested(cluster, call, topic, data) for data in topic.partition_data]
 
 
 def _all_refused(request: ProduceRequest, error: ErrorCode) -> list[list[Row]]:
@@ -167,7 +190,9 @@ def _requested(cluster: "Cluster", call: Call, topic: TopicProduceData, data: Pa
     """Look up the partition, and split its records, which are one batch except in old versions."""
     if call.api_version < _FIRST_VERSION_OF_BATCHES and call.broker.release >= KIP_896:
         return _refused(data.index, ErrorCode.UNSUPPORTED_VERSION)
-    partition = find_partition(cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= 13)
+    partition = find_partition(
+        cluster, topic.name, topic.topic_id, data.index, by_id=call.api_version >= _FIRST_VERSION_OF_IDS
+    )
     if isinstance(partition, ErrorCode):
         return _refused(data.index, partition)
     records = data.records or b""

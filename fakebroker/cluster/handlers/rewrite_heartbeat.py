@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message:
     assert call.broker.rewrite is not None
     request: HeartbeatRequest = call.request
+    if error := group_error(cluster, call, AclOperation.READ, request.group_id):
+        return HeartbeatResponse(error_code=error)
     error = call.broker.rewrite.coordinator.heartbeat(
         request.group_id, request.generation_id, request.member_id, now_ms, call.peer
     )

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.rewrite.api import JoinAnswer, JoinRequest
@@ -11,6 +12,7 @@ from fakebroker.protocol.messages.rewrite_join_group import (
     RewriteOwnedTopic,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import by_topic
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     assert call.broker.rewrite is not None
     request: RewriteJoinGroupRequest = call.request
+    if error := group_error(cluster, call, AclOperation.READ, request.group_id):
+        return _response(JoinAnswer(error))
     join = JoinRequest(
         request.group_id,
         request.consumer_id,

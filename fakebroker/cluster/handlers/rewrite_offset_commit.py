@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, refusal
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers import offset_commit
 from fakebroker.protocol.messages.offset_commit import (
@@ -11,6 +12,7 @@ from fakebroker.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     assert call.broker.rewrite is not None
     request: OffsetCommitRequest = call.request
+    if error := group_error(cluster, call, AclOperation.READ, request.group_id):
+        return refusal(call, error)
     if call.api_version == 0:  # no generation; it commits to ZooKeeper
         return offset_commit.handle(cluster, call, now_ms)
     error = call.broker.rewrite.coordinator.error_of_commit(

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error
 from fakebroker.cluster.call import Call
 from fakebroker.coordinator.group.api import SyncGroup, SyncResult
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -15,6 +17,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> SyncGroupResponse |
     request: SyncGroupRequest = call.request
     if call.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return response(call, SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if cluster.acls is not None and (error := group_error(cluster, call, AclOperation.READ, request.group_id)):
+        return response(call, SyncResult(error))
     sync = SyncGroup(  # By position, which takes half as long.
         request.generation_id,
         request.member_id,

@@ -57,9 +57,12 @@ class TransactionalBatch(NamedTuple):
 
 def lacks_transactional_id(request: ProduceRequest) -> bool:
     """Return whether a request without a transactional id has a transactional batch."""
-    return request.transactional_id is None and any(
-        _is_transactional(data.records or b"") for topic in request.topic_data for data in topic.partition_data
-    )
+    return request.transactional_id is None and has_transactional_batch(request)
+
+
+def has_transactional_batch(request: ProduceRequest) -> bool:
+    """Return whether a request has a transactional batch."""
+    return any(_is_transactional(data.records or b"") for topic in request.topic_data for data in topic.partition_data)
 
 
 def _is_transactional(records: bytes) -> bool:

@@ -7,6 +7,7 @@ Unknown partitions get an error here. Then the offsets partition of the group is
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import group_error, refusal, topic_error, transaction_error
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.transaction_verification import Verification, is_enabled
 from fakebroker.cluster.late_response import LateResponse
@@ -14,12 +15,14 @@ from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.schema import Message
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,23 +36,20 @@ _FIRST_VERSION_OF_LOADING, _FIRST_VERSION_OF_ABORTABLE, _FIRST_VERSION_THAT_ADDS
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     request: TxnOffsetCommitRequest = call.request
-    refused: list[TopicPartition] = []
+    denied = transaction_error(cluster, call, AclOperation.WRITE, request.transactional_id)
+    if denied := denied or group_error(cluster, call, AclOperation.READ, request.group_id):
+        return refusal(call, denied)
+    results: list[tuple[TopicPartition, ErrorCode]] = []
     offsets: list[OffsetToCommit] = []
     for topic in request.topics:
+        hidden = topic_error(cluster, call, AclOperation.READ, topic.name)
         known = cluster.topics.get(topic.name)
         for each in topic.partitions:
-            if known is None or known.partition(each.partition_index) is None:
-                refused.append((topic.name, each.partition_index))
+            if hidden or known is None or known.partition(each.partition_index) is None:
+                error = hidden or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results.append(((topic.name, each.partition_index), error))
                 continue
-            offset = OffsetToCommit(
-                topic=topic.name,
-                partition=each.partition_index,
-                offset=each.committed_offset,
-                leader_epoch=each.committed_leader_epoch,
-                metadata=each.committed_metadata,
-            )
-            offsets.append(offset)
-    results = [(place, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for place in refused]
+            offsets.append(_offset(topic.name, each))
     if not offsets:
         return _response(results)
 
@@ -78,6 +78,16 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
 
     _verify(cluster, call, verified)
     return late.take(cluster, call)
+
+
+def _offset(topic: str, partition: TxnOffsetCommitRequestPartition) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic=topic,
+        partition=partition.partition_index,
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata,
+    )
 
 
 def _verify(cluster: "Cluster", call: Call, done: Callable[[ErrorCode], None]) -> None:

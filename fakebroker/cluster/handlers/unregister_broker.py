@@ -6,9 +6,11 @@ changes. Any broker answers.
 
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> UnregisterBrokerResponse:
     request: UnregisterBrokerRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.ALTER):
+        return UnregisterBrokerResponse(error_code=error, error_message=needs_cluster(AclOperation.ALTER))
     broker = cluster.brokers.get(request.broker_id)
     if broker is None or not broker.registered:
         known = [each.node_id for each in cluster.brokers.values() if each.registered]

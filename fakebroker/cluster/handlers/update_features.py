@@ -6,6 +6,7 @@ Since 4.0 all updates are made or none; before, each is independent of the other
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.features import KIP_1022, KRAFT, Update
 from fakebroker.cluster.handlers.controller_requests import timeout_error
@@ -15,6 +16,7 @@ from fakebroker.protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from fakebroker.security.acls import AclOperation
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> UpdateFeaturesResponse:
     request: UpdateFeaturesRequest = call.request
+    if error := cluster_error(cluster, call, AclOperation.ALTER):
+        return _refused(error, needs_cluster(AclOperation.ALTER))
     message = timeout_error(request.timeout_ms)
     if message is not None:
         return _refused(ErrorCode.REQUEST_TIMED_OUT, message)

@@ -7,6 +7,7 @@ transaction (KIP-664); its coordinator is not told.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.authorization import cluster_error, refusal
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.handlers.lookup import find_partition
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Partition
@@ -21,15 +22,24 @@ from fakebroker.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from fakebroker.protocol.releases import Release
+from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
-def handle(cluster: "Cluster", call: Call, now_ms: float) -> WriteTxnMarkersResponse:
+_KIP_1037 = Release(3, 8)
+"""The first release in which admins may write markers, with the permission to alter the cluster."""
+
+
+def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message:
     request: WriteTxnMarkersRequest = call.request
+    if error := _permission_error(cluster, call):
+        return refusal(call, error)
     results: dict[int, dict[TopicPartition, ErrorCode]] = {}  # as in Kafka, the markers of a producer have one row
     for marker in request.markers:
         places = _places(marker)
@@ -46,6 +56,13 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> WriteTxnMarkersResp
         for producer_id, errors in results.items()
     ]
     return WriteTxnMarkersResponse(markers=rows)
+
+
+def _permission_error(cluster: "Cluster", call: Call) -> ErrorCode:
+    """Return the error if the client may neither alter the cluster nor act as a broker."""
+    if call.broker.release >= _KIP_1037 and not cluster_error(cluster, call, AclOperation.ALTER):
+        return ErrorCode.NONE
+    return cluster_error(cluster, call, AclOperation.CLUSTER_ACTION)
 
 
 def _places(marker: WritableTxnMarker) -> list[TopicPartition]:

@@ -37,7 +37,12 @@ class FetchContext:
 
     Args:
         partitions: The partitions to read.
+
+    Attributes:
+        hidden: Those that the client may not read.
     """
+
+    hidden: frozenset[Key] = frozenset()
 
     def __init__(self, partitions: dict[Key, FetchPartition]) -> None:
         self.partitions = partitions
