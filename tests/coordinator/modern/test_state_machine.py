@@ -1,10 +1,17 @@
 """Random histories of a consumer group: members join, reconcile, leave and fall silent, topics change, failovers."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, Assignor, GroupSpec
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.group.modern.requests import HeartbeatResult
+from fakebroker.coordinator.group.persistence import replay
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.consumer_group_harness import (
     GROUP,
@@ -12,11 +19,27 @@ from tests.support.coordinator.consumer_group_harness import (
     SESSION_MS,
     ConsumerGroupHarness,
     FakeTopics,
+    contents,
 )
 from tests.support.soak import examples, soak
 
-MEMBERS = ("a", "b", "c", "d")
+MEMBERS = ("a", "b", "c", "s", "t")
+INSTANCE = {"s": "i", "t": "i"}
+"""Static members: two that use the same instance id."""
 TOPICS = ("news", "orders")
+OUT = (
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+)
+"""The errors after which a client has to join again."""
+
+NO_INDEXES: frozenset[int] = frozenset()
+
+a_member = st.sampled_from(MEMBERS)
+a_subscription = st.sampled_from([("orders",), ("news", "orders"), ("news",), ()])
+an_assignor = st.sampled_from([None, "range", "uniform"])
 
 
 def recording(results: list[dict[str, Assignment]], assignor: Assignor) -> Assignor:
@@ -36,6 +59,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         topics: What each client subscribed to last.
         unsure: The clients whose last response was lost.
         results: The results of assignors, oldest first.
+        highest: The highest epoch of each member.
+        group_epochs: The highest group epoch and assignment epoch.
     """
 
     def __init__(self) -> None:
@@ -44,60 +69,81 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assignors = {name: recording(self.results, assignor) for name, assignor in ASSIGNORS.items()}
         self.harness = ConsumerGroupHarness(FakeTopics(orders=5), assignors=assignors)
         self.epochs: dict[str, int] = {}
-        self.owned: dict[str, dict[str, set[int]]] = {}
+        self.owned: dict[str, Partitions] = {}
         self.topics: dict[str, tuple[str, ...]] = {}
         self.unsure: set[str] = set()
         self.highest: dict[str, int] = {}
+        self.group_epochs = 0, 0
+
+    @property
+    def group(self) -> ConsumerGroup | None:
+        return self.harness.coordinator.consumer_groups.get(GROUP)
+
+    # Clients
 
     @initialize()
     def first(self) -> None:
-        self.heartbeat("a", ("orders",), lost=False)
+        self.join("a", ("orders",), None, lost=False)
 
-    @rule(
-        member_id=st.sampled_from(MEMBERS),
-        topics=st.sampled_from([("orders",), ("news", "orders"), ("news",), ()]),
-        lost=st.booleans(),
-    )
-    def heartbeat(self, member_id: str, topics: tuple[str, ...], lost: bool) -> None:
-        """A client joins, or reports what it has; the response may be lost."""
+    @rule(member_id=a_member, topics=a_subscription, assignor=an_assignor, lost=st.booleans())
+    def join(self, member_id: str, topics: tuple[str, ...], assignor: str | None, lost: bool) -> None:
+        """A client joins, if it has not; the response may be lost."""
         if member_id in self.epochs:
-            known = {name: owned for name, owned in self.owned[member_id].items() if name in self._topics()}
-            # After a lost response a client reports everything, and so learns its assignment.
-            full = {"subscribed_topic_names": self.topics[member_id], "rebalance_timeout_ms": REBALANCE_MS}
-            result = self.harness.send(
-                member_id, self.epochs[member_id], known, **(full if member_id in self.unsure else {})
-            )
-        else:
-            result = self.harness.send(member_id, subscribed_topic_names=topics)
+            return
+        result = self.send(member_id, 0, subscribed_topic_names=topics, server_assignor=assignor)
+        if result.error is not ErrorCode.UNRELEASED_INSTANCE_ID:
             self.topics[member_id] = topics
-        if result.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-            self._forget(member_id)
-        else:
-            assert result.error is ErrorCode.NONE, result
-            self.unsure.add(member_id)
-            if not lost:
-                self.unsure.discard(member_id)
-                self.epochs[member_id] = result.member_epoch
-                if result.assignment is not None:
-                    self.owned[member_id] = self.harness.topics.by_name(result.assignment)
-                self.owned.setdefault(member_id, {})
+            self.take(member_id, result, lost=lost)
 
-    @rule(member_id=st.sampled_from(MEMBERS), topics=st.sampled_from([("orders",), ("news", "orders"), ()]))
+    @rule(member_id=a_member, lost=st.booleans(), reports=st.booleans(), assignor=an_assignor)
+    def heartbeat(self, member_id: str, lost: bool, reports: bool, assignor: str | None) -> None:
+        """A member sends a heartbeat, perhaps with what it has, or with another assignor; the response may be lost."""
+        if member_id not in self.epochs:
+            return
+        fields: dict[str, Any] = {} if assignor is None else {"server_assignor": assignor}
+        if reports or member_id in self.unsure:
+            fields["reported"] = self.owned[member_id]
+        if member_id in self.unsure:
+            # After a lost response a client reports everything, and so learns its assignment.
+            fields |= {"subscribed_topic_names": self.topics[member_id], "rebalance_timeout_ms": REBALANCE_MS}
+        self.take(member_id, self.send(member_id, self.epochs[member_id], **fields), lost=lost)
+
+    @rule(member_id=a_member, topics=a_subscription)
     def subscribe(self, member_id: str, topics: tuple[str, ...]) -> None:
-        if member_id in self.epochs:
-            result = self.harness.send(member_id, self.epochs[member_id], subscribed_topic_names=topics)
-            if result.error:
-                self._forget(member_id)
-            else:
-                self.topics[member_id] = topics
-                self.epochs[member_id] = result.member_epoch
-                if result.assignment is not None:
-                    self.owned[member_id] = self.harness.topics.by_name(result.assignment)
+        if member_id in self.epochs and member_id not in self.unsure:
+            self.topics[member_id] = topics
+            self.take(member_id, self.send(member_id, self.epochs[member_id], subscribed_topic_names=topics))
 
-    @rule(member_id=st.sampled_from(MEMBERS))
-    def leave(self, member_id: str) -> None:
-        self.harness.send(member_id, -1)
-        self._forget(member_id)
+    @rule(member_id=a_member, for_a_while=st.booleans())
+    def leave(self, member_id: str, for_a_while: bool) -> None:
+        self.send(member_id, -2 if for_a_while and member_id in INSTANCE else -1)
+        self.forget(member_id)
+
+    def send(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatResult:
+        if member_id in INSTANCE:
+            fields["instance_id"] = INSTANCE[member_id]
+        return self.harness.send(member_id, epoch, **fields)
+
+    def take(self, member_id: str, result: HeartbeatResult, *, lost: bool = False) -> None:
+        """Let a client receive a response, unless it is lost."""
+        if result.error in OUT:
+            self.forget(member_id)
+            return
+        assert result.error is ErrorCode.NONE, result
+        self.unsure.add(member_id)
+        if not lost:
+            self.unsure.discard(member_id)
+            self.epochs[member_id] = result.member_epoch
+            if result.assignment is not None:
+                self.owned[member_id] = result.assignment
+            self.owned.setdefault(member_id, {})
+
+    def forget(self, member_id: str) -> None:
+        self.epochs.pop(member_id, None)
+        self.owned.pop(member_id, None)
+        self.unsure.discard(member_id)
+
+    # The cluster
 
     @rule(ms=st.sampled_from([1_000, SESSION_MS // 2, SESSION_MS, REBALANCE_MS]))
     def advance(self, ms: int) -> None:
@@ -106,6 +152,45 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def fail_over(self) -> None:
         self.harness.fail_over()
+
+    @rule(
+        member_id=a_member,
+        topics=a_subscription,
+        kind=st.sampled_from(["join", "report", "subscribe", "leave", "leave for a while", "expire"]),
+    )
+    def fail_append(self, member_id: str, topics: tuple[str, ...], kind: str) -> None:
+        """The log refuses the records of a request, or of the removal of members: nothing has changed."""
+        group = self.group
+        before, appends, runs = None if group is None else contents(group), len(self.harness.batches), len(self.results)
+        self.harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        epoch = self.epochs.get(member_id, 0)
+        if kind == "expire":
+            self.harness.advance(SESSION_MS)
+        elif kind in ("join", "subscribe"):
+            self.send(member_id, 0 if kind == "join" else epoch, subscribed_topic_names=topics)
+        elif kind == "report":
+            self.send(member_id, epoch, reported=self.owned.get(member_id, {}))
+        else:
+            self.send(member_id, -2 if kind == "leave for a while" and member_id in INSTANCE else -1)
+        self.harness.append_error = None
+        del self.results[runs:]
+        assert len(self.harness.batches) == appends
+        assert (None if self.group is None else contents(self.group)) == before
+
+    @rule()
+    def delete(self) -> None:
+        """An administrator deletes the group, which nothing is left of if it has no members."""
+        results: list[ErrorCode] = []
+        group = self.group
+        self.harness.coordinator.delete_group(GROUP, self.harness.now_ms, results.append)
+        if group is None or not group.members:
+            assert results == [ErrorCode.GROUP_ID_NOT_FOUND if group is None else ErrorCode.NONE]
+            assert self.group is None
+            assert replay(self.harness.log, 0).consumer_groups == {}
+            self.group_epochs = 0, 0
+            self.results.clear()
+        else:
+            assert results == [ErrorCode.NON_EMPTY_GROUP]
 
     @rule(name=st.sampled_from(TOPICS), partitions=st.integers(1, 3))
     def change_topic(self, name: str, partitions: int) -> None:
@@ -122,8 +207,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """All clients follow the protocol for a while: then the group reaches its target, and all is assigned."""
         for _ in range(12):
             for member_id in list(self.epochs):
-                self.heartbeat(member_id, (), lost=False)
-        group = self.harness.coordinator.consumer_groups.get(GROUP)
+                self.heartbeat(member_id, lost=False, reports=True, assignor=None)
+        group = self.group
         if group is not None and self.epochs.keys() == group.members.keys() and group.members:
             assert group.state.value == "Stable", group.members
             for member_id, member in group.members.items():
@@ -134,39 +219,60 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assigned = sum(len(each) for member in group.members.values() for each in member.assigned.values())
             assert assigned == sum(topic.partition_count for topic in topics)
 
+    def teardown(self) -> None:
+        self.harness.fail_over()
+
+    # What always holds, besides what the harness checks
+
     @invariant()
-    def epochs_of_members_rise(self) -> None:
-        group = self.harness.coordinator.consumer_groups.get(GROUP)
+    def epochs_rise(self) -> None:
+        group = self.group
+        if group is not None:
+            epochs = group.group_epoch, group.assignment_epoch
+            assert epochs >= self.group_epochs
+            assert epochs[1] >= self.group_epochs[1]
+            self.group_epochs = epochs
         members = {} if group is None else group.members
         for member_id in [*self.highest]:
-            if member_id not in members:
+            if member_id not in members or members[member_id].member_epoch == LEAVING_STATIC_EPOCH:
                 del self.highest[member_id]
         for member_id, member in members.items():
-            assert member.member_epoch >= self.highest.get(member_id, 0), member
-            self.highest[member_id] = member.member_epoch
+            if member.member_epoch != LEAVING_STATIC_EPOCH:
+                assert member.member_epoch >= self.highest.get(member_id, 0), member
+                self.highest[member_id] = member.member_epoch
 
     @invariant()
     def the_target_is_the_result_of_the_assignor(self) -> None:
-        group = self.harness.coordinator.consumer_groups.get(GROUP)
+        group = self.group
         if group is not None and group.target and self.results:
             result = self.results[-1]
-            assert {member_id: result.get(member_id, {}) for member_id in group.target} == group.target
+            ids = {member_id: self.holder_in(result, member_id) for member_id in group.target}
+            assert {member_id: result.get(ids[member_id], {}) for member_id in group.target} == group.target
+
+    def holder_in(self, result: dict[str, Assignment], member_id: str) -> str:
+        """Return the id that a member had when the assignor ran: a static one may have replaced the other."""
+        instance_id = INSTANCE.get(member_id)
+        others = [each for each in result if each not in (member_id,) and instance_id and INSTANCE.get(each)]
+        return member_id if member_id in result or not others else others[0]
 
     @invariant()
     def no_two_clients_have_a_partition(self) -> None:
-        group = self.harness.coordinator.consumer_groups.get(GROUP)
-        owners: dict[tuple[str, int], str] = {}
-        for member_id, owned in self.owned.items():
-            if group is not None and member_id in group.members:  # Others were removed, and do not know it yet.
-                for place in [(topic, index) for topic, indexes in owned.items() for index in indexes]:
-                    assert owners.setdefault(place, member_id) == member_id, f"{place} has two owners"
+        owners: dict[tuple[bytes, int], str] = {}
+        for member_id, member in self.members_with_clients():
+            for place in [(topic, index) for topic, indexes in self.owned[member_id].items() for index in indexes]:
+                assert owners.setdefault(place, member_id) == member_id, f"{place} has two owners"
+            if member_id not in self.unsure:
+                for topic_id, indexes in self.owned[member_id].items():
+                    held = member.assigned.get(topic_id, NO_INDEXES) | member.pending_revocation.get(
+                        topic_id, NO_INDEXES
+                    )
+                    assert indexes <= held, member
 
-    def _topics(self) -> set[str]:
-        return {name for name in TOPICS if self.harness.topics.named(name) is not None}
-
-    def _forget(self, member_id: str) -> None:
-        self.epochs.pop(member_id, None)
-        self.owned.pop(member_id, None)
+    def members_with_clients(self) -> Iterator[tuple[str, ConsumerGroupMember]]:
+        """Yield the members whose client knows that it is one. Clients may not know yet that they were removed."""
+        for member_id, member in ({} if self.group is None else self.group.members).items():
+            if member_id in self.owned:
+                yield member_id, member
 
 
 ConsumerGroupMachine.TestCase.settings = settings(max_examples=examples(15, soak=2_000), stateful_step_count=40)

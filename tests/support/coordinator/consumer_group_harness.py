@@ -1,5 +1,6 @@
 """One coordinator of consumer groups (KIP-848) with its log, topics and clock; invariants hold after every step."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
@@ -13,6 +14,7 @@ from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS
+from fakebroker.coordinator.group.modern.subscriptions import Subscriptions
 from fakebroker.coordinator.group.modern.topics import TopicMetadata, topic_hash
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.coordinator.runtime.history import DEAD
@@ -267,7 +269,7 @@ def contents(group: ConsumerGroup) -> tuple[object, ...]:
 
 
 def check_group(group: ConsumerGroup) -> None:
-    """Check that each partition has one owner, in its epoch, and that epochs and timers fit together."""
+    """Check that each partition has one owner, in its epoch, and that epochs, counts and timers fit together."""
     owners: dict[tuple[bytes, int], str] = {}
     for member in group.members.values():
         assert member.member_epoch <= group.assignment_epoch, f"{member} is ahead of the assignment"
@@ -279,6 +281,11 @@ def check_group(group: ConsumerGroup) -> None:
                     owner = owners.setdefault((topic_id, index), member.member_id)
                     assert owner == member.member_id, f"{topic_id.hex()}-{index} has two owners"
                     assert group.partition_epoch(topic_id, index) == member.member_epoch
+    subscriptions = Subscriptions()
+    for member in group.members.values():
+        subscriptions.add(member)
+    assert (group.subscriptions.names, group.subscriptions.regexes) == (subscriptions.names, subscriptions.regexes)
+    assert group.votes == Counter(each.server_assignor for each in group.members.values() if each.server_assignor)
     assert group.session_deadlines.keys() == group.members.keys()
     assert group.rebalance_deadlines.keys() <= group.members.keys()
     assert group.target.keys() <= group.members.keys()
