@@ -46,6 +46,7 @@ class ConsumerGroupExplanation:
             since = seconds_text(self.now_ms - last.at_ms)
             yield f"{group.group_id} has been in {group.state.value} for {since}. Cause: {self._named(last.cause)}."
         yield from _BY_STATE[group.state](self)
+        yield from self._classic()
         yield from self._silent()
         yield from offsets_in_transactions(self.reader.broker, group.group_id)
         yield from postponed_operations(self.reader.broker, group.partition)
@@ -124,13 +125,26 @@ class ConsumerGroupExplanation:
                 left = self._left(self.reader.removed_ms(member, is_revoked=True))
                 yield f"{self._describe(member)} has {left} to give up {self._partitions(unwanted)}."
 
+    def _classic(self) -> Iterator[str]:
+        """Yield what members that use the classic protocol have to do, and until when."""
+        for deadlines, task in (
+            (self.group.join_deadlines, "was told to rejoin, and has {} for it"),
+            (self.group.sync_deadlines, "has {} to send its SyncGroup"),
+        ):
+            for member_id in list(deadlines)[:MAX_NAMES]:
+                left = self._left(deadlines[member_id])
+                yield f"{self.names[member_id]}, which uses the classic protocol, {task.format(left)}."
+            if len(deadlines) > MAX_NAMES:
+                yield f"So has {counted(len(deadlines) - MAX_NAMES, 'more member')}."
+
     def _silent(self) -> Iterator[str]:
         """Yield a sentence on the member whose session expires first, if it has missed some heartbeats."""
         deadlines = self.group.session_deadlines
         member_id = min(deadlines, key=deadlines.__getitem__, default=None)
-        if member_id is None or self.group.members[member_id].member_epoch == LEAVING_STATIC_EPOCH:
+        member = None if member_id is None else self.group.members[member_id]
+        if member_id is None or member is None or member.member_epoch == LEAVING_STATIC_EPOCH:
             return
-        if deadlines[member_id] - self.now_ms < self.reader.session_timeout_ms / 2:
+        if deadlines[member_id] - self.now_ms < self.reader.session_timeout_of(member) / 2:
             left = self._left(deadlines[member_id])
             yield f"If {self.names[member_id]} sends no heartbeat, it is removed in {left}: its session expires."
 

@@ -24,8 +24,8 @@ class Timer:
     """A running timer.
 
     Attributes:
-        what: "join", "sync", "expected" (of expected instances, KAFKA-8397), "session of ID", "pending ID" or
-            "revocation of ID" (in a consumer group) with a member id.
+        what: "join", "sync", "expected" (of expected instances, KAFKA-8397), "session of ID", "pending ID"; and in a
+            consumer group "revocation of ID", "join of ID" or "sync of ID", with a member id.
         left_ms: The time until it expires.
     """
 

@@ -340,8 +340,12 @@ class ConsumerGroup:
         before.clear()
 
     def timers(self, *, with_members: bool) -> Timers:
-        """Return the rebalance timer that expires next, and if `with_members` is true, the session."""
+        """Return the timers of each kind that expire next; sessions if `with_members` is true."""
         timers: Timers = ()
+        for what, deadlines in (("join of ", self.join_deadlines), ("sync of ", self.sync_deadlines)):
+            if deadlines:
+                member_id = min(deadlines, key=deadlines.__getitem__)
+                timers += what, member_id, deadlines[member_id]
         if self.rebalance_deadlines:
             member_id = min(self.rebalance_deadlines, key=self.rebalance_deadlines.__getitem__)
             timers += "revocation of ", member_id, self.rebalance_deadlines[member_id][0]
