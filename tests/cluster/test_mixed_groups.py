@@ -192,9 +192,9 @@ def test_views_deadlines_and_explanations_of_classic_members() -> None:
     beat(harness, "a")
     join(harness, "m", session_timeout_ms=10_000, rebalance_timeout_ms=20_000)
     view = view_group(harness.cluster, "g", harness.now_ms)
-    assert [(each.member_id, each.uses_classic_protocol, each.session_timeout_ms) for each in view.members] == [
-        ("a", False, 45_000),
-        ("m", True, 10_000),
+    assert [(each.member_id, each.type, each.session_timeout_ms) for each in view.members] == [
+        ("a", "consumer", 45_000),
+        ("m", "classic", 10_000),
     ]
 
     def timers() -> list[tuple[str, tuple[str, ...], float | None]]:
