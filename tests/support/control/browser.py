@@ -139,17 +139,27 @@ class StallableConsumer:
         group_id: The group to join.
         client_id: The client id, which is also the prefix of the member id.
         topic: The topic to subscribe to.
+        protocol: The rebalance protocol, "classic" or "consumer" (KIP-848).
     """
 
-    def __init__(self, cluster: FakeCluster, group_id: str, client_id: str, topic: str = "orders") -> None:
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        group_id: str,
+        client_id: str,
+        topic: str = "orders",
+        protocol: Literal["classic", "consumer"] = "classic",
+    ) -> None:
+        # With the protocol of KIP-848 the brokers set the timeouts.
+        timeouts = {"session.timeout.ms": 45_000, "heartbeat.interval.ms": 200} if protocol == "classic" else {}
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
                 "group.id": group_id,
                 "client.id": client_id,
-                "session.timeout.ms": 45_000,
-                "heartbeat.interval.ms": 200,
+                "group.protocol": protocol,
                 "enable.auto.commit": False,
+                **timeouts,
             }
         )
         self._consumer.subscribe([topic])

@@ -8,6 +8,7 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 from PIL import Image
 from playwright.sync_api import expect
@@ -28,7 +29,7 @@ SEEDED = [  # Group, members, topic, generation.
     ("invoicing", 0, "orders", 5),
 ]
 CONSUMED = {"email-notifications": "orders", "order-tracking": "shipments"}
-"""Groups with one consumer each, so that there are requests of several APIs."""
+"""Groups with one consumer of KIP-848 each, so that there are requests of several APIs, and both types of groups."""
 
 REBALANCING = "order-processing"
 
@@ -43,15 +44,17 @@ def save_picture(path: Path) -> None:
         ExitStack() as consumers,
     ):
 
-        def consume(group_id: str, client_id: str, topic: str = "orders") -> StallableConsumer:
-            return consumers.enter_context(StallableConsumer(cluster, group_id, client_id, topic))
+        def consume(
+            group_id: str, client_id: str, topic: str = "orders", protocol: Literal["classic", "consumer"] = "classic"
+        ) -> StallableConsumer:
+            return consumers.enter_context(StallableConsumer(cluster, group_id, client_id, topic, protocol))
 
         cluster.seed_groups(
             GroupSeed(group_id=group_id, members=members, topics=[topic], generation=generation, lag=0)
             for group_id, members, topic, generation in SEEDED
         )
         for group_id, topic in CONSUMED.items():
-            consume(group_id, f"{group_id}-1", topic)
+            consume(group_id, f"{group_id}-1", topic, "consumer")
         waiting_for = [consume(REBALANCING, f"orders-{number}") for number in (1, 2, 3)][1]
         wait_until_stable(cluster, REBALANCING, 3)
         waiting_for.stall()
