@@ -6,6 +6,7 @@ from typing import Any
 from fakebroker.coordinator.group import invariants
 from fakebroker.coordinator.group.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.states import STABLE
 from fakebroker.coordinator.group.persistence import group_value
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
@@ -29,6 +30,7 @@ class MixedGroupHarness(ConsumerGroupHarness):
         member_id: str = "",
         topics: Iterable[str] = ("orders",),
         owned: Owned | None = None,
+        token: object = None,
         **fields: Any,
     ) -> JoinResult | None:
         """Send a JoinGroup with the protocol "range", and return its answer; None if it is parked."""
@@ -48,9 +50,10 @@ class MixedGroupHarness(ConsumerGroupHarness):
                 **fields,
             }
         )
-        self.coordinator.join_group(GROUP, request, member_id, self.now_ms)
+        token = member_id if token is None else token
+        self.coordinator.join_group(GROUP, request, token, self.now_ms)
         self.check()
-        return self.answers().get(member_id)
+        return self.answers().get(token)
 
     def joined(self, member_id: str = "", *args: Any, **fields: Any) -> JoinResult:
         """Send a JoinGroup that is answered at once, without error."""
@@ -64,6 +67,7 @@ class MixedGroupHarness(ConsumerGroupHarness):
         member_id: str,
         generation_id: int,
         assignments: dict[str, Owned] | None = None,
+        token: object = None,
         **fields: Any,
     ) -> SyncResult | None:
         """Send a SyncGroup, and return its answer; None if it is parked."""
@@ -82,9 +86,10 @@ class MixedGroupHarness(ConsumerGroupHarness):
                 **fields,
             }
         )
-        self.coordinator.sync_group(GROUP, request, member_id, self.now_ms)
+        token = member_id if token is None else token
+        self.coordinator.sync_group(GROUP, request, token, self.now_ms)
         self.check()
-        return self.answers().get(member_id)
+        return self.answers().get(token)
 
     def beat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> ErrorCode:
         error = self.coordinator.heartbeat(GROUP, generation_id, member_id, instance_id, self.now_ms)
@@ -149,7 +154,8 @@ class MixedGroupHarness(ConsumerGroupHarness):
         return self.coordinator.group(GROUP) is not None
 
     def fail_over(self) -> None:
-        before = group_value(self.classic) if self.is_classic else None
+        is_stored = self.is_classic and self.classic.state is STABLE
+        before = group_value(self.classic) if is_stored else None
         super().fail_over()
         if before is not None:
             after = group_value(self.classic)
