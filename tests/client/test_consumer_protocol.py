@@ -1,6 +1,7 @@
 """The consumer with the consumer protocol (KIP-848) over TCP: hand-over, patterns, failover, static members."""
 
 import re
+from contextlib import AsyncExitStack
 from typing import Any
 
 import confluent_kafka
@@ -21,6 +22,7 @@ from tests.support.client.consumer_over_tcp import (
     P1,
     P2,
     committed,
+    consumer,
     modern_consumer,
     poll_until,
     produce,
@@ -242,6 +244,36 @@ async def test_members_keep_their_partitions_when_the_coordinator_fails() -> Non
         await second.commit()
         assert (first._core.assigned, second._core.assigned) == before
         assert (committed(cluster, P0), committed(cluster, P1)) == (1, 1)
+
+
+@in_trio_with_sockets
+async def test_a_running_group_goes_to_the_consumer_protocol_member_by_member_and_back() -> None:
+    async with cluster_of(topics={"orders": 4}) as cluster, AsyncExitStack() as opened:
+        members: list[Consumer] = []
+        records: list[ConsumerRecord] = []
+        produced = 0
+
+        async def start(reader: Consumer) -> None:
+            """Start a member, and wait until each partition has another record, which is consumed."""
+            nonlocal produced
+            members.append(await opened.enter_async_context(reader))
+            reader.subscribe(["orders"])
+            sizes = [4 // len(members)] * len(members)
+            await poll_until(members, lambda: [len(each._core.assigned) for each in members] == sizes, records)
+            for index in range(4):
+                produce(cluster, ("orders", index), b"%d" % produced)
+                produced += 1
+            await poll_until(members, lambda: len(records) >= produced, records)
+
+        for _ in range(2):
+            await start(consumer(cluster, commit_interval_ms=5_000))
+        assert cluster.group("g").type == "classic"
+        for with_protocol, expected in ((modern_consumer, "consumer"), (consumer, "classic")):
+            for _ in range(2):
+                await members.pop(0).unsubscribe()
+                await start(with_protocol(cluster, commit_interval_ms=5_000))
+            assert cluster.group("g").type == expected
+        assert sorted(int(each.value or b"") for each in records) == list(range(produced))
 
 
 @in_trio_with_sockets

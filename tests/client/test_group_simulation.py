@@ -20,7 +20,12 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import (
     HeartbeatAssignment,
     HeartbeatTopicPartitions,
 )
-from tests.support.client.group_simulation import GroupSimulation, group_simulation, modern_simulation
+from tests.support.client.group_simulation import (
+    GroupSimulation,
+    group_simulation,
+    migrating_simulation,
+    modern_simulation,
+)
 from tests.support.group_responses import error_response
 from tests.support.soak import examples, soak
 from tests.support.virtual_time import START_MS
@@ -60,8 +65,9 @@ def consume(simulation: GroupSimulation) -> None:
 SIMULATIONS = {
     **{assignor: partial(group_simulation, assignor=assignor) for assignor in ASSIGNORS},
     **{f"consumer {each}": partial(modern_simulation, assignor=each) for each in ("uniform", "range")},
+    **{f"migrating {each}": partial(migrating_simulation, assignor=each) for each in ("range", "cooperative-sticky")},
 }
-"""Simulations by the assignor that all members have: of the classic protocol, and of the consumer protocol."""
+"""Simulations by protocol and assignor: classic members, members with the consumer protocol, and members of both."""
 
 
 @soak

@@ -1,11 +1,11 @@
 """Group members and one coordinator in virtual time, with connections that delay messages and break."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
 
-from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Send
+from fakebroker.client.member.effects import Discover, Fatal, FetchMetadata, GroupRequest, GroupResponse, Send
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
@@ -31,10 +31,12 @@ from tests.support.group_responses import committed_offsets, error_response
 from tests.support.virtual_time import SimulatedConnection, VirtualTime
 
 REBALANCE_REQUESTS = (JoinGroupRequest, SyncGroupRequest)
+_RESTART_MS = 1_000.0
+AnySettings = MemberSettings | ModernSettings
 
 
 class GroupSimulation(VirtualTime):
-    """The members of the group "g", all of one protocol, and one coordinator, which leads every offsets partition.
+    """The members of the group "g" and one coordinator, which leads every offsets partition.
 
     A member has one connection, replaced after each look-up. Nothing happens until `start`; then `run` advances the
     virtual time, which is `START_MS` at first.
@@ -43,12 +45,17 @@ class GroupSimulation(VirtualTime):
     that the group knows. Offsets that a member fetches must not be older than the commits that were acknowledged.
 
     Args:
-        settings: The settings of each member. Members are down until `start`.
+        settings: The settings of each member. Members are down until `start`. With several for a member, each start
+            draws one of them, which may be of another protocol.
         partition_counts: Partition counts by topic.
         config: The coordinator's settings.
         seed: The seed of delays and losses.
         delays_ms: The possible delays of a message; one is drawn for each message.
         failed_lookups: The share of coordinator look-ups that fail, from 0 to 1.
+        migrates: Whether members of both protocols are in the group. Then a supervisor starts members with fatal errors
+            again: Kafka rejects a member with the consumer protocol with UNKNOWN_SERVER_ERROR if the classic group has
+            had no generation. And partitions may have two owners for a while: a group that becomes a classic one before
+            all members have given up what they have to, has the targets as assignments.
 
     Attributes:
         acknowledged: The highest offset of each partition whose commit was acknowledged to a member.
@@ -57,19 +64,21 @@ class GroupSimulation(VirtualTime):
 
     def __init__(
         self,
-        settings: Sequence[MemberSettings | ModernSettings],
+        settings: Sequence[AnySettings | Sequence[AnySettings]],
         partition_counts: dict[str, int],
         config: CoordinatorConfig,
         *,
         seed: int = 0,
         delays_ms: Sequence[float] = (0.0, 1.0, 5.0, 200.0),
         failed_lookups: float = 0.2,
+        migrates: bool = False,
     ) -> None:
         super().__init__(seed)
         self.topics = FakeTopics(**partition_counts)
         self.acknowledged: dict[TopicPartition, int] = {}
         self.moved_until_ms = self.now_ms
-        self._settings, self._delays_ms, self._failed_lookups = settings, delays_ms, failed_lookups
+        self._settings = [each if isinstance(each, Sequence) else (each,) for each in settings]
+        self._delays_ms, self._failed_lookups, self._migrates = delays_ms, failed_lookups, migrates
         ids, member_ids = count(1), count(1)
         self._new_id = lambda: f"m-{next(member_ids)}"
         config = replace(config, consumer=replace(config.consumer, topics=self.topics))
@@ -77,7 +86,7 @@ class GroupSimulation(VirtualTime):
         self._adapter = CoordinatorAdapter(self.coordinator)
         for partition in range(config.offsets_topic_num_partitions):
             self.coordinator.lead(partition, self.now_ms)
-        self.members = [self._new_member(each) for each in settings]
+        self.members = [self._new_member(each[0]) for each in self._settings]
         self._connections: dict[GroupMember, SimulatedConnection[GroupRequest, GroupResponse]] = {}
 
     # Events
@@ -85,10 +94,12 @@ class GroupSimulation(VirtualTime):
     def start(self, index: int) -> None:
         """Start a member that is down, as a new process: it keeps nothing of an earlier run."""
         if self.members[index].is_down:
-            member = self.members[index] = self._new_member(self._settings[index])
+            alternatives = self._settings[index]
+            settings = alternatives[0] if len(alternatives) == 1 else self.random.choice(alternatives)
+            member = self.members[index] = self._new_member(settings)
             self._call(member, member.start)
 
-    def _new_member(self, settings: MemberSettings | ModernSettings) -> GroupMember:
+    def _new_member(self, settings: AnySettings) -> GroupMember:
         return Member(settings) if isinstance(settings, MemberSettings) else ModernMember(settings, self._new_id)
 
     def leave(self, index: int) -> None:
@@ -142,7 +153,7 @@ class GroupSimulation(VirtualTime):
             check(group)
         for consumer_group in self.coordinator.consumer_groups:
             check_group(consumer_group)
-        if ids := self.known:
+        if not self._migrates and (ids := self.known):
             known = [member for member in self.members if member.member_id in ids]
             owned = [partition for member in known for partition in member.assigned]
             assert len(owned) == len(set(owned)), {member.identity: member.assigned for member in known}
@@ -174,6 +185,8 @@ class GroupSimulation(VirtualTime):
                     self.call_in(self._delay_ms(), partial(self._report_metadata, member))
                 case Send(request):
                     self._send(member, request)
+                case Fatal() if self._migrates:
+                    self.call_in(_RESTART_MS, partial(self.start, self.members.index(member)))
         self.call_at_deadline(member, member.next_deadline(), partial(self._call, member, member.tick))
         self.after_member_call(member)
 
@@ -240,40 +253,65 @@ def _leaves(request: GroupRequest) -> bool:
     return isinstance(request, LeaveGroupRequest)
 
 
+_CONSUMER_CONFIG = ConsumerGroupConfig(session_timeout_ms=6_000, heartbeat_interval_ms=1_500)
+
+
 def modern_simulation(seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> GroupSimulation:
     """Return a simulation of up to `size` members with the consumer protocol; every third member is static."""
+    settings = [_modern_settings(index, assignor, partition_counts) for index in range(size)]
+    return GroupSimulation(settings, partition_counts, CoordinatorConfig(consumer=_CONSUMER_CONFIG), seed=seed)
+
+
+def migrating_simulation(seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> GroupSimulation:
+    """Return a simulation of up to `size` members, each of which starts with either protocol. None is static.
+
+    A static member that replaces one of the other protocol has what that one had, which may be nothing, until the group
+    changes again.
+    """
     settings = [
-        ModernSettings(
-            group_id="g",
-            client_id=f"c{index}",
-            instance_id=f"i{index}" if index % 3 == 2 else None,
-            topics=tuple(partition_counts),
-            server_assignor=assignor,
-            rebalance_timeout_ms=8_000,
-            commit_interval_ms=2_000,
-            request_timeout_ms=5_000,
+        (
+            replace(_classic_settings(index, assignor, partition_counts), instance_id=None),
+            replace(_modern_settings(index, None, partition_counts), instance_id=None),
         )
         for index in range(size)
     ]
-    consumer = ConsumerGroupConfig(session_timeout_ms=6_000, heartbeat_interval_ms=1_500)
-    return GroupSimulation(settings, partition_counts, CoordinatorConfig(consumer=consumer), seed=seed)
+    config = CoordinatorConfig(consumer=_CONSUMER_CONFIG, group_initial_rebalance_delay_ms=1_000 * (seed % 2))
+    return GroupSimulation(settings, partition_counts, config, seed=seed, migrates=True)
 
 
 def group_simulation(seed: int, assignor: str, size: int, partition_counts: dict[str, int]) -> GroupSimulation:
     """Return a simulation of up to `size` classic members with one assignor; every third member is static."""
-    settings = [
-        MemberSettings(
-            group_id="g",
-            client_id=f"c{index}",
-            instance_id=f"i{index}" if index % 3 == 2 else None,
-            topics=tuple(partition_counts),
-            assignor=assignor,
-            session_timeout_ms=6_000,
-            rebalance_timeout_ms=8_000,
-            heartbeat_interval_ms=1_500,
-            commit_interval_ms=2_000,
-        )
-        for index in range(size)
-    ]
+    settings = [_classic_settings(index, assignor, partition_counts) for index in range(size)]
     config = CoordinatorConfig(group_initial_rebalance_delay_ms=1_000 * (seed % 2))
     return GroupSimulation(settings, partition_counts, config, seed=seed)
+
+
+def _instance_id(index: int) -> str | None:
+    return f"i{index}" if index % 3 == 2 else None
+
+
+def _modern_settings(index: int, assignor: str | None, topics: Iterable[str]) -> ModernSettings:
+    return ModernSettings(
+        group_id="g",
+        client_id=f"c{index}",
+        instance_id=_instance_id(index),
+        topics=tuple(topics),
+        server_assignor=assignor,
+        rebalance_timeout_ms=8_000,
+        commit_interval_ms=2_000,
+        request_timeout_ms=5_000,
+    )
+
+
+def _classic_settings(index: int, assignor: str, topics: Iterable[str]) -> MemberSettings:
+    return MemberSettings(
+        group_id="g",
+        client_id=f"c{index}",
+        instance_id=_instance_id(index),
+        topics=tuple(topics),
+        assignor=assignor,
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=8_000,
+        heartbeat_interval_ms=1_500,
+        commit_interval_ms=2_000,
+    )
