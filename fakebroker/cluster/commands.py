@@ -47,11 +47,13 @@ from fakebroker.cluster.seeding.transaction_seed import (
 )
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.cluster.topics import NO_LEADER, Partition
-from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group import consumer_group_controls, controls
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.transaction import controls as transaction_controls
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
 from fakebroker.coordinator.transaction.states import TransactionState
@@ -62,7 +64,9 @@ from fakebroker.validation import Data, Positive, Seconds
 
 T = TypeVar("T")
 
-_HOLDABLE_STATES: Mapping[str, GroupState | TransactionState] = {
+HeldState = GroupState | ConsumerGroupState | TransactionState
+
+_HOLDABLE_STATES: Mapping[str, HeldState] = {
     **{state.value: state for state in controls.HOLDABLE_STATES},
     **{state.value: state for state in transaction_controls.HOLDABLE_STATES},
 }
@@ -707,13 +711,18 @@ class ClusterCommands:
     # Rebalances and transactions
 
     @command
-    def hold(self, group_id: str, state: str) -> Hold:
+    def hold(self, group_id: str, state: str, member: str | None = None) -> Hold:
         """Hold a group in a state of a rebalance, or a transactional id before a state, until `release`.
 
         The hold of a group applies whenever the group is in this state; the group need not exist yet. In
         PreparingRebalance, the join phase does not end, even if its timer expires. In CompletingRebalance, the leader's
         SyncGroup is parked. Everything else works as usual. For example, a member that joins starts another rebalance,
         as does the expiry of a session. A session does not expire while a response to its member is pending.
+
+        A consumer group (KIP-848) is held in Assigning or Reconciling. In Assigning, the assignor does not run: members
+        keep their targets, and new ones have none; but the first assignment of a group is not held. In Reconciling,
+        members are not believed to have given up partitions, which so stay with them; with `member`, one member is not.
+        Its rebalance timer continues, and removes it.
 
         The hold of a transactional id delays its record with the state, before it is written to __transaction_state.
         The transition stays pending, its request is not answered, and other requests get CONCURRENT_TRANSACTIONS. A
@@ -723,46 +732,69 @@ class ClusterCommands:
 
         Args:
             group_id: Id of the group, or transactional id.
-            state: "PreparingRebalance" or "CompletingRebalance" of a group. Of a transactional id: "Empty", "Ongoing",
+            state: "PreparingRebalance" or "CompletingRebalance" of a group, "Assigning" or "Reconciling" of a consumer
+                group. Of a transactional id: "Empty", "Ongoing",
                 "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", or "Dead" for its expiry.
+            member: Member id, instance id or client id of the member that alone is held in Reconciling. None: all.
 
         Returns:
             A context manager that releases the group or the id.
 
         Raises:
-            ConfigError: The state is none of these.
+            ConfigError: The state is none of these; or there is a member that does not exist, or a state in which
+                members cannot be held.
         """
-        held = _holdable_state(state)
+        held = _holdable_state(state, member)
+        if member is not None:
+            return self._hold_member(group_id, member)
 
         def hold() -> None:
             if isinstance(held, TransactionState):
                 self._cluster.transactions.holds.setdefault(group_id, {})[held] = None
                 return
             broker = self._cluster.coordinator_of(group_id)
-            group_controls = self._cluster.group_controls.setdefault(group_id, GroupControls())
-            controls.hold(broker.coordinator if broker else None, group_id, group_controls, held)
+            controls.hold(broker.coordinator if broker else None, group_id, self._controls_of(group_id), held)
 
         self._run(hold)
         return Hold(lambda: self._run(lambda: self._release(group_id, [held])))
 
+    def _hold_member(self, group_id: str, member: str) -> Hold:
+        held: list[str] = []
+        self._control(
+            group_id,
+            lambda coordinator, group, now_ms: held.append(
+                controls.hold_member(controls.consumer_group(group), self._controls_of(group_id), member)
+            ),
+        )
+        return Hold(lambda: self._run(lambda: self._controls_of(group_id).held_members.pop(held[0], None)))
+
+    def _controls_of(self, group_id: str) -> GroupControls:
+        return self._cluster.group_controls.setdefault(group_id, GroupControls())
+
     @command
-    def release(self, group_id: str, state: str | None = None) -> None:
+    def release(self, group_id: str, state: str | None = None, member: str | None = None) -> None:
         """Release a group or a transactional id that is held.
 
-        Steps that the hold has prevented, such as the end of the join phase, are done when the command returns.
+        Steps that the hold has prevented, such as the end of the join phase, are done when the command returns; those
+        of a consumer group with the next heartbeats of its members.
 
         Args:
             group_id: Id of the group, or transactional id.
             state: The state in which it is held. None: any state.
+            member: The member that alone is held, as in `hold`. None: the whole group, and all of its members.
 
         Raises:
-            ConfigError: The group or id is not held, or not in this state.
+            ConfigError: The group, id or member is not held, or not in this state.
         """
+        if member is not None:
+            _holdable_state(state or ConsumerGroupState.RECONCILING.value, member)
+            self._run(lambda: self._release_member(group_id, member))
+            return
         states = list(_HOLDABLE_STATES.values()) if state is None else [_holdable_state(state)]
 
         def release() -> None:
-            held_states: list[tuple[str, GroupState | TransactionState]] = [
-                *((key, each) for key, value in self._cluster.group_controls.items() for each in value.held_states),
+            held_states: list[tuple[str, HeldState]] = [
+                *((key, each) for key, value in self._cluster.group_controls.items() for each in value.states()),
                 *((key, each) for key, value in self._cluster.transactions.holds.items() for each in value),
             ]
             if not any((group_id, each) in held_states for each in states):
@@ -776,7 +808,18 @@ class ClusterCommands:
 
         self._run(release)
 
-    def _release(self, group_id: str, states: Sequence[GroupState | TransactionState]) -> None:
+    def _release_member(self, group_id: str, member: str) -> None:
+        held = self._controls_of(group_id).held_members
+        broker = self._cluster.coordinator_of(group_id)
+        group = broker.coordinator.consumer_groups.get(group_id) if broker else None
+        known = controls.member_names(group, member) if group else {member}
+        if not known & held.keys():
+            expected = one_of(held, member, none="a member that is held; there is none")
+            raise ConfigError.of("member", member, expected, where=f"group {group_id!r}")
+        for each in known:
+            held.pop(each, None)
+
+    def _release(self, group_id: str, states: Sequence[HeldState]) -> None:
         group_controls = self._cluster.group_controls.get(group_id, GroupControls())
         holds = self._cluster.transactions.holds.get(group_id, {})
         for state in states:
@@ -784,6 +827,8 @@ class ClusterCommands:
                 holds.pop(state, None)
             else:
                 group_controls.held_states.pop(state, None)
+                if state is ConsumerGroupState.RECONCILING:
+                    group_controls.held_members.clear()
         if group_id in self._cluster.transactions.holds:
             self._cluster.now_ms = self._now_ms()  # the time of held records
         # Not only the coordinator has the group or the id: zombies may have it, too.
@@ -797,13 +842,15 @@ class ClusterCommands:
     def force_rebalance(self, group_id: str) -> None:
         """Start a rebalance of a group without removing a member.
 
-        Heartbeats of all members get REBALANCE_IN_PROGRESS.
+        Heartbeats of all members get REBALANCE_IN_PROGRESS. In a consumer group (KIP-848) the next epoch begins, and
+        the next heartbeat of a member runs the assignor.
 
         Args:
             group_id: Id of the group.
 
         Raises:
-            ConfigError: The group does not exist, or is neither Stable nor CompletingRebalance.
+            ConfigError: The group does not exist, or is in another state than Stable, CompletingRebalance and
+                Reconciling.
         """
         self._control(group_id, controls.force_rebalance)
 
@@ -818,14 +865,30 @@ class ClusterCommands:
             member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: The group or member does not exist.
+            ConfigError: The group or member does not exist, or the group is a consumer group (KIP-848).
         """
         self._control(
             group_id,
             lambda coordinator, group, now_ms: controls.choose_leader(
-                group, self._cluster.group_controls.setdefault(group_id, GroupControls()), member
+                controls.classic_group(group), self._controls_of(group_id), member
             ),
         )
+
+    @command
+    def choose_assignment(self, group_id: str, assignment: Mapping[str, Sequence[str]]) -> None:
+        """Choose the target assignment of a consumer group (KIP-848) that its assignor computes next.
+
+        It runs with the next heartbeat after a change of members, subscriptions or topics, or after `force_rebalance`.
+
+        Args:
+            group_id: Id of the group, which need not exist yet.
+            assignment: Partitions such as "orders-0" by member id, instance id or client id. Members that are not named
+                get no partitions, and names of others are ignored.
+
+        Raises:
+            ConfigError: A partition is malformed, or is assigned to two members.
+        """
+        self._run(lambda: controls.choose_assignment(self._controls_of(group_id), assignment))
 
     @command
     def evict(self, group_id: str, member: str) -> None:
@@ -862,7 +925,8 @@ class ClusterCommands:
         """Fence a static member, as if another process had joined with its instance id.
 
         Requests of the fenced member get FENCED_INSTANCE_ID. The other process sends no further requests: the member
-        that replaces the fenced one is removed when its session expires.
+        that replaces the fenced one is removed when its session expires. In a consumer group (KIP-848) the member first
+        leaves for a while, because its instance id cannot be used otherwise.
 
         Args:
             group_id: Id of the group.
@@ -874,6 +938,29 @@ class ClusterCommands:
         self._control(
             group_id, lambda coordinator, group, now_ms: controls.fence(coordinator, group, instance_id, now_ms)
         )
+
+    @command
+    def fence_epoch(self, group_id: str, member: str) -> None:
+        """Fence a member of a consumer group (KIP-848): its next heartbeat gets FENCED_MEMBER_EPOCH.
+
+        The coordinator forgets the epoch of the member, as one that has lost records. So the member has to give up all
+        partitions and can rejoin. Others can get its partitions at once, unless it is a static member.
+
+        Args:
+            group_id: Id of the group.
+            member: Member id, instance id or client id.
+
+        Raises:
+            ConfigError: The group or member does not exist, or the group is a classic group.
+        """
+
+        def fence(coordinator: Coordinator, group: Group | ConsumerGroup, now_ms: float) -> None:
+            consumer_group = controls.consumer_group(group)
+            consumer_group_controls.fence_epoch(
+                coordinator, consumer_group, controls.member_of(consumer_group, member), now_ms
+            )
+
+        self._control(group_id, fence)
 
     @command
     def delay_sync(self, group_id: str, member: str, seconds: Seconds | None = None) -> None:
@@ -893,7 +980,7 @@ class ClusterCommands:
         self._control(
             group_id,
             lambda coordinator, group, now_ms: self._cluster.sync_delays.delay(
-                _sync_delay_key(group, member), delay_ms
+                _sync_delay_key(controls.classic_group(group), member), delay_ms
             ),
         )
 
@@ -911,8 +998,8 @@ class ClusterCommands:
             ConfigError: The group or member does not exist, or `delay_sync` does not apply to the member.
         """
 
-        def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-            answers = self._cluster.sync_delays.release(_sync_delay_key(group, member))
+        def release(coordinator: Coordinator, group: Group | ConsumerGroup, now_ms: float) -> None:
+            answers = self._cluster.sync_delays.release(_sync_delay_key(controls.classic_group(group), member))
             if answers is None:
                 expected = "a member whose SyncGroup response is delayed"
                 raise ConfigError.of("member", member, expected, where=f"group {group_id!r}")
@@ -921,7 +1008,7 @@ class ClusterCommands:
 
         self._control(group_id, release)
 
-    def _control(self, group_id: str, action: Callable[[Coordinator, Group, float], None]) -> None:
+    def _control(self, group_id: str, action: Callable[[Coordinator, Group | ConsumerGroup, float], None]) -> None:
         """Run an action on an existing group at its coordinator, with the brokers' time in milliseconds."""
 
         def act() -> None:
@@ -1221,14 +1308,16 @@ COMMANDS = commands_of(ClusterCommands)
 """Definitions by name of all commands that can be called with plain data (JSON, TOML)."""
 
 
-def _holdable_state(name: str) -> GroupState | TransactionState:
-    """Return a state that a group or a transactional id can be held in, by Kafka's name.
+def _holdable_state(name: str, member: str | None = None) -> HeldState:
+    """Return a state that a group or a transactional id can be held in, by Kafka's name; or a member, if one is named.
 
     Raises:
         ConfigError: There is no such state.
     """
-    if name not in _HOLDABLE_STATES:
-        raise ConfigError.of("state", name, one_of(_HOLDABLE_STATES, name))
+    states = _HOLDABLE_STATES if member is None else {ConsumerGroupState.RECONCILING.value: None}
+    if name not in states:
+        what = "" if member is None else ", in which members are held"
+        raise ConfigError.of("state", name, one_of(states, name) + what)
     return _HOLDABLE_STATES[name]
 
 

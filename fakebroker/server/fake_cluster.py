@@ -915,7 +915,7 @@ class FakeCluster(JournalExport):
 
     # Rebalances and transactions
 
-    def hold(self, group_id: str, state: str) -> Hold:
+    def hold(self, group_id: str, state: str, member: str | None = None) -> Hold:
         """Hold a group in a state, or a transactional id before a state, until `release`.
 
         If the group is not in this state now, the hold begins when the group enters the state. A transactional id does
@@ -925,40 +925,48 @@ class FakeCluster(JournalExport):
         Args:
             group_id: The group, or the transactional id; it need not exist yet.
             state: Of a group, "PreparingRebalance": the join phase does not complete; "CompletingRebalance": the
-                leader's SyncGroup is parked. Of a transactional id, the next state: "Empty" (InitProducerId), "Ongoing"
-                (a partition is added), "PrepareCommit" or "PrepareAbort" (the outcome is decided), "CompleteCommit" or
-                "CompleteAbort" (all markers were written), "Dead" (the id expires).
+                leader's SyncGroup is parked. Of a consumer group (KIP-848), "Assigning": the assignor does not run,
+                except for the first assignment; "Reconciling": a member is not believed to have given up partitions, so
+                they stay with it until it is released, or its rebalance timeout removes it. Of a transactional id, the
+                next state: "Empty" (InitProducerId), "Ongoing" (a partition is added), "PrepareCommit" or
+                "PrepareAbort" (the outcome is decided), "CompleteCommit" or "CompleteAbort" (all markers were written),
+                "Dead" (the id expires).
+            member: The member, by member id, instance id or client id, that alone is held in Reconciling; None for all.
 
         Returns:
             A context manager that releases the group or the id on exit.
 
         Raises:
-            ConfigError: The state is none of these.
+            ConfigError: The state is none of these; there is no such member, or members cannot be held in the state.
         """
-        return self._commands.hold(group_id, state)
+        return self._commands.hold(group_id, state, member)
 
-    def release(self, group_id: str, state: str | None = None) -> None:
+    def release(self, group_id: str, state: str | None = None, member: str | None = None) -> None:
         """Release a held group or transactional id. What became due meanwhile has happened when this returns.
+
+        Consumer groups (KIP-848) continue with the next heartbeats of their members.
 
         Args:
             group_id: The group, or the transactional id.
             state: The state in which it is held; None releases it in all states.
+            member: The member that alone is held; None releases the whole group, and all of its members.
 
         Raises:
-            ConfigError: The group or id is not held.
+            ConfigError: The group, id or member is not held.
         """
-        self._commands.release(group_id, state)
+        self._commands.release(group_id, state, member)
 
     def force_rebalance(self, group_id: str) -> None:
         """Start a rebalance as an expired session does, but without removing a member.
 
-        Heartbeats then get REBALANCE_IN_PROGRESS, and members rejoin.
+        Heartbeats then get REBALANCE_IN_PROGRESS, and members rejoin. A consumer group (KIP-848) gets its next epoch,
+        and the next heartbeat of a member runs the assignor.
 
         Args:
             group_id: The group.
 
         Raises:
-            ConfigError: There is no such group, or it is neither Stable nor CompletingRebalance.
+            ConfigError: There is no such group, or its state is not Stable, CompletingRebalance or Reconciling.
         """
         self._commands.force_rebalance(group_id)
 
@@ -970,9 +978,24 @@ class FakeCluster(JournalExport):
             member: Member id, instance id or client id.
 
         Raises:
-            ConfigError: There is no such group or member.
+            ConfigError: There is no such group or member, or it is a consumer group (KIP-848).
         """
         self._commands.choose_leader(group_id, member)
+
+    def choose_assignment(self, group_id: str, assignment: Mapping[str, Sequence[str]]) -> None:
+        """Choose what the assignor of a consumer group (KIP-848) returns when it runs next, once.
+
+        It runs after a change of members, subscriptions or topics, and after `force_rebalance`.
+
+        Args:
+            group_id: The group, which need not exist yet.
+            assignment: Partitions such as "orders-0" by member id, instance id or client id. Members that are not named
+                get none, and other names are ignored.
+
+        Raises:
+            ConfigError: A partition is malformed, or belongs to two members.
+        """
+        self._commands.choose_assignment(group_id, assignment)
 
     def evict(self, group_id: str, member: str) -> None:
         """Remove a member, as an administrator does: its next request gets UNKNOWN_MEMBER_ID, and the others rebalance.
@@ -1002,7 +1025,7 @@ class FakeCluster(JournalExport):
         """Replace a static member, as if a second process with its instance id had joined.
 
         The replaced member gets FENCED_INSTANCE_ID. The imagined process sends nothing more, so the session of the
-        new member expires.
+        new member expires. In a consumer group (KIP-848) the member leaves for a while before.
 
         Args:
             group_id: The group.
@@ -1012,6 +1035,21 @@ class FakeCluster(JournalExport):
             ConfigError: There is no such group or instance id.
         """
         self._commands.fence(group_id, instance_id)
+
+    def fence_epoch(self, group_id: str, member: str) -> None:
+        """Let the next heartbeat of a member of a consumer group (KIP-848) get FENCED_MEMBER_EPOCH.
+
+        The coordinator forgets the member's epoch, as one that has lost records. The member then loses its partitions,
+        and rejoins. Until then a dynamic member has no partitions; a static one keeps them.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+
+        Raises:
+            ConfigError: There is no such group or member, or it is a classic group.
+        """
+        self._commands.fence_epoch(group_id, member)
 
     def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None:
         """Delay the response to a member's next SyncGroup request, or to the one that is parked now.

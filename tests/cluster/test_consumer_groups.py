@@ -21,7 +21,6 @@ from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    HeartbeatTopicPartitions,
 )
 from fakebroker.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -38,6 +37,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.support.cluster.cluster_harness import NOT_REQUESTED, ClusterHarness, versions
+from tests.support.cluster.consumer_group_requests import assigned, beat
 from tests.support.subtests import subtest_for_each
 
 OFF = ErrorCode.UNSUPPORTED_VERSION
@@ -46,32 +46,6 @@ NEWS = [("news", index) for index in range(4)]
 
 def cluster(**options: Any) -> ClusterHarness:
     return ClusterHarness({"news": 4}, **options)
-
-
-def beat(
-    harness: ClusterHarness,
-    member_id: str,
-    epoch: int = 0,
-    owned: set[int] | None = None,
-    version: int = 1,
-    **fields: Any,
-) -> Any:
-    """Send a heartbeat of a member of group "g", which reports everything if it joins."""
-    if epoch == 0:
-        fields = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["news"], "topic_partitions": [], **fields}
-    if owned is not None:
-        partitions = HeartbeatTopicPartitions(topic_id=harness.topic().topic_id, partitions=sorted(owned))
-        fields["topic_partitions"] = [partitions]
-    request = ConsumerGroupHeartbeatRequest(
-        **{"group_id": "g", "member_id": member_id, "member_epoch": epoch, **fields}
-    )
-    return harness.ask(request, version)
-
-
-def assigned(response: Any) -> list[int] | None:
-    if response.assignment is None:
-        return None
-    return [index for topic in response.assignment.topic_partitions for index in topic.partitions]
 
 
 def describe(harness: ClusterHarness, *group_ids: str, version: int = 1, operations: bool = False) -> list[Any]:

@@ -10,6 +10,7 @@ from fakebroker.cluster.inspect.member_changes import partition_ranges
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
 from fakebroker.cluster.inspect.timeline import with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember
 from fakebroker.coordinator.group.modern.states import (
@@ -32,6 +33,7 @@ class ConsumerGroupExplanation:
 
     def __init__(self, reader: ConsumerGroupReader, moments: Sequence[Moment], now_ms: float) -> None:
         self.reader, self.group, self.now_ms = reader, reader.group, now_ms
+        self.controls = reader.cluster.group_controls.get(reader.group.group_id) or GroupControls()
         here = [moment for moment in moments if moment.coordinator_id == reader.broker.node_id]
         self.last_transition = next((moment for moment in reversed(here) if moment.is_transition), None)
         mentioned = (*self.last_transition.members, *self.last_transition.left) if self.last_transition else ()
@@ -46,6 +48,7 @@ class ConsumerGroupExplanation:
             since = seconds_text(self.now_ms - last.at_ms)
             yield f"{group.group_id} has been in {group.state.value} for {since}. Cause: {self._named(last.cause)}."
         yield from _BY_STATE[group.state](self)
+        yield from self._held()
         yield from self._classic()
         yield from self._silent()
         yield from offsets_in_transactions(self.reader.broker, group.group_id)
@@ -62,7 +65,10 @@ class ConsumerGroupExplanation:
         members = counted(len(group.members), "member")
         epochs = f"in epoch {group.group_epoch}; its target is that of epoch {group.assignment_epoch}"
         yield f"It is a consumer group of {members} {epochs}."
-        yield "The next heartbeat of a member runs the assignor."
+        if ConsumerGroupState.ASSIGNING in self.controls.held_states:
+            yield "The assignor is held until it is released."
+        else:
+            yield "The next heartbeat of a member runs the assignor."
         yield from self._revoking()
 
     def reconciling(self) -> Iterator[str]:
@@ -136,6 +142,14 @@ class ConsumerGroupExplanation:
                 yield f"{self.names[member_id]}, which uses the classic protocol, {task.format(left)}."
             if len(deadlines) > MAX_NAMES:
                 yield f"So has {counted(len(deadlines) - MAX_NAMES, 'more member')}."
+
+    def _held(self) -> Iterator[str]:
+        """Yield a sentence on members that are not believed to have given up partitions."""
+        held = [each for each in self.group.members.values() if each.state is UNREVOKED_PARTITIONS]
+        held = [each for each in held if self.controls.holds_revocation_of(each.member_id, each.instance_id)]
+        if held:
+            names = listed(self.names[each.member_id] for each in held)
+            yield f"What {names} must give up is held until it is released."
 
     def _silent(self) -> Iterator[str]:
         """Yield a sentence on the member whose session expires first, if it has missed some heartbeats."""

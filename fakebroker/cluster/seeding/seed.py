@@ -460,7 +460,7 @@ def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     if plan.state is GroupState.DEAD:
         coordinator.delete_group(plan.group_id, now_ms, lambda error: None)
         return
-    group = controls.group_of(coordinator, plan.group_id)
+    group = controls.classic_group(controls.group_of(coordinator, plan.group_id))
     controls.force_rebalance(coordinator, group, now_ms)
     if plan.state is GroupState.COMPLETING_REBALANCE:
         controls.rejoin_all(coordinator, group, now_ms)

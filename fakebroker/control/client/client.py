@@ -679,22 +679,25 @@ class Client(JournalExport):
     ) -> None: ...
 
     # Groups
-    def hold(self, group_id: str, state: str) -> Hold:
-        self.perform("hold", group_id=group_id, state=state)
-        return Hold(lambda: self._end_hold(group_id, state))
+    def hold(self, group_id: str, state: str, member: str | None = None) -> Hold:
+        self.perform("hold", group_id=group_id, state=state, member=member)
+        return Hold(lambda: self._end_hold(group_id, state, member))
 
-    def _end_hold(self, group_id: str, state: str) -> None:
+    def _end_hold(self, group_id: str, state: str, member: str | None) -> None:
         with suppress(ConfigError):  # The hold may have been released.
-            self.release(group_id, state)
+            self.release(group_id, state, member)
 
     @_command
-    def release(self, group_id: str, state: str | None = None) -> None: ...
+    def release(self, group_id: str, state: str | None = None, member: str | None = None) -> None: ...
 
     @_command
     def force_rebalance(self, group_id: str) -> None: ...
 
     @_command
     def choose_leader(self, group_id: str, member: str) -> None: ...
+
+    @_command
+    def choose_assignment(self, group_id: str, assignment: Mapping[str, Sequence[str]]) -> None: ...
 
     @_command
     def evict(self, group_id: str, member: str) -> None: ...
@@ -704,6 +707,9 @@ class Client(JournalExport):
 
     @_command
     def fence(self, group_id: str, instance_id: str) -> None: ...
+
+    @_command
+    def fence_epoch(self, group_id: str, member: str) -> None: ...
 
     @_command
     def delay_sync(self, group_id: str, member: str, seconds: float | None = None) -> None: ...

@@ -215,9 +215,18 @@ def _register_command(name: str, *, needs_group: bool = True) -> None:
     operation("POST", f"{GROUP}/{name}", body=arguments_of(getattr(ClusterCommands, name), "group_id"))(run)
 
 
-for _name in ("choose_leader", "delay_sync", "evict", "expire", "fence", "force_rebalance", "release_sync"):
+for _name in (
+    "choose_leader",
+    "delay_sync",
+    "evict",
+    "expire",
+    "fence",
+    "fence_epoch",
+    "force_rebalance",
+    "release_sync",
+):
     _register_command(_name)
-for _name in ("hold", "release"):  # The group need not exist yet.
+for _name in ("choose_assignment", "hold", "release"):  # The group need not exist yet.
     _register_command(_name, needs_group=False)
 
 

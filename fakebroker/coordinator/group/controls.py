@@ -4,6 +4,10 @@ Groups are changed by the procedures of requests and timers, so that records, an
 `cluster/commands.py` and `cluster/seeding/seed.py` call these functions with the coordinator of the group.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import overload
+
+from fakebroker.coordinator.group import consumer_group_controls
 from fakebroker.coordinator.group.api import JoinGroup
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
@@ -17,49 +21,95 @@ from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EM
 from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.group_controls import GroupControls
+from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ConfigError, one_of
+from fakebroker.topic_partition import TopicPartition, format_partitions, parse_partition
 
-HOLDABLE_STATES = (PREPARING_REBALANCE, COMPLETING_REBALANCE)
+HOLDABLE_STATES = (
+    PREPARING_REBALANCE,
+    COMPLETING_REBALANCE,
+    ConsumerGroupState.ASSIGNING,
+    ConsumerGroupState.RECONCILING,
+)
 """The states that a group can be held in."""
 
 _MOST_LISTED = 20
 
 
-def group_of(coordinator: Coordinator, group_id: str) -> Group:
+def group_of(coordinator: Coordinator, group_id: str) -> Group | ConsumerGroup:
     """Return a group of a coordinator.
 
     Raises:
         ConfigError: There is no such group.
     """
-    group = coordinator.group(group_id)
+    group = coordinator.group(group_id) or coordinator.consumer_groups.get(group_id)
     if group is None:
-        groups = (group.group_id for group in coordinator.groups())
+        groups = (group.group_id for group in (*coordinator.groups(), *coordinator.consumer_groups))
         known = one_of(groups, group_id, none="", most=_MOST_LISTED)
         expected = f"a group of this coordinator, {known}" if known else "an existing group; its coordinator has none"
         raise ConfigError.of("group_id", group_id, expected)
     return group
 
 
-def member_of(group: Group, name: str) -> Member:
+def classic_group(group: Group | ConsumerGroup) -> Group:
+    """Return a group, which must use the classic protocol.
+
+    Raises:
+        ConfigError: It is a consumer group.
+    """
+    if isinstance(group, ConsumerGroup):
+        raise ConfigError.of("group_id", group.group_id, "a classic group, not a consumer group (KIP-848)")
+    return group
+
+
+def consumer_group(group: Group | ConsumerGroup) -> ConsumerGroup:
+    """Return a group, which must be a consumer group.
+
+    Raises:
+        ConfigError: It is a classic group.
+    """
+    if isinstance(group, Group):
+        raise ConfigError.of("group_id", group.group_id, "a consumer group (KIP-848), not a classic group")
+    return group
+
+
+@overload
+def member_of(group: Group, name: str) -> Member: ...
+
+
+@overload
+def member_of(group: ConsumerGroup, name: str) -> ConsumerGroupMember: ...
+
+
+@overload
+def member_of(group: Group | ConsumerGroup, name: str) -> Member | ConsumerGroupMember: ...
+
+
+def member_of(group: Group | ConsumerGroup, name: str) -> Member | ConsumerGroupMember:
     """Return a member by its member id, its instance id, or its client id if this is unique in the group.
 
     Raises:
         ConfigError: There is no such member, or more than one.
     """
-    member = group.members.get(name) or group.members.get(group.static_members.get(name, ""))
+    members: Mapping[str, Member | ConsumerGroupMember] = dict(group.members.items())
+    member = members.get(name) or members.get(group.static_members.get(name, ""))
     if member is not None:
         return member
-    named = [member for member in group.members.values() if member.client_id == name]
+    named = [member for member in members.values() if member.client_id == name]
     if len(named) == 1:
         return named[0]
-    ids = (member.member_id for member in named or group.members.values())
+    ids = (member.member_id for member in named or members.values())
     known = one_of(ids, name, none="a member; the group has none", most=_MOST_LISTED)
     expected = f"the id of one of the {len(named)} members with this client id, {known}" if named else known
     raise ConfigError.of("member", name, expected, where=f"group {group.group_id!r}")
 
 
-def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls, state: GroupState) -> None:
+def hold(
+    coordinator: Coordinator | None, group_id: str, controls: GroupControls, state: GroupState | ConsumerGroupState
+) -> None:
     """Hold a group in a state, now or as soon as it has reached the state.
 
     Args:
@@ -67,12 +117,34 @@ def hold(coordinator: Coordinator | None, group_id: str, controls: GroupControls
         group_id: The group, which need not exist.
         controls: The manual settings of the group, which are changed. Every coordinator of the group uses them.
         state: PreparingRebalance: the join phase does not end. CompletingRebalance: the leader's sync waits. Everything
-            else continues, so a new or lost member still starts the next rebalance.
+            else continues, so a new or lost member still starts the next rebalance. Assigning and Reconciling of
+            consumer groups: see `GroupControls`.
     """
     controls.held_states[state] = None
     group = coordinator.group(group_id) if coordinator else None
     if group is not None:
         group.controls = controls
+
+
+def member_names(group: ConsumerGroup, name: str) -> set[str]:
+    """Return the names by which a member can be held, given one of them; only the name if there is no such member."""
+    try:
+        member = member_of(group, name)
+    except ConfigError:
+        return {name}
+    return {name, member.member_id, member.instance_id or name}
+
+
+def hold_member(group: ConsumerGroup, controls: GroupControls, name: str) -> str:
+    """Do not believe that a member has given up partitions. Return its instance id, or its member id.
+
+    Raises:
+        ConfigError: There is no such member.
+    """
+    member = member_of(group, name)
+    key = member.instance_id or member.member_id
+    controls.held_members[key] = None
+    return key
 
 
 def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
@@ -99,12 +171,15 @@ def _complete_held_phase(group: Group, now_ms: float) -> Procedure[None]:
             yield from expire_sync(group, now_ms)
 
 
-def force_rebalance(coordinator: Coordinator, group: Group, now_ms: float) -> None:
-    """Start a rebalance without a change of the members.
+def force_rebalance(coordinator: Coordinator, group: Group | ConsumerGroup, now_ms: float) -> None:
+    """Start a rebalance without a change of the members; in a consumer group the next epoch.
 
     Raises:
-        ConfigError: There are no members, or the members are already joining.
+        ConfigError: There are no members, or a rebalance has just begun.
     """
+    if isinstance(group, ConsumerGroup):
+        consumer_group_controls.force_assignment(coordinator, group, now_ms)
+        return
     if group.state in (EMPTY, PREPARING_REBALANCE):
         expected = f"a group in state CompletingRebalance or Stable, not {group.state.value}"
         raise ConfigError.of("group_id", group.group_id, expected)
@@ -117,7 +192,7 @@ def _force_rebalance(group: Group, now_ms: float) -> Procedure[None]:
         yield from start_rebalance(group, now_ms)
 
 
-def evict(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> None:
+def evict(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now_ms: float) -> None:
     """Remove a member, as an administrator's LeaveGroup does (KIP-345).
 
     The next request of the member gets UNKNOWN_MEMBER_ID.
@@ -128,12 +203,15 @@ def evict(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> N
     coordinator.leave_group(group.group_id, [(member_of(group, name).member_id, None)], now_ms, lambda result: None)
 
 
-def expire(coordinator: Coordinator, group: Group, name: str, now_ms: float) -> None:
+def expire(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, now_ms: float) -> None:
     """Expire a member's session. As with a real expiry, a member that waits for an answer is not removed.
 
     Raises:
         ConfigError: There is no such member.
     """
+    if isinstance(group, ConsumerGroup):
+        consumer_group_controls.expire(coordinator, group, member_of(group, name), now_ms)
+        return
     member = member_of(group, name)
     coordinator.apply(group, lambda group, now_ms: _expire_session(group, member, now_ms), now_ms)
 
@@ -154,7 +232,7 @@ def choose_leader(group: Group, controls: GroupControls, name: str) -> None:
     group.controls = controls
 
 
-def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: float) -> None:
+def fence(coordinator: Coordinator, group: Group | ConsumerGroup, instance_id: str, now_ms: float) -> None:
     """Replace a static member, as if another process had joined with its instance id (KIP-345).
 
     The requests of the member then get FENCED_INSTANCE_ID. No process sends heartbeats for the replacement, so its
@@ -167,6 +245,9 @@ def fence(coordinator: Coordinator, group: Group, instance_id: str, now_ms: floa
         none = "a static member; the group has none"
         expected = one_of(group.static_members, instance_id, none=none, most=_MOST_LISTED)
         raise ConfigError.of("instance_id", instance_id, expected, where=f"group {group.group_id!r}")
+    if isinstance(group, ConsumerGroup):
+        consumer_group_controls.fence(coordinator, group, instance_id, now_ms)
+        return
     coordinator.join_group(
         group.group_id, _join_of(group.members[group.static_members[instance_id]], group), None, now_ms
     )
@@ -185,6 +266,24 @@ def _join_of(member: Member, group: Group, member_id: str = "") -> JoinGroup:
         requires_member_id=False,
         supports_skip_assignment=True,
     )
+
+
+def choose_assignment(controls: GroupControls, assignment: Mapping[str, Sequence[str]]) -> None:
+    """Choose the result of the assignor of a consumer group when it runs next.
+
+    Raises:
+        ConfigError: A partition is malformed, or is assigned twice.
+    """
+    chosen: dict[str, list[TopicPartition]] = {}
+    owners: dict[TopicPartition, str] = {}
+    for name, partitions in assignment.items():
+        chosen[name] = [parse_partition(each, "assignment") for each in partitions]
+        for partition in chosen[name]:
+            owner = owners.setdefault(partition, name)
+            if owner != name:
+                text = format_partitions([partition])
+                raise ConfigError.of("assignment", text, f"one member for each partition, not {owner} and {name}")
+    controls.next_assignment = chosen
 
 
 def rejoin_all(coordinator: Coordinator, group: Group, now_ms: float) -> None:

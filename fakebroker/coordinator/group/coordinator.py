@@ -113,7 +113,7 @@ class Coordinator:
         controls: Mapping[str, GroupControls] = NO_CONTROLS,
         on_change: Callable[[ChangedGroup, float], None] = discard_change,
     ) -> None:
-        self.consumer_groups = ConsumerGroups(config.consumer, new_uuid, self._downgrade)
+        self.consumer_groups = ConsumerGroups(config.consumer, new_uuid, self._downgrade, controls)
         self.config = config
         self.new_uuid = new_uuid
         self.answers: list[Answer] = []
@@ -604,6 +604,17 @@ class Coordinator:
             done(result)
 
         self._runtime.run(group.partition, procedure, complete)
+
+    def apply_to_consumer_group(
+        self, group: ConsumerGroup, procedure: Callable[[], Procedure[None]], now_ms: float
+    ) -> None:
+        """Run a procedure that was not caused by a request. It is skipped if the group is gone by then."""
+
+        def operation() -> None:
+            if self.consumer_groups.get(group.group_id) is group:
+                self._run_consumer_group(group, procedure(), now_ms, lambda result: None)
+
+        self._runtime.submit_to(group.partition, operation)
 
     def _add_consumer_group(self, group: ConsumerGroup, now_ms: float) -> None:
         self.consumer_groups.add(group, now_ms)

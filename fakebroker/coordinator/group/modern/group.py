@@ -61,6 +61,7 @@ class ConsumerGroup:
         sync_deadlines: For classic members that have joined: when they have to have sent a SyncGroup.
         is_dead: Whether it was deleted, or is no longer coordinated here.
         state_since_ms: When the state changed last; 0 before the first moment of the history.
+        unacknowledged: By member id, the partitions that members have reported while a hold does not believe them.
         pending_change: The changes by the request or timer in progress; None if there are none yet. See `change`.
         deadline_ms: A lower bound of all deadlines.
         scheduled_ms, timer_number: See `TimerEntry`.
@@ -89,6 +90,7 @@ class ConsumerGroup:
         self.sync_deadlines: dict[str, float] = {}
         self.is_dead = False
         self.state_since_ms = 0.0
+        self.unacknowledged: dict[str, Partitions] = {}
         self.pending_change: ConsumerGroupChange | None = None
         self.deadline_ms = inf
         self.scheduled_ms = inf
@@ -231,6 +233,7 @@ class ConsumerGroup:
             # Not if the member was replaced by another one with its instance id.
             if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
                 del self.static_members[member.instance_id]
+            self.unacknowledged.pop(member_id, None)
             for deadlines in (self.session_deadlines, self.join_deadlines, self.sync_deadlines):
                 deadlines.pop(member_id, None)
             self.rebalance_deadlines.pop(member_id, None)

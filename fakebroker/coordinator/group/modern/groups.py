@@ -6,14 +6,20 @@ from math import inf
 from typing import Protocol
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
+from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.modern import classic_members, conversion, heartbeat
 from fakebroker.coordinator.group.modern.changes import UPGRADED
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.heartbeat import NO_NAMES, Context, Outcome
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember
-from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
+from fakebroker.coordinator.group.modern.member import (
+    JOINING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    NO_PARTITIONS,
+    ConsumerGroupMember,
+)
+from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord, GroupEpochRecord, GroupEpochValue
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.resolution import resolution_records, resolve
 from fakebroker.coordinator.group.modern.states import STABLE
@@ -22,6 +28,7 @@ from fakebroker.coordinator.runtime.history import LOADED
 from fakebroker.errors import ErrorCode
 
 _NONE = ErrorCode.NONE
+_NOT_CONTROLLED = GroupControls()
 
 
 class Downgrade(Protocol):
@@ -61,10 +68,18 @@ class ConsumerGroups:
         config: The settings. Replaced, not changed.
         new_uuid: Returns the text of a UUID.
         downgrade: Replaces a group by a classic one.
+        controls: The manual settings by group id.
     """
 
-    def __init__(self, config: ConsumerGroupConfig, new_uuid: Callable[[], str], downgrade: Downgrade) -> None:
+    def __init__(
+        self,
+        config: ConsumerGroupConfig,
+        new_uuid: Callable[[], str],
+        downgrade: Downgrade,
+        controls: Mapping[str, GroupControls] = NO_CONTROLS,
+    ) -> None:
         self.config = config
+        self._controls = controls
         self._new_uuid = new_uuid
         self._downgrade = downgrade
         self._groups: dict[str, ConsumerGroup] = {}
@@ -151,7 +166,13 @@ class ConsumerGroups:
             group.replay(record)
         if outcome.checks_metadata:
             group.metadata_version = version
+        if outcome.is_scripted:
+            self._controls[group.group_id].next_assignment = None
         if (member := outcome.member) is not None:
+            if outcome.unacknowledged is not None:
+                group.unacknowledged[member.member_id] = outcome.unacknowledged
+            elif group.unacknowledged:
+                group.unacknowledged.pop(member.member_id, None)
             self._arm(group, member, now_ms)
             if outcome.restarts_rebalance_timer:
                 group.arm_rebalance(member, now_ms)
@@ -258,6 +279,7 @@ class ConsumerGroups:
             compile_regex=config.compile_regex,
             regex_refresh_interval_ms=config.regex_refresh_interval_ms,
             now_ms=now_ms,
+            controls=self._controls.get(group.group_id, _NOT_CONTROLLED),
         )
 
     def _new_member_id(self) -> str:
@@ -291,6 +313,39 @@ class ConsumerGroups:
         if not error:
             self.replay(group, records)
         return error
+
+    # Manual control
+
+    def next_epoch(self, group: ConsumerGroup) -> Procedure[None]:
+        """Start the next group epoch without a change of members or topics."""
+        record = GroupEpochRecord(group.group_id, GroupEpochValue(group.group_epoch + 1, group.metadata_hash))
+        group.change.cause = "an assignment was forced"
+        if not (yield (record,)):
+            group.replay(record)
+
+    def expire_session(self, group: ConsumerGroup, member_id: str, now_ms: float) -> Procedure[None]:
+        """Remove a member as if its session had expired, unless it has left meanwhile."""
+        if member_id in group.members:
+            yield from self.remove(group, [member_id], now_ms, f"session of {member_id} expired")
+
+    def forget_epoch(self, group: ConsumerGroup, member_id: str, now_ms: float) -> Procedure[None]:
+        """Set the epoch of a member back, so that its next heartbeat gets FENCED_MEMBER_EPOCH, and it can rejoin.
+
+        A dynamic member loses its partitions; a static one keeps them, as if it had left for a while.
+        """
+        member = group.members.get(member_id)
+        if member is None:
+            return
+        group.change.cause = f"epoch of {member_id} was fenced"
+        if member.instance_id is not None:
+            records: list[ConsumerGroupRecord] = heartbeat.leave_for_a_while(group, member)
+        else:
+            fenced = member.moved_to(STABLE, JOINING_EPOCH, NO_PARTITIONS, NO_PARTITIONS)
+            records = [heartbeat.current_assignment_record(group.group_id, fenced)]
+        if not (yield tuple(records)):
+            self.replay(group, records)
+            group.unacknowledged.pop(member_id, None)
+            group.arm_rebalance(group.members[member_id], now_ms)
 
     # Members that use the classic protocol
 

@@ -8,6 +8,7 @@ The functions do not change the group; see `ConsumerGroup.replay`. Order of chec
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor, GroupSpec, MemberSpec
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
@@ -34,6 +35,8 @@ from fakebroker.coordinator.group.modern.records import (
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
+from fakebroker.coordinator.group.modern.scripted import scripted_target
+from fakebroker.coordinator.group.modern.states import UNKNOWN, ConsumerGroupState
 from fakebroker.coordinator.group.modern.subscriptions import InvalidRegexError, Matcher
 from fakebroker.coordinator.group.modern.topics import TopicImage, TopicMetadata, metadata_hash
 from fakebroker.errors import ErrorCode
@@ -53,6 +56,7 @@ class Context:
         heartbeat_interval_ms: The interval that responses have.
         compile_regex, regex_refresh_interval_ms: See `ConsumerGroupConfig`.
         now_ms: The time.
+        controls: The manual settings of the group.
     """
 
     topics: TopicImage
@@ -62,6 +66,7 @@ class Context:
     compile_regex: Callable[[str], Matcher]
     regex_refresh_interval_ms: int
     now_ms: float
+    controls: GroupControls
 
 
 @dataclass(slots=True)
@@ -73,6 +78,8 @@ class Outcome:
         checks_metadata: Whether the outcome has the current hash of the subscribed topics.
         restarts_rebalance_timer: Whether the current assignment has changed.
         cause: Describes the request, for the history.
+        unacknowledged: The partitions that the member reports, while it is not believed to have given up others.
+        is_scripted: Whether the target is that of `GroupControls.next_assignment`.
     """
 
     records: list[ConsumerGroupRecord]
@@ -81,6 +88,8 @@ class Outcome:
     checks_metadata: bool = False
     restarts_rebalance_timer: bool = False
     cause: str = ""
+    unacknowledged: Partitions | None = None
+    is_scripted: bool = False
 
 
 @dataclass(slots=True)
@@ -90,7 +99,7 @@ class Step:
     Attributes:
         former: The member before; a new one if it joins.
         group_epoch: The group epoch afterwards.
-        checks_metadata: See `Outcome`.
+        checks_metadata, is_scripted: See `Outcome`.
     """
 
     group: ConsumerGroup
@@ -102,6 +111,7 @@ class Step:
     group_epoch: int = 0
     checks_metadata: bool = False
     is_homogeneous: bool = False
+    is_scripted: bool = False
 
     @property
     def names_changed(self) -> bool:
@@ -358,16 +368,23 @@ def current_target(step: Step) -> tuple[Partitions, int]:
 
 
 def update_target(step: Step) -> tuple[Partitions, int]:
-    """Run the assignor if the group epoch is newer than the assignment; return the member's target and its epoch."""
-    group, member = step.group, step.member
-    if step.group_epoch <= group.assignment_epoch:
+    """Run the assignor if the group epoch is newer than the assignment; return the member's target and its epoch.
+
+    A hold in Assigning does not apply to the first assignment, without which the member would have no epoch.
+    """
+    group, member, controls = step.group, step.member, step.context.controls
+    is_held = ConsumerGroupState.ASSIGNING in controls.held_states and group.assignment_epoch > 0
+    if step.group_epoch <= group.assignment_epoch or is_held:
         return current_target(step)
     members = {**group.members, member.member_id: member}
     replaced = group.static_members.get(member.instance_id) if member.instance_id is not None else None
     if replaced is not None and replaced != member.member_id:
         del members[replaced]
-    spec = _group_spec(step, members)
-    target = _assignor(step)(spec)
+    if controls.next_assignment is not None:
+        target: Mapping[str, Partitions] = scripted_target(controls.next_assignment, members, step.context.topics)
+        step.is_scripted = True
+    else:
+        target = _assignor(step)(_group_spec(step, members))
     for member_id in members:
         partitions = target.get(member_id, NO_PARTITIONS)
         if group.target.get(member_id) != partitions:
@@ -431,6 +448,7 @@ def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
     """Move the member towards its target, which it has in the epoch of the target."""
     group, request, member = step.group, step.request, step.member
     after, is_moved = member, False
+    owned, unacknowledged = _reported(step)
     if step.subscription_changed or not member.is_reconciled_to(target_epoch):
         found = (step.context.topics.named(name) for name in group.subscriptions.topics_of(member))
         step_to_target = Reconciliation(
@@ -438,7 +456,7 @@ def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
             target_epoch=target_epoch,
             subscribed_topic_ids=frozenset(topic.topic_id for topic in found if topic is not None),
             subscription_changed=step.subscription_changed,
-            owned=request.owned,
+            owned=owned,
             epoch_of=group.partition_epoch,
         )
         after = step_to_target.next_state(member)
@@ -450,7 +468,27 @@ def reconcile(step: Step, target: Partitions, target_epoch: int) -> Outcome:
     result = HeartbeatResult(
         _NONE, None, after.member_id, after.member_epoch, step.context.heartbeat_interval_ms, assignment
     )
-    return Outcome(step.records, result, after, step.checks_metadata, is_moved)
+    return Outcome(
+        step.records,
+        result,
+        after,
+        step.checks_metadata,
+        is_moved,
+        unacknowledged=unacknowledged,
+        is_scripted=step.is_scripted,
+    )
+
+
+def _reported(step: Step) -> tuple[Partitions | None, Partitions | None]:
+    """Return the partitions that the member reports, as far as it is believed, and those to remember.
+
+    A member reports them once. So the last report during a hold is remembered, and counts when the hold has ended.
+    """
+    member, owned = step.member, step.request.owned
+    report = step.group.unacknowledged.get(member.member_id) if owned is None else owned
+    if step.context.controls.holds_revocation_of(member.member_id, member.instance_id) and member.state is not UNKNOWN:
+        return None, report
+    return report, None
 
 
 # Leaving

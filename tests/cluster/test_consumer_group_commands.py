@@ -1,0 +1,285 @@
+"""Commands for consumer groups (KIP-848): holds, forced and chosen assignments, eviction, expiry, fencing."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.views import GroupView, MemberView, view_group
+from fakebroker.cluster.replication.coordinator_moves import Failover
+from fakebroker.errors import ConfigError, ErrorCode
+from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
+from tests.support.cluster.consumer_group_requests import assigned, beat
+
+REBALANCE_MS = 60_000
+
+
+class Lab:
+    """A cluster with topic "news" of four partitions, its commands, and the heartbeats of members of group "g"."""
+
+    def __init__(self, *members: str, **options: Any) -> None:
+        self.harness = ClusterHarness({"news": 4}, **options)
+        self.commands = ClusterCommands(
+            self.harness.cluster,
+            ClusterHarnessEnvironment(self.harness),
+            new_cluster=lambda: ClusterHarness({"news": 4}).cluster,
+        )
+        for member_id in members:
+            self.join(member_id)
+        for _ in range(3):
+            for member_id in members:
+                self.report(member_id)
+        assert not members or self.view().state == "Stable"
+
+    def join(self, member_id: str, **fields: Any) -> Any:
+        return beat(self.harness, member_id, broker=self.coordinator, client_id=f"client-{member_id[0]}", **fields)
+
+    def stay(self, member_id: str, **fields: Any) -> Any:
+        """Send a heartbeat in the epoch of the member that reports nothing."""
+        epoch = self.member(member_id).member_epoch
+        return beat(
+            self.harness, member_id, epoch or 0, broker=self.coordinator, client_id=f"client-{member_id[0]}", **fields
+        )
+
+    def report(self, member_id: str) -> Any:
+        """Send a heartbeat that reports exactly the partitions that the member may use."""
+        return self.stay(member_id, owned=self.has(member_id))
+
+    @property
+    def coordinator(self) -> int:
+        broker = self.harness.cluster.coordinator_of("g")
+        assert broker is not None
+        return broker.node_id
+
+    def view(self) -> GroupView:
+        return view_group(self.harness.cluster, "g", self.harness.now_ms)
+
+    def member(self, member_id: str) -> MemberView:
+        return next(each for each in self.view().members if each.member_id == member_id)
+
+    def has(self, member_id: str) -> set[int]:
+        return {index for _, index in self.member(member_id).assigned_partitions or ()}
+
+    def explanation(self) -> str:
+        return explain(self.harness.cluster, "g", self.harness.now_ms)
+
+
+# Holds
+
+
+def test_a_revocation_is_not_acknowledged_while_it_is_held() -> None:
+    lab = Lab("a")
+    with lab.commands.hold("g", "Reconciling"):
+        lab.join("b")
+        lab.stay("a")
+        lab.report("a")  # Its client has given up two partitions, and reports it once.
+        assert (lab.member("a").state, lab.has("b")) == ("UNREVOKED_PARTITIONS", set())
+        assert assigned(lab.stay("b")) is None
+        assert "What a must give up is held until it is released." in lab.explanation()
+    assert "is held" not in lab.explanation()
+    lab.stay("a")  # Reports nothing: the report during the hold counts.
+    assert lab.member("a").state == "STABLE"
+    assert len(assigned(lab.stay("b")) or ()) == 2
+    assert lab.view().state == "Stable"
+
+
+def test_the_revocation_of_one_member_is_held() -> None:
+    lab = Lab("a", "b")
+    hold = lab.commands.hold("g", "Reconciling", member="client-a")
+    lab.commands.choose_assignment("g", {"client-c": ["news-0", "news-1", "news-2", "news-3"]})
+    lab.join("c")
+    for member_id in "abab":
+        lab.report(member_id)
+    lab.stay("c")
+    assert (lab.member("a").state, lab.member("b").state) == ("UNREVOKED_PARTITIONS", "STABLE")
+    assert {each.holder_id for each in lab.member("c").awaited} == {"a"}
+    with hold:
+        pass
+    lab.stay("a")
+    lab.stay("c")
+    assert lab.has("c") == {0, 1, 2, 3}
+
+
+def test_the_hold_of_a_member_survives_its_failover_and_does_not_stop_its_timer() -> None:
+    lab = Lab("a", brokers=2)
+    lab.commands.hold("g", "Reconciling", member="a")
+    lab.join("b")
+    lab.stay("a")
+    lab.harness.cluster.controller.stop_broker(
+        lab.harness.cluster.brokers[lab.coordinator], lab.harness.now_ms, Failover()
+    )
+    lab.report("a")
+    assert lab.member("a").state == "UNREVOKED_PARTITIONS"
+    for _ in range(2):
+        lab.harness.advance(REBALANCE_MS / 2)
+        lab.stay("b")
+    assert [each.member_id for each in lab.view().members] == ["b"]
+    assert lab.has("b") == {0, 1, 2, 3}
+
+
+def test_release_names_what_is_held() -> None:
+    lab = Lab("a", "b")
+    lab.commands.hold("g", "Reconciling", member="a")
+    lab.commands.hold("g", "Reconciling", member="b")
+    with pytest.raises(ConfigError, match=r"^group 'g': member='c': expected one of a, b$"):
+        lab.commands.release("g", member="c")
+    lab.commands.release("g", member="client-a")
+    with pytest.raises(ConfigError, match=r"^group 'g': member='a': expected one of b$"):
+        lab.commands.release("g", member="a")
+    with pytest.raises(ConfigError, match="a group that is held in Assigning, one of 'g' in Reconciling"):
+        lab.commands.release("g", "Assigning")
+    lab.commands.release("g")
+    with pytest.raises(ConfigError, match="a group that is held, but there is none"):
+        lab.commands.release("g")
+
+
+def test_members_are_held_in_reconciling_only() -> None:
+    lab = Lab("a")
+    with pytest.raises(
+        ConfigError, match=r"^state='Assigning': expected one of Reconciling, in which members are held$"
+    ):
+        lab.commands.hold("g", "Assigning", member="a")
+    with pytest.raises(ConfigError, match=r"^group 'g': member='z': expected one of a$"):
+        lab.commands.hold("g", "Reconciling", member="z")
+    lab.commands.seed_group("classic", ["a"], topics=["news"])
+    with pytest.raises(ConfigError, match=r"^group_id='classic': expected a consumer group \(KIP-848\), not a classic"):
+        lab.commands.hold("classic", "Reconciling", member="a")
+
+
+def test_the_assignor_does_not_run_while_it_is_held() -> None:
+    lab = Lab("a")
+    with lab.commands.hold("g", "Assigning"):
+        joined = lab.join("b")
+        assert (joined.member_epoch, assigned(joined)) == (1, [])
+        assert assigned(lab.stay("a")) is None
+        assert (lab.view().state, lab.view().generation_id, lab.view().assignment_epoch) == ("Assigning", 2, 1)
+        assert "The assignor is held until it is released." in lab.explanation()
+        lab.harness.advance(40_000)
+        lab.stay("a")
+        lab.stay("b")
+    assert "The next heartbeat of a member runs the assignor." in lab.explanation()
+    assert len(assigned(lab.stay("a")) or ()) == 2
+    assert (lab.view().state, lab.view().assignment_epoch) == ("Reconciling", 2)
+
+
+def test_the_first_assignment_is_not_held() -> None:
+    lab = Lab()
+    lab.commands.hold("g", "Assigning")
+    assert assigned(lab.join("a")) == [0, 1, 2, 3]
+    assert assigned(lab.join("b")) == []
+    assert lab.view().state == "Assigning"
+
+
+# Assignments
+
+
+def test_a_forced_rebalance_starts_the_next_epoch() -> None:
+    lab = Lab("a", "b")
+    lab.commands.force_rebalance("g")
+    assert (lab.view().state, lab.view().generation_id) == ("Assigning", 3)
+    with pytest.raises(ConfigError, match="a group in state Reconciling or Stable, not Assigning"):
+        lab.commands.force_rebalance("g")
+    assert (lab.stay("a").member_epoch, lab.stay("b").member_epoch) == (3, 3)
+    assert lab.view().state == "Stable"
+    assert [each.cause for each in lab.view().timeline().moments][-3] == "an assignment was forced"
+
+
+def test_an_assignment_is_chosen_once() -> None:
+    lab = Lab("a", "b")
+    lab.join("s", instance_id="i")
+    lab.commands.choose_assignment(
+        "g", {"client-a": ["news-3"], "i": ["news-0"], "nobody": ["news-1"], "b": ["none-0", "news-9"]}
+    )
+    lab.commands.force_rebalance("g")
+    for _ in range(3):
+        for member_id in "ab":
+            lab.report(member_id)
+        lab.stay("s")
+    assert (lab.has("a"), lab.has("b"), lab.has("s")) == ({3}, set(), {0})
+    lab.commands.force_rebalance("g")
+    lab.stay("a")
+    targets = [len(member.target) for member in lab.view().members]
+    assert sorted(targets) == [1, 1, 2], "the assignor's own result"
+
+
+def test_a_chosen_assignment_has_one_member_for_each_partition() -> None:
+    lab = Lab()
+    for assignment, error in (
+        ({"a": ["news"]}, "assignment='news': expected a topic and a number, such as 'orders-0'"),
+        (
+            {"a": ["news-0"], "b": ["news-0"]},
+            "assignment='news-0': expected one member for each partition, not a and b",
+        ),
+    ):
+        with pytest.raises(ConfigError, match=error):
+            lab.commands.choose_assignment("g", assignment)
+
+
+# Members
+
+
+def test_a_member_is_evicted() -> None:
+    lab = Lab("a", "b")
+    lab.commands.evict("g", "client-b")
+    assert beat(lab.harness, "b", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert assigned(lab.stay("a")) == [0, 1, 2, 3]
+
+
+def test_a_session_is_expired() -> None:
+    lab = Lab("a", "b")
+    lab.commands.expire("g", "b")
+    assert beat(lab.harness, "b", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    last = lab.view().timeline().moments[-1]
+    assert (last.cause, last.left) == ("session of b expired", ("b",))
+
+
+def test_the_epoch_of_a_member_is_fenced() -> None:
+    lab = Lab("a", "b")
+    former = lab.has("a")
+    lab.commands.fence_epoch("g", "a")
+    assert (lab.view().state, lab.has("a")) == ("Reconciling", set())
+    fenced = beat(lab.harness, "a", 2)
+    assert fenced.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    joined = lab.join("a")
+    assert (joined.error_code, joined.member_epoch, {*(assigned(joined) or ())}) == (0, 2, former)
+    assert lab.view().state == "Stable"
+
+
+def test_the_epoch_of_a_static_member_is_fenced() -> None:
+    lab = Lab()
+    lab.join("s", instance_id="i")
+    lab.commands.fence_epoch("g", "i")
+    assert lab.has("s") == {0, 1, 2, 3}, "it keeps them, as while it is away"
+    assert beat(lab.harness, "s", 1, instance_id="i").error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    joined = lab.join("s", instance_id="i")
+    assert (joined.error_code, joined.member_epoch, assigned(joined)) == (0, 1, [0, 1, 2, 3])
+
+
+def test_a_static_member_is_fenced() -> None:
+    lab = Lab()
+    lab.join("s", instance_id="i")
+    lab.commands.fence("g", "i")
+    assert beat(lab.harness, "s", 1, instance_id="i").error_code == ErrorCode.FENCED_INSTANCE_ID
+    (member,) = lab.view().members
+    assert (member.instance_id, member.subscribed_topics, lab.has(member.member_id)) == ("i", ("news",), {0, 1, 2, 3})
+    with pytest.raises(ConfigError, match=r"^group 'g': instance_id='other': expected one of i$"):
+        lab.commands.fence("g", "other")
+
+
+def test_commands_of_classic_groups_say_so() -> None:
+    lab = Lab("a")
+    calls: list[Callable[[], object]] = [
+        lambda: lab.commands.choose_leader("g", "a"),
+        lambda: lab.commands.delay_sync("g", "a"),
+        lambda: lab.commands.release_sync("g", "a"),
+    ]
+    for call in calls:
+        with pytest.raises(ConfigError, match=r"^group_id='g': expected a classic group, not a consumer group"):
+            call()
+    lab.commands.seed_group("classic", ["a"], topics=["news"])
+    with pytest.raises(ConfigError, match=r"^group_id='classic': expected a consumer group"):
+        lab.commands.fence_epoch("classic", "a")
+    with pytest.raises(ConfigError, match="one of classic, g"):
+        lab.commands.evict("missing", "a")
