@@ -69,10 +69,10 @@ class TranscriptConsumer:
             subscribed_topic_names=None if topics == _NULL else self.topics,
             subscribed_topic_regex=_unquoted(options.get("regex")),
             server_assignor=_unquoted(options.get("assignor")),
-            topic_partitions=None if owned == "null" else _reported(self._owned(owned), topic_ids),
+            topic_partitions=None if owned == "null" else _reported(self.owned(owned), topic_ids),
         )
 
-    def _owned(self, text: str) -> Iterable[TopicPartition]:
+    def owned(self, text: str) -> Iterable[TopicPartition]:
         """Parse the partitions that a member reports: `none`, `all` that it got, or a list, news-0,1,sport-2."""
         if text in ("none", "all"):
             return self.assigned if text == "all" else ()
@@ -144,7 +144,7 @@ def heartbeat_text(response: ConsumerGroupHeartbeatResponse, own: str | None, to
         return error_text(response.error_code)
     parts = [f"epoch {response.member_epoch}"]
     if response.assignment is not None:
-        parts.append(f"assignment {_joined(_places(response, topic_ids))}")
+        parts.append(f"assignment {joined_places(_places(response, topic_ids))}")
     if response.member_epoch > 0 and response.heartbeat_interval_ms != _DEFAULT_INTERVAL_MS:
         parts.append(f"interval {response.heartbeat_interval_ms} ms")
     return ", ".join(parts + ([f"id {own}"] if own else []))
@@ -176,7 +176,7 @@ def _described_member(member: DescribedConsumer, label: Label) -> str:
 
 
 def _described_places(assignment: DescribedAssignment) -> str:
-    return _joined(
+    return joined_places(
         sorted((topic.topic_name, each) for topic in assignment.topic_partitions for each in topic.partitions)
     )
 
@@ -191,11 +191,12 @@ def consumer_group_text(group: GroupView, label: Callable[[MemberView], str]) ->
 
 def _member(member: MemberView, name: str) -> str:
     state = (member.state or "").removesuffix("_PARTITIONS")
-    text = f"{name} {state} at {member.member_epoch} has {_joined(member.assigned_partitions or ())}"
-    return f"{text} gives up {_joined(member.pending_revocation)}" if member.pending_revocation else text
+    kind = " classic" if member.type == "classic" else ""
+    text = f"{name}{kind} {state} at {member.member_epoch} has {joined_places(member.assigned_partitions or ())}"
+    return f"{text} gives up {joined_places(member.pending_revocation)}" if member.pending_revocation else text
 
 
-def _joined(places: Iterable[TopicPartition]) -> str:
+def joined_places(places: Iterable[TopicPartition]) -> str:
     """Return partitions by topic, such as news-0,1,2; `nothing` if there are none."""
     return (
         " ".join(f"{topic}-{','.join(map(str, indexes))}" for topic, indexes in by_topic(places).items()) or "nothing"

@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.consumer_protocol import encode_subscription
+from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsRequest
 from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -129,7 +129,10 @@ class TranscriptMember:
         if "meta" in options:
             self.metadata = options["meta"].encode()
         if "topics" in options:
-            self.metadata = encode_subscription(options["topics"])
+            self.consumer.topics = options["topics"]
+        if "topics" in options or "owns" in options:
+            owned = self.consumer.owned(options.get("owns", "none"))
+            self.metadata = encode_subscription(self.consumer.topics, owned)
 
     def joins_consumer_group(self, step: Step) -> bool:
         """Whether a step is a ConsumerGroupHeartbeat with epoch 0."""
@@ -179,6 +182,8 @@ class Members:
         match response:
             case SyncGroupResponse() | HeartbeatResponse():
                 member.next_verb = _AFTER.get(ErrorCode(response.error_code), "")
+                if isinstance(response, SyncGroupResponse) and response.assignment.startswith(b"\0"):
+                    member.consumer.assigned = decode_assignment(response.assignment)
             case JoinGroupResponse() if response.member_join_response_list:
                 for name, result in zip(
                     self._batches[member.name].pop(0), response.member_join_response_list, strict=True
@@ -268,7 +273,9 @@ class Members:
 
     def _identity(self, step: Step, member: TranscriptMember, version: int) -> tuple[str, int, str | None]:
         options = step.options
-        member_id = self.id_of(options["as"], step.place) if "as" in options else member.member_id
+        member_id = member.member_id
+        if "as" in options:
+            member_id = member.name if options["as"] == "own" else self.id_of(options["as"], step.place)
         instance_id = options.get("static", member.instance_id)
         if instance_id == "none" or version < _STATIC_FROM.get(step.verb, 0):
             instance_id = None
@@ -334,7 +341,10 @@ class Members:
             protocol_type=step.options.get("type", member.protocol_type),
             protocol_name=None if protocol == "none" else protocol or member.protocols[0],
             assignments=[
-                SyncGroupRequestAssignment(member_id=self.id_of(label, step.place), assignment=text.encode())
+                SyncGroupRequestAssignment(
+                    member_id=self.id_of(label, step.place),
+                    assignment=encode_assignment(member.consumer.owned(text)) if "-" in text else text.encode(),
+                )
                 for label, text in given
             ],
         )

@@ -93,12 +93,12 @@ _FAILOVER_FLAGS = ("load_fails", "lose_all", "zombie")
 _PRODUCER = ("id", "pid", "epoch", "broker", "in")
 _TRANSACTIONAL_ID = r'[a-z][\w-]*|""'
 
-_JOIN = ("type", "protocols", "topics", "meta", "session", "rebalance")
+_JOIN = ("type", "protocols", "topics", "meta", "owns", "session", "rebalance")
 
 MEMBER_VERBS = {
     "join": _Grammar((*_IDENTITY, *_JOIN)),
     "sync": _Grammar(
-        (*_IDENTITY, "gen", "type", "protocol"), (), rf"({_NAME}(#\d+)?|unknown)=\w+", "a member's assignment, A=a1"
+        (*_IDENTITY, "gen", "type", "protocol"), (), rf"({_NAME}(#\d+)?|unknown)=[\w,-]+", "a member's assignment, A=a1"
     ),
     "beat": _Grammar((*_IDENTITY, "gen")),
     "leave": _Grammar(

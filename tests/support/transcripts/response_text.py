@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.rewrite.group import ConsumerGroup
 from fakebroker.coordinator.rewrite.states import CoordinatorState
-from fakebroker.protocol.consumer_protocol import decode_subscription
+from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from fakebroker.protocol.messages.delete_groups import DeleteGroupsResponse
@@ -28,7 +28,7 @@ from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupResp
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from fakebroker.protocol.schema import Message
-from tests.support.transcripts.consumers import consumer_group_text, consumers_text, heartbeat_text
+from tests.support.transcripts.consumers import consumer_group_text, consumers_text, heartbeat_text, joined_places
 from tests.support.transcripts.error_text import error_text
 from tests.support.transcripts.members import Members, TranscriptMember
 from tests.support.transcripts.transaction_text import transaction_text
@@ -46,7 +46,7 @@ def answer_text(members: Members, member: TranscriptMember, response: Message) -
         case RewriteJoinGroupResponse():
             return _registered(members, member, response)
         case SyncGroupResponse():
-            assignment = response.assignment.decode() or "(empty)"
+            assignment = _assignment(response.assignment) or "(empty)"
             return error_text(response.error_code) if response.error_code else f"assignment {assignment}"
         case HeartbeatResponse():
             return error_text(response.error_code)
@@ -106,7 +106,7 @@ def _joined(members: Members, member: TranscriptMember, response: JoinGroupRespo
     parts = [
         f"generation {response.generation_id}",
         response.protocol_name or "",
-        f"leader {members.label(response.leader)}",
+        f"leader {members.label(response.leader)}" if response.leader else "no leader",
     ]
     if response.members:
         parts.append(
@@ -220,8 +220,15 @@ def _described_member(members: Members, member: DescribedGroupMember) -> str:
     """Return a member with its metadata in brackets and its assignment."""
     label = _member_label(members, member.member_id, member.group_instance_id, member.client_id)
     metadata = f"[{_metadata(member.member_metadata)}]" if member.member_metadata else ""
-    assignment = f"={member.member_assignment.decode()}" if member.member_assignment else ""
+    assignment = f"={_assignment(member.member_assignment)}" if member.member_assignment else ""
     return label + metadata + assignment
+
+
+def _assignment(assignment: bytes) -> str:
+    """Return the partitions of an assignment, or the assignment as text."""
+    if assignment.startswith(b"\0"):
+        return joined_places(sorted(decode_assignment(assignment)))
+    return assignment.decode()
 
 
 def _metadata(metadata: bytes) -> str:
