@@ -325,53 +325,14 @@ def test_the_assignor_with_the_most_votes_runs() -> None:
     harness.send("c", server_assignor="uniform")
     harness.send("d", server_assignor="range")
     assert calls == ["uniform", "range", "uniform", "range"]
-
-
-def test_static_members_return_to_their_partitions() -> None:
-    harness = ConsumerGroupHarness()
-    harness.send("a", instance_id="i")
-    harness.send("b")
-    harness.settle()
-    mine, epoch = harness.assigned("a"), harness.group.group_epoch
-    away = harness.send("a", -2, instance_id="i")
-    assert (away.member_id, away.member_epoch) == ("a", -2)
-    assert harness.assigned("a") == mine
-    harness.fail_over()
-    back = harness.send("a2", instance_id="i")
-    assert (back.member_epoch, harness.assignment(back)) == (epoch, mine)
-    assert (harness.group.group_epoch, list(harness.group.members)) == (epoch, ["b", "a2"])
-    harness.fail_over()
-    fenced = harness.send("a", epoch, instance_id="i")
-    assert fenced.error is ErrorCode.FENCED_INSTANCE_ID
-    assert fenced.message == "Static member a with instance id i was fenced by member a2."
-    assert harness.send("a", epoch).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.send("a", -1, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
-
-
-def test_an_instance_id_in_use_is_not_given_away() -> None:
-    harness = ConsumerGroupHarness()
-    harness.send("a", instance_id="i")
-    for member_id in ("b", "a"):
-        result = harness.send(member_id, instance_id="i")
-        assert result.error is ErrorCode.UNRELEASED_INSTANCE_ID
-        text = f"Static member {member_id} with instance id i cannot join the group because the instance id is "
-        assert result.message == text + "owned by a member."
-    harness.send("a", -2, instance_id="i")
-    harness.advance(SESSION_MS)
-    assert harness.group.members == {}, "a static member that stays away is removed after its session"
-    assert harness.send("b", instance_id="i").error is ErrorCode.NONE
-    harness.send("b", -1, instance_id="i")
-    assert harness.group.static_members == {}
-
-
-def test_a_static_member_that_returns_with_another_subscription_starts_an_epoch() -> None:
-    harness = ConsumerGroupHarness(FakeTopics(orders=6, news=2))
-    harness.send("a", instance_id="i")
-    harness.send("a", -2, instance_id="i")
-    harness.send("a2", instance_id="i", subscribed_topic_names=("news",))
-    assert (harness.group.group_epoch, list(harness.group.target)) == (2, ["a2"])
-    harness.settle()
-    assert harness.assigned("a2") == {"news": {0, 1}}
+    calls.clear()
+    for member_id in ("b", "d"):  # A member that changes its vote and its subscription votes once.
+        harness.stay(member_id, server_assignor="uniform", subscribed_topic_names=())
+    harness.stay("c", server_assignor="range", subscribed_topic_names=())
+    assert calls == ["uniform", "uniform", "uniform"]
+    for member_id in ("b", "d"):
+        harness.stay(member_id, server_assignor="range", subscribed_topic_names=("orders",))
+    assert calls[3:] == ["range", "range"]
 
 
 def test_groups_have_their_own_timeouts() -> None:

@@ -415,10 +415,8 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
     for member_id in sorted(members):
         member = members[member_id]
         holder = member_id if member_id != step.member.member_id else _target_holder(step)
-        so_far = step.group.target.get(holder, NO_PARTITIONS)
-        existing = {topic_id: indexes for topic_id, indexes in so_far.items() if topic_id in counts}
         topic_ids = ids[member.subscribed_topic_names, member.subscribed_topic_regex]
-        specs[member_id] = MemberSpec(member.instance_id, topic_ids, existing)
+        specs[member_id] = MemberSpec(member.instance_id, topic_ids, step.group.target.get(holder, NO_PARTITIONS))
     return GroupSpec(specs, counts, step.is_homogeneous)
 
 
