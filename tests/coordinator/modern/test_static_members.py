@@ -108,7 +108,9 @@ def test_the_records_of_a_replacement_are_in_the_order_of_kafka() -> None:
     harness.send("a", -2, instance_id="i")
     harness.send("a2", instance_id="i", rack_id="r")
     records = harness.batches[-1]
-    assert [(type(record), getattr(record, "member_id", None), record.value is None) for record in records] == [
+    assert [
+        (type(record), getattr(record, "member_id", None), getattr(record, "value", None) is None) for record in records
+    ] == [
         (CurrentAssignmentRecord, "a", True),
         (TargetAssignmentRecord, "a", True),
         (MemberSubscriptionRecord, "a", True),
