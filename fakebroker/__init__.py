@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from fakebroker.client.admin.admin import Admin
     from fakebroker.client.consumer.consumer import Consumer
+    from fakebroker.cluster.acl_rules import AclRule
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
     from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AclRule": "fakebroker.cluster.acl_rules",
     "Admin": "fakebroker.client.admin.admin",
     "Broker": "fakebroker.cluster.emulation",
     "ClusterStopped": "fakebroker.errors",
@@ -58,6 +60,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AclRule",
     "Admin",
     "Broker",
     "ClusterStopped",

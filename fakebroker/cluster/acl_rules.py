@@ -1,7 +1,7 @@
 """The authorizer of a new cluster, and ACLs as plain data: in Python, events and files."""
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -48,6 +48,17 @@ ALLOW_EVERYTHING = tuple(
 """ACLs with which an authorizer allows what is allowed without one."""
 
 
+class AclOptions(TypedDict, total=False):
+    """The resource and the host of an `AclRule`, as keyword arguments of functions."""
+
+    topic: str | None
+    group: str | None
+    transactional_id: str | None
+    cluster: bool
+    prefixed: bool
+    host: str
+
+
 class AclRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One ACL: whether a principal may do something with a resource. Exactly one resource is given.
 
@@ -81,7 +92,8 @@ class AclRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         named = self._named
         if len(named) != 1:
             given = " and ".join(kind.name.lower() for kind in named) or "no resource"
-            raise ConfigError(f"{given}: expected one of topic, group, transactional_id and cluster")
+            expected = "one of topic, group, transactional_id and cluster"
+            raise ConfigError(f"{given}: expected {expected}", expected=expected)
         for kind, name in named.items():
             if not name:
                 raise ConfigError.of(kind.name.lower(), name, "a name")

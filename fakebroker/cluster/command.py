@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import msgspec
 
+from fakebroker.cluster.acl_rules import AclOptions, AclRule
 from fakebroker.cluster.faults.append_failures import AppendFailure
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
@@ -28,6 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 OPTIONS: Mapping[Any, type[msgspec.Struct]] = {
+    AclOptions: AclRule,
     FailoverOptions: Failover,
     FaultOptions: Fault,
     SeedOptions: GroupSeed,
@@ -249,7 +251,7 @@ class AppendFailureHandle(RemovedOnExit):
 
 
 class Hold:
-    """Something that is held: a group in a state, or reassignments. A context manager that releases it on exit."""
+    """Something that lasts until it is released: a held state, held reassignments, an ACL. Releases it on exit."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release

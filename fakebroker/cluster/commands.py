@@ -9,11 +9,12 @@ simulation runs them in virtual time. `fakebroker.cluster.events` runs them from
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, TypeVar, Unpack
+from typing import Annotated, Literal, TypeVar, Unpack
 
 from msgspec import Meta
 
 from fakebroker.cluster import snapshot as snapshots
+from fakebroker.cluster.acl_rules import ALLOW_EVERYTHING, AclOptions, AclRule, OperationName, new_acls
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import (
@@ -25,6 +26,7 @@ from fakebroker.cluster.command import (
     command,
     commands_of,
 )
+from fakebroker.cluster.configs.settings import AUTHORIZER
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.emulation import Broker, BrokerSettings, EmulatedRelease, ReleaseName, VersionCap
 from fakebroker.cluster.environment import MAX_ADVANCE_S, Accept, Environment
@@ -707,6 +709,101 @@ class ClusterCommands:
             self._cluster.append_failures.active.clear()
 
         self._run(clear)
+
+    # Permissions
+
+    @command
+    def allow(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
+        """Allow something to a client: add an ACL, and remove the one that denies the same.
+
+        The next request of the client meets the new ACLs. Other ACLs that deny it still do.
+
+        Args:
+            principal: Name of the user; see `AclRule`. Clients that do not authenticate are "ANONYMOUS".
+            operation: What is allowed, such as "READ".
+            resource: The resource, such as `group="g"`; see `AclRule`.
+
+        Returns:
+            A context manager that removes the ACL.
+
+        Raises:
+            ConfigError: The cluster has no authorizer, so that everything is allowed: it needs `acls`, which may be
+                empty, or the setting `authorizer.class.name`. Or an argument is invalid.
+        """
+        allowed = AclRule(principal=principal, operation=operation, **resource)
+        denied = AclRule(principal=principal, operation=operation, permission="deny", **resource)
+
+        def add() -> None:
+            acls = self._cluster.acls
+            if acls is None:
+                raise ConfigError.of(AUTHORIZER, "", "an authorizer, because without one everything is allowed")
+            acls.remove(denied.acl)
+            acls.add(allowed.acl)
+
+        self._run(add)
+        return Hold(lambda: self._run(lambda: self._remove_acl(allowed)))
+
+    @command
+    def deny(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
+        """Deny something to a client: add an ACL, which has precedence over all that allow it.
+
+        The next request of the client meets the new ACLs; requests that wait are not checked again. A cluster without
+        authorizer gets one, with ACLs that allow everything else to everyone.
+
+        Args:
+            principal: Name of the user; see `AclRule`. Clients that do not authenticate are "ANONYMOUS".
+            operation: What is denied, such as "READ".
+            resource: The resource, such as `group="g"`; see `AclRule`.
+
+        Returns:
+            A context manager that removes the ACL. So do `allow` and `remove_acl`.
+
+        Raises:
+            ConfigError: An argument is invalid.
+        """
+        denied = AclRule(principal=principal, operation=operation, permission="deny", **resource)
+
+        def add() -> None:
+            if self._cluster.acls is None:
+                self._cluster.acls = new_acls(self._cluster.config, ALLOW_EVERYTHING)
+            assert self._cluster.acls is not None
+            self._cluster.acls.add(denied.acl)
+
+        self._run(add)
+        return Hold(lambda: self._run(lambda: self._remove_acl(denied)))
+
+    @command
+    def remove_acl(
+        self,
+        principal: str,
+        operation: OperationName,
+        permission: Literal["allow", "deny"],
+        **resource: Unpack[AclOptions],
+    ) -> None:
+        """Remove an ACL that `allow`, `deny` or a client has added, or that was given as one of `acls`.
+
+        Args:
+            principal: Name of the user; see `AclRule`.
+            operation: The operation of the ACL.
+            permission: Whether it allows or denies.
+            resource: The resource of the ACL; see `AclRule`.
+
+        Raises:
+            ConfigError: There is no such ACL, or an argument is invalid.
+        """
+        rule = AclRule(principal=principal, operation=operation, permission=permission, **resource)
+
+        def remove() -> None:
+            if rule.acl not in (self._cluster.acls or ()):
+                count = len(self._cluster.acls or ())
+                raise ConfigError.of("principal", principal, f"an ACL that exists: none of the {count} is equal")
+            self._remove_acl(rule)
+
+        self._run(remove)
+
+    def _remove_acl(self, rule: AclRule) -> None:
+        if self._cluster.acls is not None:
+            self._cluster.acls.remove(rule.acl)
 
     # Rebalances and transactions
 

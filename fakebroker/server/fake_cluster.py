@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import Meta
 
+from fakebroker.cluster.acl_rules import AclOptions, AclRule, OperationName
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import AppendFailureHandle, FaultHandle, Hold, check_type, command
@@ -112,6 +113,9 @@ class FakeCluster(JournalExport):
             supported.
         proposals: Proposals that brokers of the newest release implement: "batch-join" (KAFKA-8397), or "rewrite", the
             consumer rewrite design.
+        acls: What clients may do, as a list of `AclRule` or of equal tables, such as
+            `[{"principal": "ANONYMOUS", "operation": "READ", "topic": "orders"}]`. Everything else is denied, also if
+            the list is empty. None: everything is allowed, unless the setting `authorizer.class.name` is given.
         first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
@@ -154,6 +158,7 @@ class FakeCluster(JournalExport):
         as_version: ReleaseName | None = None,
         api_versions: Mapping[str, VersionCap] | None = None,
         proposals: Sequence[str] = (),
+        acls: Sequence[AclRule] | None = None,
         first_node_id: NodeId = 1,
         clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
@@ -186,6 +191,7 @@ class FakeCluster(JournalExport):
                 now_ms=self.clock.now_ms(),
                 first_node_id=first_node_id,
                 racks=racks,
+                acls=None if acls is None else [each.acl for each in acls],
             )
 
         self.cluster = new_cluster()
@@ -912,6 +918,67 @@ class FakeCluster(JournalExport):
     def clear_faults(self) -> None:
         """Remove all faults, and failures of appends. Requests and responses that they delay still arrive when due."""
         self._commands.clear_faults()
+
+    # Permissions
+
+    def allow(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
+        """Allow something to a client: add an ACL, and remove the one that denies the same.
+
+        The next request of the client meets the new ACLs. Other ACLs that deny it still do.
+
+        Args:
+            principal: Name of the user; see `AclRule`. Clients that do not authenticate are "ANONYMOUS".
+            operation: What is allowed, such as "READ".
+            resource: The resource: `topic`, `group`, `transactional_id` or `cluster=True`; also `prefixed` and `host`.
+                See `AclRule`.
+
+        Returns:
+            A context manager that removes the ACL.
+
+        Raises:
+            ConfigError: The cluster has no authorizer, so that everything is allowed: it needs `acls`, which may be
+                empty, or the setting `authorizer.class.name`. Or an argument is invalid.
+        """
+        return self._commands.allow(principal, operation, **resource)
+
+    def deny(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
+        """Deny something to a client: add an ACL, which has precedence over all that allow it.
+
+        The next request of the client meets the new ACLs; requests that wait are not checked again. A cluster without
+        authorizer gets one, with ACLs that allow everything else to everyone.
+
+        Args:
+            principal: Name of the user; see `AclRule`. Clients that do not authenticate are "ANONYMOUS".
+            operation: What is denied, such as "READ".
+            resource: As for `allow`.
+
+        Returns:
+            A context manager that removes the ACL. So do `allow` and `remove_acl`.
+
+        Raises:
+            ConfigError: An argument is invalid.
+        """
+        return self._commands.deny(principal, operation, **resource)
+
+    def remove_acl(
+        self,
+        principal: str,
+        operation: OperationName,
+        permission: Literal["allow", "deny"],
+        **resource: Unpack[AclOptions],
+    ) -> None:
+        """Remove an ACL that `allow`, `deny` or a client has added, or that was given as one of `acls`.
+
+        Args:
+            principal: Name of the user; see `AclRule`.
+            operation: The operation of the ACL.
+            permission: Whether it allows or denies.
+            resource: As for `allow`.
+
+        Raises:
+            ConfigError: There is no such ACL, or an argument is invalid.
+        """
+        self._commands.remove_acl(principal, operation, permission, **resource)
 
     # Rebalances and transactions
 

@@ -25,6 +25,7 @@ from fakebroker.errors import ConfigError, ErrorCode, one_of
 from fakebroker.protocol.registry import API_BY_NAME, PROPOSALS, Api
 from fakebroker.protocol.schema import Field, Struct
 from fakebroker.protocol.types import BYTES, RECORDS, UUID, Primitive
+from fakebroker.security.acls import ANONYMOUS
 from fakebroker.validation import Count, convert, join, read_json
 
 S = TypeVar("S", bound=Struct)
@@ -89,6 +90,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     transactional_ids: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
     proposal: str = ""
+    principal: str = ANONYMOUS
 
 
 class JournalExport(JournalQueries):
@@ -210,6 +212,7 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "correlation_id": call.correlation_id,
         "client_id": call.client_id,
         "client_host": call.peer.client_host,
+        "principal": call.principal,
         "connection": call.connection_id,
         "broker": call.node_id,
         "groups": call.group_ids,
@@ -250,7 +253,7 @@ def _api(entry: _Entry) -> Api:
 
 
 def _call(entry: _Entry) -> Call:
-    api, peer = _api(entry), Peer.recorded(entry.client_host, entry.connection)
+    api, peer = _api(entry), Peer.recorded(entry.client_host, entry.connection, entry.principal)
     call = Call(peer, api, entry.version, entry.correlation_id, entry.client_id, None, entry.size)
     if entry.fault is not None:
         call.fault = restored_fault(entry.fault)

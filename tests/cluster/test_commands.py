@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
+from fakebroker.cluster.acl_rules import ALLOW_EVERYTHING, AclRule
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.command import OPTIONS
 from fakebroker.cluster.commands import COMMANDS, ClusterCommands
@@ -18,6 +19,7 @@ from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.cluster.seeding.transaction_seed import TransactionSeed
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError, ErrorCode, shown
+from fakebroker.security.acls import AclOperation, ResourceType
 from fakebroker.server import seed_tables
 from fakebroker.server.fake_cluster import FakeCluster
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
@@ -79,7 +81,8 @@ def test_options_of_commands_are_the_fields_of_their_structs() -> None:
         types = get_type_hints(struct)
         for name, hint in get_type_hints(options).items():
             assert types[name] == hint or name in ("offsets", "lag", "before", "then"), (struct, name)
-        without = {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
+        without = {"principal", "operation", "permission"} if struct is AclRule else set()
+        without |= {"api"} if struct is Fault else {"group_id", "members"} if struct is GroupSeed else set()
         without |= {"transactional_id"} if struct is TransactionSeed else set()
         assert list(options.__annotations__) == [name for name in struct.__struct_fields__ if name not in without]
 
@@ -93,6 +96,77 @@ def test_columns_of_seed_tables_are_fields_of_group_seeds() -> None:
 
 
 # Effects
+
+
+def may_read(harness: ClusterHarness, principal: str, group: str = "g", host: str = "1.2.3.4") -> bool:
+    acls = harness.cluster.acls
+    return acls is None or acls.allows(principal, host, AclOperation.READ, ResourceType.GROUP, group)
+
+
+def test_deny_takes_one_permission_from_one_client(harness: ClusterHarness, commands: ClusterCommands) -> None:
+    with commands.deny("alice", "READ", group="g"):
+        assert not may_read(harness, "User:alice")
+        assert may_read(harness, "User:bob")
+        assert may_read(harness, "User:alice", "h")
+    assert may_read(harness, "User:alice")
+    assert list(harness.cluster.acls or ()) == list(ALLOW_EVERYTHING)
+
+
+def test_allow_removes_the_same_denial_only(harness: ClusterHarness, commands: ClusterCommands) -> None:
+    commands.deny("alice", "READ", group="g")
+    commands.deny("alice", "ALL", group="h")
+    commands.allow("alice", "READ", group="g")
+    commands.allow("alice", "READ", group="h")
+    assert may_read(harness, "User:alice", "g")
+    assert not may_read(harness, "User:alice", "h")
+
+
+def test_allow_is_needed_if_nothing_is_allowed() -> None:
+    harness = ClusterHarness(config={"authorizer.class.name": "StandardAuthorizer"})
+    commands = new_commands(harness, ClusterHarnessEnvironment(harness))
+    with (
+        commands.allow("alice", "READ", group="g", host="1.2.3.4"),
+        commands.allow("Group:x", "ALL", group="p", prefixed=True),
+    ):
+        assert may_read(harness, "User:alice")
+        assert not may_read(harness, "User:alice", host="1.2.3.5")
+        assert may_read(harness, "Group:x", "person")
+    assert not may_read(harness, "User:alice")
+    commands.allow("*", "READ", group="*")
+    assert may_read(harness, "User:alice")
+    commands.remove_acl("*", "READ", "allow", group="*")
+    assert not may_read(harness, "User:alice")
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (
+            {"do": "allow", "group": "g"},
+            "authorizer.class.name='': expected an authorizer, because without one everything",
+        ),
+        ({"do": "deny"}, "no resource: expected one of topic, group, transactional_id and cluster"),
+        ({"do": "deny", "group": "g", "cluster": True}, "group and cluster: expected one of topic, group"),
+        ({"do": "deny", "topic": ""}, "topic='': expected a name"),
+        ({"do": "deny", "group": "g", "operation": "Read"}, "operation='Read': expected one of .*did you mean 'READ'"),
+        (
+            {"do": "remove_acl", "group": "g", "permission": "deny"},
+            "principal='alice': expected an ACL that exists: none of the 0 is equal",
+        ),
+    ],
+)
+def test_invalid_permissions(commands: ClusterCommands, event: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        perform(commands, {"principal": "alice", "operation": "READ", **event})
+
+
+def test_permissions_in_events(harness: ClusterHarness, commands: ClusterCommands) -> None:
+    perform(commands, {"do": "deny", "principal": "alice", "operation": "READ", "group": "g"})
+    assert not may_read(harness, "User:alice")
+    perform(
+        commands, {"do": "remove_acl", "principal": "alice", "operation": "READ", "permission": "deny", "group": "g"}
+    )
+    assert may_read(harness, "User:alice")
 
 
 def test_calls_of_the_environment(subtests: pytest.Subtests) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from fakebroker.cluster.acl_rules import AclRule
 from fakebroker.cluster.command import OPTIONS, Command
 from fakebroker.cluster.commands import COMMANDS
 from fakebroker.cluster.emulation import Broker
@@ -18,6 +19,7 @@ from fakebroker.validation import expectation
 from tests.documents.markdown import description, entries, table
 
 STRUCTS: dict[type[msgspec.Struct], str] = {
+    AclRule: "An ACL",
     Failover: "Options of a failover",
     Fault: "Options of a fault",
     GroupSeed: "Options of a seeded group",

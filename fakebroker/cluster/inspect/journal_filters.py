@@ -23,6 +23,7 @@ class Filters(TypedDict, total=False):
             index, or that of `topic`. It is found where `topic` is.
         transactional_id: The request names this transactional id.
         producer_id: The request names this producer id, also in record batches; or its response assigns it.
+        principal: The client is authenticated as this user, such as "alice" or "User:alice".
         broker: The request was sent to the broker with this node id.
         connection: The request was received on the connection with this number.
         version: The request has this version of the API.
@@ -39,6 +40,7 @@ class Filters(TypedDict, total=False):
     partition: int | str
     transactional_id: str
     producer_id: int
+    principal: str
     broker: int
     connection: int
     version: int
@@ -67,6 +69,7 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "instance_id": lambda call, instance_id: instance_id in call.instance_ids,
     "transactional_id": lambda call, transactional_id: transactional_id in call.transactional_ids,
     "producer_id": lambda call, producer_id: producer_id in call.producer_ids,
+    "principal": lambda call, principal: principal in (call.principal, call.principal.removeprefix("User:")),
     "broker": lambda call, node_id: call.node_id == node_id,
     "connection": lambda call, connection_id: call.connection_id == connection_id,
     "version": lambda call, version: call.api_version == version,
@@ -78,7 +81,7 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
 _PLACES = ("topic", "partition")
 """Filters that are matched together: by the same partition of a request."""
 _NAMES = (*_FILTERS, *_PLACES)
-_TEXTS = ("client_id", "group", "member", "instance_id", "topic", "transactional_id")
+_TEXTS = ("client_id", "group", "member", "instance_id", "topic", "transactional_id", "principal")
 _NUMBERS = ("producer_id", "connection", "version")
 _TIMES = ("since", "until")
 
@@ -91,6 +94,7 @@ _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
     "partition": lambda kind, _: kind.api is None or names_topics(API_BY_NAME[kind.api]),
     "transactional_id": lambda kind, _: kind.api is None or names_transactions(kind.api),
     "producer_id": lambda kind, _: kind.api is None or names_producers(kind.api),
+    "principal": lambda kind, _: True,
     "broker": lambda kind, node_id: kind.broker in (None, node_id),
     "connection": lambda kind, connection_id: kind.connection in (None, connection_id),
     "version": lambda kind, version: kind.version in (None, version),

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote, urlencode
 
 import msgspec
 
+from fakebroker.cluster.acl_rules import AclOptions, OperationName
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.command import Hold, RemovedOnExit, check_type
 from fakebroker.cluster.commands import COMMANDS
@@ -813,6 +814,34 @@ class Client(JournalExport):
 
     @_command
     def clear_faults(self) -> None: ...
+
+    # Permissions
+
+    def allow(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
+        return self._acl("allow", principal, operation, resource)
+
+    def deny(self, principal: str, operation: OperationName, **resource: Unpack[AclOptions]) -> Hold:
+        return self._acl("deny", principal, operation, resource)
+
+    def _acl(
+        self, permission: Literal["allow", "deny"], principal: str, operation: OperationName, resource: AclOptions
+    ) -> Hold:
+        self.perform(permission, principal=principal, operation=operation, **resource)
+
+        def remove() -> None:
+            with suppress(ConfigError):  # it is removed already
+                self.remove_acl(principal, operation, permission, **resource)
+
+        return Hold(remove)
+
+    def remove_acl(
+        self,
+        principal: str,
+        operation: OperationName,
+        permission: Literal["allow", "deny"],
+        **resource: Unpack[AclOptions],
+    ) -> None:
+        self.perform("remove_acl", principal=principal, operation=operation, permission=permission, **resource)
 
     # Time
 

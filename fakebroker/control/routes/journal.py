@@ -34,6 +34,7 @@ class RequestRow(TypedDict):
     version: int
     broker: int
     client_id: str
+    principal: str
     group_ids: list[str]
     member_ids: list[str]
     instance_ids: list[str]
@@ -74,6 +75,7 @@ class JournalFilters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     partition: str | None = None
     transactional_id: str | None = None
     producer_id: int | None = None
+    principal: str | None = None
     broker: int | None = None
     connection: int | None = None
     version: int | None = None
@@ -148,6 +150,7 @@ def request_row(number: int, call: Call) -> RequestRow:
         "version": call.api_version,
         "broker": call.node_id,
         "client_id": call.client_id,
+        "principal": call.principal,
         "group_ids": list(call.group_ids),
         "member_ids": list(call.member_ids),
         "instance_ids": list(call.instance_ids),

@@ -90,11 +90,11 @@ def _fault(event: Mapping[str, Any]) -> Outage:
 
 
 def _rejection(event: Mapping[str, Any]) -> Outage | None:
-    """Return the interval in which a fault returns errors."""
+    """Return the interval in which a fault, or an ACL, returns errors."""
     match event["do"]:
         case "fail" if event.get("error"):
             return _fault(event)
-        case "fail_append":
+        case "fail_append" | "deny":
             return Outage(None, float(event["at_s"]), inf)
     return None
 

@@ -5,13 +5,14 @@ from typing import Any
 
 import trio
 
-from fakebroker import Broker, FakeCluster, Fault, MemberSeed
+from fakebroker import AclRule, Broker, FakeCluster, Fault, MemberSeed
 
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "abort_transaction": ("payments",),
     "add_broker": (Broker(as_version="2.8"),),
     "add_fault": (Fault(api="Heartbeat", error="NOT_COORDINATOR"),),
     "advance": (1,),
+    "allow": ("alice", "READ"),
     "assert_never": ("JoinGroup",),
     "assert_order": ("JoinGroup",),
     "call": (lambda: True,),
@@ -23,6 +24,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "create_topic": ("more", 2),
     "delay_sync": ("stable", "app", 1),
     "delete_topic": ("orders",),
+    "deny": ("alice", "READ"),
     "evict": ("stable", "app"),
     "expire": ("stable", "app"),
     "explain": ("stable",),
@@ -45,6 +47,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "release": ("stable",),
     "release_markers": ("payments",),
     "release_sync": ("stable", "app"),
+    "remove_acl": ("alice", "READ", "allow"),
     "remove_broker": (1,),
     "produce": ("orders", ["a"]),
     "records": ("orders",),
@@ -71,8 +74,13 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 """Arguments of the methods that require some."""
 
+_ORDERS = {"topic": "orders"}
+
 KEYWORDS: dict[str, dict[str, Any]] = {
+    "allow": _ORDERS,
+    "deny": _ORDERS,
     "fail": {"error": "NOT_COORDINATOR"},
+    "remove_acl": _ORDERS,
     "set_broker": {"round_trip_s": 1.0},
     "wait_for_commit": {"at_least": 6},
     "wait_for_generation": {"above": 100},
@@ -80,8 +88,9 @@ KEYWORDS: dict[str, dict[str, Any]] = {
 
 
 def new_cluster() -> FakeCluster:
-    """Return a cluster that has not started, with a stable group of one static member, and a transaction."""
-    cluster = FakeCluster(topics={"orders": 6}, clock="manual")
+    """Return a cluster that has not started, with a stable group of one static member, a transaction, and an ACL."""
+    acls = [AclRule(principal="alice", operation="READ", topic="orders")]
+    cluster = FakeCluster(topics={"orders": 6}, clock="manual", acls=acls)
     member = MemberSeed(client_id="app", instance_id="instance")
     cluster.seed_group("stable", [member], topics=["orders"], offsets={"orders-1": 5}, lag={"orders-1": 0})
     cluster.seed_transaction("payments", records={"orders-0": 1})
