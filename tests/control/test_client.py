@@ -29,6 +29,7 @@ from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.security.acls import AclOperation, ResourceType
 from tests.support.client.wire_producer import WireProducer
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.group_requests import commit_request
@@ -297,6 +298,27 @@ def test_faults_that_act_on_the_cluster(control: ControlHarness, client: Client)
         client.fail("Heartbeat", then=lambda call: None)
     with pytest.raises(ConfigError, match=r"then\.do='stop': expected one of "):
         client.fail("Heartbeat", then={"do": "stop"})
+
+
+def test_permissions(control: ControlHarness, client: Client) -> None:
+    def may_read() -> bool:
+        acls = control.cluster.cluster.acls
+        return acls is None or acls.allows("User:alice", "h", AclOperation.READ, ResourceType.GROUP, "g")
+
+    with client.deny("alice", "READ", group="g"):
+        assert not may_read()
+    assert may_read()
+    with client.deny("alice", "ALL", group="g", prefixed=True):
+        client.remove_acl("alice", "ALL", "deny", group="g", prefixed=True)
+        assert may_read()
+    client.remove_acl("*", "ALL", "allow", group="*")
+    assert not may_read()
+    client.allow("alice", "READ", group="g")
+    assert may_read()
+    with pytest.raises(ConfigError, match="expected an ACL that exists"):
+        client.remove_acl("alice", "WRITE", "allow", topic="x")
+    with pytest.raises(ConfigError, match="no resource: expected one of"):
+        client.deny("alice", "READ")
 
 
 def test_appends_fail(control: ControlHarness, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""ACLs, which are disabled, and SCRAM users, with real admin clients."""
+"""ACLs, with and without an authorizer, and SCRAM users, with real admin clients."""
 
 from typing import Any
 
@@ -48,6 +48,52 @@ def test_acls_are_disabled_for_kafka_python(start_admin: StartAdmin) -> None:
     assert (matching, error) == ([], SecurityDisabledError)
     with pytest.raises(SecurityDisabledError):
         admin.describe_acls(ACLFilter(**what))
+
+
+with_acls = pytest.mark.fake_cluster(
+    config={"authorizer.class.name": "StandardAuthorizer", "super.users": "User:ANONYMOUS"}
+)
+
+
+@with_acls
+def test_confluent_changes_acls(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
+    admin = confluent_admin(start_admin)
+    where = (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:a", "*")
+    acl = AclBinding(*where, AclOperation.READ, AclPermissionType.ALLOW)
+    acl_filter = AclBindingFilter(*where, AclOperation.ANY, AclPermissionType.ANY)
+    assert outcomes(admin.create_acls([acl])) == {acl: None}
+    assert admin.describe_acls(acl_filter).result(CALL_TIMEOUT_S) == [acl]
+    assert fake_cluster.call(lambda: len(fake_cluster.cluster.acls or ())) == 1
+    assert [each.result(CALL_TIMEOUT_S) for each in admin.delete_acls([acl_filter]).values()] == [[acl]]
+    assert admin.describe_acls(acl_filter).result(CALL_TIMEOUT_S) == []
+
+
+@with_acls
+def test_kafka_python_changes_acls(start_admin: StartAdmin) -> None:
+    admin = python_admin(start_admin)
+    what: dict[str, Any] = {
+        "principal": "User:a",
+        "host": "*",
+        "operation": ACLOperation.READ,
+        "permission_type": ACLPermissionType.ALLOW,
+        "resource_pattern": ResourcePattern(PythonType.TOPIC, "orders"),
+    }
+    assert admin.create_acls([ACL(**what)]) == {"succeeded": [ACL(**what)], "failed": []}
+    described, _ = admin.describe_acls(ACLFilter(**what))
+    assert described == [ACL(**what)]
+    ((_, matching, _),) = admin.delete_acls([ACLFilter(**what)])
+    assert matching == [ACL(**what)]
+
+
+@pytest.mark.fake_cluster(acls=[{"principal": "ANONYMOUS", "operation": "DESCRIBE", "cluster": True}])
+def test_clients_that_may_only_describe_the_cluster_change_no_acls(start_admin: StartAdmin) -> None:
+    admin = confluent_admin(start_admin)
+    where = (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:a", "*")
+    acl = AclBinding(*where, AclOperation.READ, AclPermissionType.ALLOW)
+    assert list(outcomes(admin.create_acls([acl])).values()) == ["CLUSTER_AUTHORIZATION_FAILED"]
+    own = (ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*")
+    described = admin.describe_acls(AclBindingFilter(*own, AclOperation.ANY, AclPermissionType.ANY))
+    assert described.result(CALL_TIMEOUT_S) == [AclBinding(*own, AclOperation.DESCRIBE, AclPermissionType.ALLOW)]
 
 
 def test_confluent_stores_scram_users(fake_cluster: FakeCluster, start_admin: StartAdmin) -> None:
