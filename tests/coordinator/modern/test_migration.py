@@ -3,9 +3,11 @@
 from typing import Any
 
 from fakebroker.coordinator.group.api import OffsetToCommit
+from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
+from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.coordinator.group.modern.config import MigrationPolicy
 from fakebroker.coordinator.group.modern.records import GroupEpochRecord, TargetAssignmentRecord
-from fakebroker.coordinator.group.records import GroupRecord, Record
+from fakebroker.coordinator.group.records import GroupRecord, Record, TransactionEnd
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from tests.support.coordinator.consumer_group_harness import GROUP, SESSION_MS, FakeTopics, contents
@@ -507,6 +509,52 @@ def test_records_of_a_group_can_be_compacted() -> None:
     harness.fail_over()
     assert contents(harness.group) == before
     assert x in harness.group.members
+
+
+@subtest_for_each("fails_over", [False, True])
+def test_offsets_of_open_transactions_stay_with_the_group(fails_over: bool) -> None:
+    harness, x, _ = classic_group()
+    results: list[list[ErrorCode]] = []
+
+    def commit_pending(generation_id: int, producer_id: int, offset: int) -> None:
+        offsets = [OffsetToCommit("orders", 0, offset)]
+        harness.coordinator.commit_pending_offsets(
+            GROUP, generation_id, x, None, producer_id, 0, offsets, harness.now_ms, results.append
+        )
+
+    def end(producer_id: int) -> None:
+        harness.coordinator.end_transaction(0, TransactionEnd(producer_id, 0, True, 0), lambda error: None)
+
+    commit_pending(2, 1, 7)
+    harness.send("a", instance_id="i")
+    if fails_over:
+        harness.fail_over()
+    assert (committed(harness), len(harness.coordinator.unstable_partitions(GROUP))) == (None, 1)
+    end(1)
+    assert committed(harness) == 7
+    commit_pending(2, 2, 8)
+    leave(harness)
+    if fails_over:
+        harness.fail_over()
+    assert (harness.is_classic, committed(harness)) == (True, 7)
+    end(2)
+    assert (committed(harness), results) == (8, [[NONE], [NONE]])
+
+
+def test_instances_cannot_be_registered_in_a_consumer_group() -> None:
+    harness = MixedGroupHarness()
+    harness.send("a")
+    request = BatchJoin(
+        client_id="c",
+        client_host="h",
+        session_timeout_ms=CLASSIC_SESSION_MS,
+        rebalance_timeout_ms=CLASSIC_REBALANCE_MS,
+        protocol_type="consumer",
+        members=(BatchMember(member_id="", instance_id="i", protocols=()),),
+    )
+    join_batch(harness.coordinator, GROUP, request, "token", harness.now_ms)
+    (result,) = harness.answers()["token"].results
+    assert (result.error, harness.is_classic) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, False)
 
 
 def _key(record: Any) -> tuple[object, ...]:

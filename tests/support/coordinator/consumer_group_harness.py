@@ -135,9 +135,9 @@ class ConsumerGroupHarness:
         if self.append_error is None:
             self.batches.append([])
             for record in records:
-                assert not isinstance(record, TransactionEnd)
-                parsed = parse_record(record_key(record), record_value(record))
-                assert parsed == record or isinstance(record, PendingOffsetRecord), "the encoding lost something"
+                if not isinstance(record, PendingOffsetRecord | TransactionEnd):
+                    parsed = parse_record(record_key(record), record_value(record))
+                    assert parsed == record, "the encoding lost something"
                 self.batches[-1].append(record)
             self.log += self.batches[-1]
         done(self.append_error or ErrorCode.NONE)
