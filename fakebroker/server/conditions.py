@@ -227,11 +227,11 @@ class GroupCondition(HistoryCondition[GroupView]):
         return _explanation(self._cluster, self._key, self._now_ms())
 
     def is_settled(self, assignments: Assignments) -> bool:
-        group = find_group(self._cluster, self._key)
-        if not self._is_stable or group is None:
+        if not self._is_stable:
             return True
-        has_topics = any(topic in self._cluster.topics for topic in group.subscribed_topics or ())
-        return have_received(GroupView.of(self._key, group), assignments, has_topics=has_topics)
+        view = view_group(self._cluster, self._key, self._now_ms())
+        topics = {topic for member in view.members for topic in member.subscribed_topics or ()}
+        return have_received(view, assignments, has_topics=any(topic in self._cluster.topics for topic in topics))
 
 
 class TransactionCondition(HistoryCondition[TransactionView]):

@@ -1466,7 +1466,8 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group, which need not exist yet.
-            state: The state, such as "Stable"; "Dead" for a group that does not exist.
+            state: The state, such as "Stable", or of a consumer group (KIP-848) "Assigning" or "Reconciling"; "Dead"
+                for a group that does not exist.
             members: Number of members that the group must have while it is in the state; None for any number.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
@@ -1535,7 +1536,7 @@ class FakeCluster(JournalExport):
 
         Args:
             group_id: The group, which need not exist yet.
-            above: A generation id.
+            above: A generation id; of a consumer group (KIP-848), a group epoch.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
 

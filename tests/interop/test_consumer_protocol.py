@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from fakebroker import FakeCluster
+from fakebroker.errors import ErrorCode
 from tests.interop.conftest import closed_together
 from tests.support.kafka_clients.client import FETCH_WAIT_MS, Record
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
@@ -244,3 +245,38 @@ def test_a_regular_expression_picks_up_topics_that_are_created_later(fake_cluste
     finally:
         consumer.close()
     assert fake_cluster.group("g").state == "Empty"
+
+
+def test_a_held_revocation_delays_the_other_member(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    first = start_member()
+    wait_for(fake_cluster, [6], first)
+    with fake_cluster.hold("g", "Reconciling"):
+        second = start_member()
+
+        def has_given_up(_: list[Record]) -> bool:
+            reported = [call.request.topic_partitions for call in fake_cluster.requests("ConsumerGroupHeartbeat")]
+            return len(first.assignment()) == 3 and [len(each[0].partitions) for each in reported if each][-1] == 3
+
+        poll_until(fake_cluster, "the client has given up and reported it", has_given_up, first, second)
+        held, waiting = fake_cluster.group("g").members
+        assert (held.state, len(held.pending_revocation)) == ("UNREVOKED_PARTITIONS", 3)
+        assert {each.holder_id for each in waiting.awaited} == {held.member_id}
+        assert second.assignment() == []
+    wait_for(fake_cluster, [3, 3], first, second)
+    assert fake_cluster.wait_for_state("g", "Stable").assignment_epoch == 2
+
+
+def test_a_fenced_client_loses_its_partitions_and_rejoins(fake_cluster: FakeCluster, start_member: StartMember) -> None:
+    member = start_member()
+    wait_for(fake_cluster, [6], member)
+    (member_id,) = (each.member_id for each in fake_cluster.group("g").members)
+    fake_cluster.fence_epoch("g", member_id)
+
+    def has_rejoined(_: list[Record]) -> bool:
+        errors = [call.response.error_code for call in fake_cluster.requests("ConsumerGroupHeartbeat") if call.response]
+        return ErrorCode.FENCED_MEMBER_EPOCH in errors and partitions_per_member(fake_cluster, "g") == [6]
+
+    poll_until(fake_cluster, "the client was fenced and has rejoined", has_rejoined, member)
+    wait_for(fake_cluster, [6], member)
+    CONFLUENT.produce(fake_cluster.bootstrap_servers, "orders", numbered(range(6)), None)
+    assert values(poll_records(fake_cluster, 6, member)) == values(numbered(range(6)))

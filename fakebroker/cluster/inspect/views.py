@@ -375,6 +375,8 @@ def view_moment(cluster: Cluster, group_id: str, moment: Moment, now_ms: float) 
         state=moment.state_to,
         generation_id=moment.generation_id,
         leader_id=moment.leader_id,
+        type="classic" if moment.assignment_epoch is None else "consumer",
+        assignment_epoch=moment.assignment_epoch,
         protocol_name=None if is_preparing or not moment.members else view.protocol_name,
         members=tuple(members.get(member_id) or MemberView.of_former(member_id) for member_id in moment.members),
     )
