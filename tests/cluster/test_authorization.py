@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster.call import Peer
-from fakebroker.cluster.features import Update
+from fakebroker.cluster.configs.settings import REBALANCE_PROTOCOLS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -174,8 +174,7 @@ def test_topics_of_consumer_groups_are_checked_since_4_0(subtests: pytest.Subtes
     row = next(row for row in ROWS if row.api == "ConsumerGroupHeartbeat")
     for release, expected in (("3.9", ErrorCode.NONE), ("4.0", ErrorCode.TOPIC_AUTHORIZATION_FAILED)):
         with subtests.test(release=release):
-            harness = ClusterHarness(as_version=release)
-            harness.cluster.features.apply([Update("group.version", 1, 1)])
+            harness = ClusterHarness(as_version=release, config={REBALANCE_PROTOCOLS: "classic,consumer"})
             permit(harness, allow("READ", GROUP, "new"))
             assert ask(harness, row.request(0, b""), 0).error_code == expected
 

@@ -286,7 +286,7 @@ def _alter_group(cluster: "Cluster", broker: BrokerNode, change: ResourceChange,
     if not change.resource_name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     configs = _changed(_resource_configs(cluster, change), change, group_configs(broker.release))
-    fault = group_configs_error(configs, broker.release)
+    fault = group_configs_error(configs, broker.release, cluster.config.of_release(broker.release))
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_CONFIG, fault)
     if not validate_only:

@@ -1,15 +1,17 @@
 """The configs of groups (resources of the type GROUP), by release: the new group protocols read them.
 
 They are stored and given back, and their values are checked. Consumer groups use those that begin with `consumer.`; the
-others have no effect. Source: GroupConfig; bounds are the defaults of the brokers' `group.consumer.*`, `group.share.*`
-and `group.streams.*`. The first arguments of `ConfigKey` are the type, the default, the smallest and the largest valid
-number.
+others have no effect. Source: GroupConfig. The first arguments of `ConfigKey` are the type, the default, the smallest
+and the largest valid number. These limits, and the defaults of consumer groups, are those of the brokers' settings; the
+table has their defaults.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
+from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.configs.topic_configs import values_error
 from fakebroker.protocol.releases import Release
 
@@ -17,6 +19,7 @@ KIP_848 = Release(4, 0)
 """The first release with configs of groups."""
 
 _INT, _STRING = ConfigType.INT, ConfigType.STRING
+_ANY = float("inf")
 
 _SESSION = ConfigKey(_INT, 45_000, 45_000, 60_000, about="Time without heartbeats after which a member is removed.")
 _HEARTBEAT = ConfigKey(_INT, 5000, 5000, 15_000, about="Time between two heartbeats of a member.")
@@ -66,9 +69,34 @@ def group_configs(release: Release) -> dict[str, ConfigKey]:
     return dict(sorted(each for since, keys in _SINCE if since <= release for each in keys.items()))
 
 
-def group_configs_error(configs: Mapping[str, str], release: Release) -> str | None:
-    """Return an error message if a group may not have these configs, else None (GroupConfig.validate)."""
-    keys = group_configs(release)
+def effective_group_configs(release: Release, settings: Config) -> dict[str, ConfigKey]:
+    """Return the configs of groups in a release, with the defaults and limits that the brokers' settings give them."""
+    return {
+        name: _effective(name, key, settings) if name.startswith("consumer.") else key
+        for name, key in group_configs(release).items()
+    }
+
+
+def _effective(name: str, key: ConfigKey, settings: Config) -> ConfigKey:
+    low, high = (settings.number(_limit(name, limit)) for limit in ("min", "max"))
+    return replace(key, default=settings.number(f"group.{name}"), low=low, high=high)
+
+
+def _limit(name: str, limit: str) -> str:
+    """Return the setting of the brokers with the limit, "min" or "max", of a config of groups."""
+    kind, _, rest = name.partition(".")
+    return f"group.{kind}.{limit}.{rest.removeprefix('num.')}"
+
+
+def group_configs_error(configs: Mapping[str, str], release: Release, settings: Config) -> str | None:
+    """Return an error message if a group may not have these configs, else None (GroupConfig.validate).
+
+    Args:
+        configs: All configs of the group.
+        release: The release of the broker that checks them.
+        settings: The settings of this broker.
+    """
+    keys = effective_group_configs(release, settings)
     unknown = [name for name in configs if name not in keys]
     if unknown:
         return f"Unknown group config name: {unknown[0]}"
@@ -76,5 +104,19 @@ def group_configs_error(configs: Mapping[str, str], release: Release) -> str | N
     if reset is not None and not _AUTO_OFFSET_RESET.fullmatch(reset):
         expected = "earliest, latest or by_duration: and a duration, such as by_duration:PT1H"
         return f"Invalid value {reset} for configuration share.auto.offset.reset: expected {expected}"
-    # A session is longer than the interval of heartbeats, because the bounds of both do not overlap.
-    return values_error(configs, keys)
+    any_number = {name: replace(key, low=min(key.low, 1), high=_ANY) for name, key in keys.items()}
+    return values_error(configs, any_number) or _limit_error(configs, keys)
+
+
+def _limit_error(configs: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> str | None:
+    values = {name: int(configs.get(name, key.default_text or "")) for name, key in keys.items() if key.is_number}
+    for name, value in values.items():
+        if value < keys[name].low:
+            return f"{name} must be greater than or equal to {_limit(name, 'min')}"
+        if value > keys[name].high:
+            return f"{name} must be less than or equal to {_limit(name, 'max')}"
+    for name, value in values.items():
+        interval = name.replace("session.timeout", "heartbeat.interval")
+        if interval != name and value <= values[interval]:
+            return f"{name} must be greater than {interval}"
+    return None

@@ -11,7 +11,7 @@ from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
 from fakebroker.coordinator.group.classic.extension import no_extension
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
 from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
@@ -81,6 +81,12 @@ SETTINGS: dict[str, ConfigKey] = {
     "group.consumer.heartbeat.interval.ms": ConfigKey(
         _INT, 5000, 1, about="Time between two heartbeats of a member of a consumer group."
     ),
+    "group.consumer.max.heartbeat.interval.ms": ConfigKey(
+        _INT, 15_000, 1, about="Longest `consumer.heartbeat.interval.ms` of a group; at least that of the brokers."
+    ),
+    "group.consumer.max.session.timeout.ms": ConfigKey(
+        _INT, 60_000, 1, about="Longest `consumer.session.timeout.ms` of a group; at least that of the brokers."
+    ),
     "group.consumer.max.size": ConfigKey(_INT, _INT32_MAX, 1, about="Most members of a consumer group."),
     "group.consumer.migration.policy": ConfigKey(
         _STRING,
@@ -88,6 +94,12 @@ SETTINGS: dict[str, ConfigKey] = {
         choices=tuple(policy.value for policy in MigrationPolicy),
         ignores_case=True,
         about="Which groups change between classic and consumer groups while they have members.",
+    ),
+    "group.consumer.min.heartbeat.interval.ms": ConfigKey(
+        _INT, 5000, 1, about="Shortest `consumer.heartbeat.interval.ms` of a group; at most that of the brokers."
+    ),
+    "group.consumer.min.session.timeout.ms": ConfigKey(
+        _INT, 45_000, 1, about="Shortest `consumer.session.timeout.ms` of a group; at most that of the brokers."
     ),
     "group.consumer.regex.refresh.interval.ms": ConfigKey(
         _INT,
@@ -100,7 +112,7 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     REBALANCE_PROTOCOLS: ConfigKey(
         _LIST,
-        "classic,consumer",
+        "classic,consumer,streams",
         choices=("classic", "consumer", "share", "streams"),
         about="Without consumer, ConsumerGroupHeartbeat and ConsumerGroupDescribe get UNSUPPORTED_VERSION.",
     ),
@@ -175,19 +187,38 @@ SETTINGS: dict[str, ConfigKey] = {
 SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about and key.broker_name}
 SETTINGS = dict(sorted(SETTINGS.items()))
 
-# Older defaults: the release in which the default changed, the setting, and its default before.
+# Older defaults: the release in which the default changed, the setting, and its default before. Of several defaults of
+# one setting, the oldest comes last.
 _OLDER_DEFAULTS: tuple[tuple[Release, str, Value], ...] = (
     (Release(0, 11), "group.initial.rebalance.delay.ms", 0),
     (Release(2, 0), "offsets.retention.minutes", 24 * 60),
     (Release(2, 3), "group.max.session.timeout.ms", 300_000),
     (Release(2, 5), "message.max.bytes", 1_000_012),
     (Release(2, 5), "transaction.abort.timed.out.transaction.cleanup.interval.ms", 60_000),
+    (Release(4, 1), REBALANCE_PROTOCOLS, "classic,consumer"),
+    (Release(4, 0), REBALANCE_PROTOCOLS, "classic"),
     (Release(4, 0), "group.consumer.migration.policy", MigrationPolicy.DISABLED.value),
     (Release(4, 0), "log.message.timestamp.after.max.ms", 2**63 - 1),  # KIP-1030
 )
 
-KIP_211, KIP_848 = Release(2, 1), Release(4, 0)
-"""The first release that keeps the offsets of non-empty groups, and the first with the new group coordinator."""
+KIP_211, PREVIEW_OF_KIP_848, KIP_848 = Release(2, 1), Release(3, 7), Release(4, 0)
+"""The first releases that keep the offsets of non-empty groups, have the new group coordinator, and always use it."""
+
+_KAFKA_18688 = Release(4, 1)
+"""The first release whose `uniform` moves no more partitions than needed; in 4.0, this is fixed in 4.0.1."""
+
+_GROUP_LIMITS = ("heartbeat.interval.ms", "session.timeout.ms")
+"""The configs of consumer groups that have limits: `group.consumer.min.` and `group.consumer.max.`."""
+
+_ASCENDING = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    *(
+        (f"group.consumer.{low}{name}", f"group.consumer.{high}{name}")
+        for name in _GROUP_LIMITS
+        for low, high in (("min.", "max."), ("min.", ""), ("", "max."))
+    ),
+)
+"""Pairs of settings of which the first must not be greater than the second."""
 
 
 class Config:
@@ -219,10 +250,32 @@ class Config:
         }
         self._values |= self.overrides
         self._items: dict[str, tuple[str, ...]] = {}
-        low, high = self.number("group.min.session.timeout.ms"), self.number("group.max.session.timeout.ms")
-        if low > high:
-            expected = f"an integer <= group.max.session.timeout.ms, which is {high}"
-            raise ConfigError.of("group.min.session.timeout.ms", low, expected)
+        self._widen_limits()
+        self._check()
+
+    def _widen_limits(self) -> None:
+        """Let limits that were not set include the value of the brokers, so that it can be set alone."""
+        for name in _GROUP_LIMITS:
+            value = self.number(f"group.consumer.{name}")
+            for limit, choose in (("min", min), ("max", max)):
+                limit_name = f"group.consumer.{limit}.{name}"
+                if limit_name not in self.overrides:
+                    self._values[limit_name] = choose(self.number(limit_name), value)
+
+    def _check(self) -> None:
+        """Check settings that depend on each other."""
+        for name, other in _ASCENDING:
+            if self.number(name) > self.number(other):
+                raise ConfigError.of(name, self.number(name), f"an integer <= {other}, which is {self.number(other)}")
+        interval, timeout = "group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"
+        if self.number(interval) >= self.number(timeout):
+            expected = f"an integer < {timeout}, which is {self.number(timeout)}"
+            raise ConfigError.of(interval, self.number(interval), expected)
+        if "classic" not in self.items(REBALANCE_PROTOCOLS):
+            expected = "a list with classic, which cannot be disabled"
+            raise ConfigError.of(REBALANCE_PROTOCOLS, self.text(REBALANCE_PROTOCOLS), expected)
+        if not self.items("group.consumer.assignors"):
+            raise ConfigError.of("group.consumer.assignors", "", one_of(ASSIGNORS).replace("one of", "one or more of"))
 
     def number(self, name: str) -> int:
         """Return the value of a numeric setting."""
@@ -266,9 +319,10 @@ class Config:
         config.consumer.compile_regex = compile_regex
         return config
 
-    def _assignors(self) -> dict[str, Assignor]:
+    def _assignors(self, release: Release) -> dict[str, Assignor]:
+        known = ASSIGNORS_OF_4_0_0 if release < _KAFKA_18688 else ASSIGNORS
         names = (_ASSIGNOR_CLASSES.get(item, item) for item in self.items("group.consumer.assignors"))
-        return {name: ASSIGNORS[name] for name in names}
+        return {name: known[name] for name in names}
 
     def of_release(self, release: Release) -> "Config":
         """Return these settings with the defaults of a release."""
@@ -276,10 +330,12 @@ class Config:
         return Config({**older, **self.overrides}) if older else self
 
     def _coordinator(self, release: Release, expects_instances: bool) -> CoordinatorConfig:
+        has_consumer_protocol = "consumer" in self.items(REBALANCE_PROTOCOLS)
         return CoordinatorConfig(
             extension=BatchJoinExtension if expects_instances else no_extension,
             is_before_kip_211=release < KIP_211,
-            is_before_kip_848=release < KIP_848,
+            # In 3.7 to 3.9, the consumer protocol is a preview, and the setting starts the new group coordinator.
+            is_before_kip_848=release < KIP_848 and not (has_consumer_protocol and release >= PREVIEW_OF_KIP_848),
             group_min_session_timeout_ms=self.number("group.min.session.timeout.ms"),
             group_max_session_timeout_ms=self.number("group.max.session.timeout.ms"),
             group_initial_rebalance_delay_ms=self.number("group.initial.rebalance.delay.ms"),
@@ -289,12 +345,13 @@ class Config:
             offsets_retention_check_interval_ms=self.number("offsets.retention.check.interval.ms"),
             offsets_topic_num_partitions=self.number("offsets.topic.num.partitions"),
             consumer=ConsumerGroupConfig(
+                is_enabled=has_consumer_protocol,
                 session_timeout_ms=self.number("group.consumer.session.timeout.ms"),
                 heartbeat_interval_ms=self.number("group.consumer.heartbeat.interval.ms"),
                 max_size=self.number("group.consumer.max.size"),
                 classic_max_size=self.number("group.max.size"),
                 migration_policy=MigrationPolicy(str(self.text("group.consumer.migration.policy")).lower()),
-                assignors=self._assignors(),
+                assignors=self._assignors(release),
                 regex_refresh_interval_ms=self.number("group.consumer.regex.refresh.interval.ms"),
             ),
         )

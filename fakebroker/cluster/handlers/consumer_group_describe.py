@@ -39,7 +39,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ConsumerGroupDescri
 
 
 def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsumerGroup:
-    if not is_enabled(cluster):
+    if not is_enabled(cluster, call):
         return _error(group_id, ErrorCode.UNSUPPORTED_VERSION, UNSUPPORTED)
     if refused := group_error(cluster, call, AclOperation.DESCRIBE, group_id):
         return _error(group_id, refused)

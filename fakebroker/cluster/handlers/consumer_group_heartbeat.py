@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, topic_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs.settings import REBALANCE_PROTOCOLS
+from fakebroker.cluster.configs.settings import KIP_848
 from fakebroker.cluster.features import GROUP_VERSION
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.coordinator.group.modern.member import Partitions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
-    if not is_enabled(cluster):
+    if not is_enabled(cluster, call):
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=UNSUPPORTED)
     if cluster.acls is not None and (error := _error(cluster, call)):
         return ConsumerGroupHeartbeatResponse(error_code=error)
@@ -79,9 +79,11 @@ _MESSAGES = {
 """Kafka's messages of errors that are not about the request (`Errors.message`)."""
 
 
-def is_enabled(cluster: "Cluster") -> bool:
-    """Return whether brokers handle the requests of consumer groups: by the settings, and by the feature."""
-    return cluster.features.level(GROUP_VERSION) >= 1 and "consumer" in cluster.config.items(REBALANCE_PROTOCOLS)
+def is_enabled(cluster: "Cluster", call: Call) -> bool:
+    """Return whether a broker handles the requests of consumer groups: by setting, and since 4.0 also by feature."""
+    if not call.broker.coordinator.config.consumer.is_enabled:
+        return False
+    return cluster.features.level(GROUP_VERSION) >= 1 or call.broker.release < KIP_848
 
 
 def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: float) -> int | None:

@@ -17,7 +17,7 @@ from fakebroker.cluster.configs.changes import (
 )
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
-from fakebroker.cluster.configs.group_configs import group_configs
+from fakebroker.cluster.configs.group_configs import effective_group_configs
 from fakebroker.cluster.configs.log_levels import LOGGERS, level
 from fakebroker.cluster.configs.resolution import (
     ConfigSource,
@@ -178,7 +178,7 @@ def _group(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
     if not name:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     configs = cluster.resource_configs.get((ResourceType.GROUP, name), {})
-    keys = group_configs(call.broker.release)
+    keys = effective_group_configs(call.broker.release, cluster.config.of_release(call.broker.release))
     return [
         _entry(call, each, keys[each], _group_config(keys[each], each, configs))
         for each in _requested_names(resource, keys)

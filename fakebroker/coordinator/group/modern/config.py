@@ -45,6 +45,7 @@ class ConsumerGroupConfig:
     """The settings of consumer groups, under Kafka's names and with Kafka's defaults (`group.consumer.*`).
 
     Attributes:
+        is_enabled: Whether the setting `group.coordinator.rebalance.protocols` has the consumer protocol.
         classic_max_size: The most members that a classic group may have (`group.max.size`).
         migration_policy: Which groups become groups of the other kind while they have members.
         assignors: The assignors by name; the first one is the default.
@@ -55,6 +56,7 @@ class ConsumerGroupConfig:
             InvalidRegexError.
     """
 
+    is_enabled: bool = True
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
