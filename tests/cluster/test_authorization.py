@@ -179,6 +179,23 @@ def test_topics_of_consumer_groups_are_checked_since_4_0(subtests: pytest.Subtes
             assert ask(harness, row.request(0, b""), 0).error_code == expected
 
 
+def test_regular_expressions_find_only_topics_that_the_client_may_describe() -> None:
+    harness = ClusterHarness({"news": 2, "orders": 1})
+    permit(harness, allow("READ", GROUP, "g"), allow("DESCRIBE", TOPIC, "news"))
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="a",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_regex=".*",
+        topic_partitions=[],
+    )
+    assert ask(harness, joining, 1).error_code == ErrorCode.NONE
+    staying = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
+    (assigned,) = ask(harness, staying, 1).assignment.topic_partitions
+    assert assigned.topic_id == harness.topic("news").topic_id
+
+
 def test_without_acks_a_refused_batch_closes_the_connection() -> None:
     harness = ClusterHarness()
     permit(harness)

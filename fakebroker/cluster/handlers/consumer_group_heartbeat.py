@@ -47,7 +47,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
             heartbeat_interval_ms=interval_ms,
         )
     late: LateResponse[HeartbeatResult] = LateResponse(_response)
-    call.broker.coordinator.consumer_group_heartbeat(_heartbeat(call), now_ms, late)
+    call.broker.coordinator.consumer_group_heartbeat(_heartbeat(cluster, call), now_ms, late)
     return late.take(cluster, call)
 
 
@@ -98,9 +98,13 @@ def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: 
     )
 
 
-def _heartbeat(call: Call) -> ConsumerGroupHeartbeat:
+def _heartbeat(cluster: "Cluster", call: Call) -> ConsumerGroupHeartbeat:
     request: ConsumerGroupHeartbeatRequest = call.request
     names, owned = request.subscribed_topic_names, request.topic_partitions
+
+    def may_describe(topic: str) -> bool:
+        return not topic_error(cluster, call, AclOperation.DESCRIBE, topic)
+
     return ConsumerGroupHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -114,6 +118,7 @@ def _heartbeat(call: Call) -> ConsumerGroupHeartbeat:
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=None if owned is None else _partitions(owned),
+        may_describe=None if cluster.acls is None else may_describe,
         requires_member_id=call.api_version >= 1,
     )
 

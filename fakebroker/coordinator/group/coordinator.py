@@ -527,7 +527,7 @@ class Coordinator:
                 self._schedule_offset_expiry(led, now_ms)
             done(result)
             if regexes := result.regexes_to_resolve:
-                resolution = self.consumer_groups.resolve(group, regexes, now_ms)
+                resolution = self.consumer_groups.resolve(group, regexes, request.may_describe, now_ms)
                 run = partial(self._run_consumer_group, group, resolution, now_ms, lambda result: None)
                 self._runtime.submit_to(group.partition, run)
 

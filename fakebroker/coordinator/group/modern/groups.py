@@ -232,8 +232,10 @@ class ConsumerGroups:
             subscriptions.regexes, now_ms, created, interval_ms
         )
 
-    def resolve(self, group: ConsumerGroup, regexes: Collection[str], now_ms: float) -> Procedure[None]:
-        """Resolve regular expressions (`HeartbeatResult.regexes_to_resolve`).
+    def resolve(
+        self, group: ConsumerGroup, regexes: Collection[str], may_describe: Callable[[str], bool] | None, now_ms: float
+    ) -> Procedure[None]:
+        """Resolve regular expressions (`HeartbeatResult.regexes_to_resolve`) on behalf of the member that caused it.
 
         If the append fails, a later heartbeat tries again.
         """
@@ -242,7 +244,8 @@ class ConsumerGroups:
             return
         topics = self.config.topics
         version = topics.version
-        records = resolution_records(group, resolve(regexes, topics, self.config.compile_regex, now_ms), topics)
+        resolved = resolve(regexes, topics, self.config.compile_regex, may_describe, now_ms)
+        records = resolution_records(group, resolved, topics)
         if records and not (yield tuple(records)):
             group.change.cause = "regular expressions were resolved"
             self.replay(group, records)

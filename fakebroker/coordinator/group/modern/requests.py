@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat as plain data, and the checks that do not depend on the group."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
@@ -27,6 +27,8 @@ class ConsumerGroupHeartbeat:
         subscribed_topic_regex: A regular expression for names of topics, in addition to those in
             `subscribed_topic_names`; "" for none.
         owned: The partitions that the member has.
+        may_describe: Whether the client may describe a topic; None if it may describe all. Regular expressions do not
+            find other topics.
         requires_member_id: Whether also a member that joins has to give its id (versions 1 and up).
         classic: Set if the request is a JoinGroup (`classic_members.join`).
     """
@@ -43,6 +45,7 @@ class ConsumerGroupHeartbeat:
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    may_describe: Callable[[str], bool] | None = None
     requires_member_id: bool = False
     classic: ClassicMemberMetadata | None = None
 

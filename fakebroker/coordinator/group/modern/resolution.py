@@ -19,7 +19,11 @@ from fakebroker.coordinator.group.modern.topics import TopicImage, metadata_hash
 
 
 def resolve(
-    regexes: Collection[str], topics: TopicImage, compile_regex: Callable[[str], Matcher], now_ms: float
+    regexes: Collection[str],
+    topics: TopicImage,
+    compile_regex: Callable[[str], Matcher],
+    may_describe: Matcher | None,
+    now_ms: float,
 ) -> dict[str, ResolvedRegex]:
     """Return the topics that match each of some regular expressions (`GroupMetadataManager.refreshRegularExpressions`).
 
@@ -27,10 +31,11 @@ def resolve(
         regexes: Regular expressions, which are valid because members could subscribe to them.
         topics: The topics of the cluster, those that are internal to Kafka included.
         compile_regex: See `ConsumerGroupConfig`.
+        may_describe: Whether the member that causes this may describe a topic; None if it may describe all.
         now_ms: The time.
     """
     matchers = {regex: compile_regex(regex) for regex in regexes}
-    names = list(topics.names())
+    names = list(topics.names() if may_describe is None else filter(may_describe, topics.names()))
     return {
         regex: ResolvedRegex(frozenset(filter(matches, names)), topics.version, int(now_ms))
         for regex, matches in matchers.items()
