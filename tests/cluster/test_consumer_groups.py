@@ -87,24 +87,6 @@ def test_only_version_0_chooses_member_ids() -> None:
     assert (refused.member_id, refused.assignment) == (None, None)
 
 
-def test_errors_have_messages() -> None:
-    harness = cluster(brokers=2)
-    owner = harness.cluster.coordinator_of("g")
-    assert owner is not None
-    wrong = next(node_id for node_id in harness.cluster.brokers if node_id != owner.node_id)
-    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
-    response = harness.ask(request, 1, broker=wrong)
-    assert (response.error_code, response.error_message) == (
-        ErrorCode.NOT_COORDINATOR,
-        "This is not the correct coordinator.",
-    )
-    response = harness.ask(request, 1, broker=owner.node_id)
-    assert (response.error_code, response.error_message) == (
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        "Consumer group g not found.",
-    )
-
-
 def test_a_partition_moves_when_its_owner_has_confirmed() -> None:
     harness = shared()
     (group,) = describe(harness, "g")
@@ -254,7 +236,7 @@ def test_members_fetch_offsets_with_their_epoch() -> None:
 def test_without_the_protocol_both_apis_are_unsupported(options: dict[str, Any]) -> None:
     harness = cluster(**options)
     refused = beat(harness, "a", version=0)
-    assert (refused.error_code, refused.error_message) == (OFF, "The version of API is not supported.")
+    assert (refused.error_code, refused.error_message) == (OFF, None)
     (group,) = describe(harness, "g", version=0)
     assert (group.error_code, group.group_id) == (OFF, "g")
     assert {68, 69} <= harness.cluster.brokers[1].versions.keys(), "advertised all the same"

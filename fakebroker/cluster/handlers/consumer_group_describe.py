@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import group_error, operations, topic_error
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.consumer_group_heartbeat import HIDES_TOPICS, UNSUPPORTED, is_enabled
+from fakebroker.cluster.handlers.consumer_group_heartbeat import HIDES_TOPICS, is_enabled
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from fakebroker.errors import ErrorCode
@@ -40,7 +40,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ConsumerGroupDescri
 
 def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsumerGroup:
     if not is_enabled(cluster, call):
-        return _error(group_id, ErrorCode.UNSUPPORTED_VERSION, UNSUPPORTED)
+        return _error(group_id, ErrorCode.UNSUPPORTED_VERSION)
     if refused := group_error(cluster, call, AclOperation.DESCRIBE, group_id):
         return _error(group_id, refused)
     if not group_id:

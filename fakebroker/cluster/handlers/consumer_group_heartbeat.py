@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if not is_enabled(cluster, call):
-        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=UNSUPPORTED)
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if cluster.acls is not None and (error := _error(cluster, call)):
         return ConsumerGroupHeartbeatResponse(error_code=error)
     request: ConsumerGroupHeartbeatRequest = call.request
@@ -65,18 +65,6 @@ def _error(cluster: "Cluster", call: Call) -> ErrorCode:
     names = (request.subscribed_topic_names or ()) if call.broker.release >= HIDES_TOPICS else ()
     hidden = any(topic_error(cluster, call, AclOperation.DESCRIBE, name) for name in dict.fromkeys(names))
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if hidden else ErrorCode.NONE
-
-
-UNSUPPORTED = "The version of API is not supported."
-"""The message of UNSUPPORTED_VERSION."""
-
-_MESSAGES = {
-    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "The coordinator is loading and hence can't process requests.",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
-}
-"""Kafka's messages of errors that are not about the request (`Errors.message`)."""
 
 
 def is_enabled(cluster: "Cluster", call: Call) -> bool:
@@ -133,8 +121,8 @@ def _partitions(owned: Iterable[HeartbeatTopicPartitions]) -> Partitions:
 
 def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     if result.error:
-        message = result.message or _MESSAGES.get(result.error)
-        return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=message)
+        # Errors that are not about the request have no message (Kafka's `ApiError.fromThrowable`).
+        return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=result.message)
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         member_id=result.member_id,

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
+from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, GroupSpec, PartitionAssignorError
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.consumer_group_harness import ConsumerGroupHarness, FakeTopics
 from tests.support.subtests import subtest_for_each
@@ -137,3 +139,21 @@ def test_a_coordinator_without_the_partition_refuses() -> None:
     harness.coordinator.start_loading(0)
     assert harness.send("a", 1).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert harness.send("a", 1, rack_id="").error is ErrorCode.INVALID_REQUEST, "checked before"
+
+
+def test_an_assignor_that_fails_changes_nothing() -> None:
+    failing = False
+
+    def assign(group: GroupSpec) -> dict[str, Assignment]:
+        if failing:
+            raise PartitionAssignorError("expected fewer partitions")
+        return ASSIGNORS["uniform"](group)
+
+    harness = ConsumerGroupHarness(assignors={"uniform": assign})
+    harness.send("a")
+    failing = True
+    result = harness.send("b")
+    assert (result.error, result.message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert (len(harness.batches), list(harness.group.members)) == (1, ["a"])
+    failing = False
+    assert harness.send("b").error is ErrorCode.NONE

@@ -9,7 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from fakebroker.coordinator.group.group_controls import GroupControls
-from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor, GroupSpec, MemberSpec
+from fakebroker.coordinator.group.modern.assignors.group_spec import (
+    Assignor,
+    GroupSpec,
+    MemberSpec,
+    PartitionAssignorError,
+)
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import (
@@ -371,6 +376,9 @@ def update_target(step: Step) -> tuple[Partitions, int]:
     """Run the assignor if the group epoch is newer than the assignment; return the member's target and its epoch.
 
     A hold in Assigning does not apply to the first assignment, without which the member would have no epoch.
+
+    Raises:
+        HeartbeatError: UNKNOWN_SERVER_ERROR: the assignor has failed. Nothing is stored.
     """
     group, member, controls = step.group, step.member, step.context.controls
     is_held = ConsumerGroupState.ASSIGNING in controls.held_states and group.assignment_epoch > 0
@@ -384,7 +392,10 @@ def update_target(step: Step) -> tuple[Partitions, int]:
         target: Mapping[str, Partitions] = scripted_target(controls.next_assignment, members, step.context.topics)
         step.is_scripted = True
     else:
-        target = _assignor(step)(_group_spec(step, members))
+        try:
+            target = _assignor(step)(_group_spec(step, members))
+        except PartitionAssignorError as error:
+            raise HeartbeatError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
     for member_id in members:
         partitions = target.get(member_id, NO_PARTITIONS)
         if group.target.get(member_id) != partitions:
