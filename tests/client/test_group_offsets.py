@@ -1,6 +1,8 @@
 """Commits and look-ups of an application: retries never overwrite later commits."""
 
-from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetsRequest
+import pytest
+
+from fakebroker.client.consumer.group_offsets import Committer, GroupOffsets, OffsetsRequest
 from fakebroker.client.member.reactions import Reaction
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
@@ -62,11 +64,36 @@ def test_a_commit_replaced_by_a_later_one_is_not_retried() -> None:
     assert offsets.next_deadline() is None
 
 
-def test_a_retry_of_a_member_has_the_epoch_that_it_has_then() -> None:
+def member(epoch: int, *assigned: TopicPartition) -> Committer:
+    return Committer(Identity("g", None, "m", epoch), assigned)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, ErrorCode.STALE_MEMBER_EPOCH])
+def test_a_retry_of_a_member_has_the_epoch_that_it_has_then(error: ErrorCode) -> None:
     offsets = GroupOffsets(retry_backoff_ms=5)
-    offsets.commit(Identity("g", None, "m", 1), {P0: 3})
-    (first,) = offsets.requests(0, Identity("g", None, "m", 1))
-    assert respond(offsets, first, ErrorCode.NOT_COORDINATOR, 0) is Reaction.REDISCOVER
-    (retry,) = offsets.requests(5, Identity("g", None, "m", 2))
+    offsets.commit(member(1).identity, {P0: 3})
+    (first,) = offsets.requests(0, member(1, P0))
+    assert isinstance(first, OffsetCommitRequest)
+    offsets.answered(first, commit_response(first, error), 0, member(2, P0))
+    (retry,) = offsets.requests(5, member(2, P0))
     assert isinstance(retry, OffsetCommitRequest)
     assert (retry.generation_id_or_member_epoch, committed(retry)) == (2, {P0: 3})
+
+
+def test_a_commit_of_partitions_that_have_been_revoked_does_not_get_a_later_epoch() -> None:
+    offsets = GroupOffsets(retry_backoff_ms=5)
+    operation = offsets.commit(member(1).identity, {P0: 3, P1: 4})
+    (first,) = offsets.requests(0, member(2, P1))
+    assert isinstance(first, OffsetCommitRequest)
+    assert first.generation_id_or_member_epoch == 1
+    offsets.answered(first, commit_response(first, ErrorCode.STALE_MEMBER_EPOCH), 0, member(2, P1))
+    assert operation.error is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_a_stale_epoch_is_an_error_without_a_later_one() -> None:
+    offsets = GroupOffsets(retry_backoff_ms=5)
+    operation = offsets.commit(member(1).identity, {P0: 3})
+    (first,) = offsets.requests(0, member(1, P0))
+    assert isinstance(first, OffsetCommitRequest)
+    offsets.answered(first, commit_response(first, ErrorCode.STALE_MEMBER_EPOCH), 0, member(1, P0))
+    assert operation.error is ErrorCode.STALE_MEMBER_EPOCH

@@ -13,7 +13,8 @@ from fakebroker.client.consumer.cluster_metadata import ClusterMetadata
 from fakebroker.client.consumer.consumer_settings import ConsumerSettings
 from fakebroker.client.consumer.diagnosis import Diagnosis
 from fakebroker.client.consumer.fetcher import Fetcher
-from fakebroker.client.consumer.group_offsets import GroupOffsets, OffsetOperation
+from fakebroker.client.consumer.group_offsets import Committer, GroupOffsets, OffsetOperation
+from fakebroker.client.consumer.manual_assignment import ManualAssignment
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceCallback, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
 from fakebroker.client.consumer.subscription import (
@@ -92,25 +93,23 @@ class ConsumerCore:
         self._subscribed: SubscriptionType | None = None
         self._pattern: re.Pattern[str] | None = None
         self._is_matched = False  # the topics that match the pattern are known
-        self._manual: tuple[TopicPartition, ...] = ()  # partitions assigned without a group
         self._fetcher = Fetcher(settings)
         self._offsets = GroupOffsets(settings.retry_backoff_ms)
+        self._manual = ManualAssignment(settings, self._fetcher, self._offsets, self._reset)
         self._metadata = ClusterMetadata(settings.metadata_max_age_ms, settings.retry_backoff_ms)
         self._group_topics: tuple[str, ...] | None = None  # topics whose partition counts the leader needs
         self._coordinator: int | None = None
         self._lookup: OutboundRequest | None = None  # a look-up of the coordinator that the member did not request
         self._lookup_ms = 0.0  # no such look-up before this time
-        self._initial: OffsetOperation | None = None  # the look-up of offsets at which manual partitions start
         self._without_offset: dict[TopicPartition, None] = {}  # without a committed offset and a reset policy
         self._failures: deque[FakebrokerError] = deque()
         self._diagnosis = Diagnosis()
         self._poll_deadline_ms: float | None = None
-        self._commit_ms = 0.0  # when the next automatic commit of manual partitions is due
 
     @property
     def assigned(self) -> tuple[TopicPartition, ...]:
         """The partitions assigned to this consumer."""
-        return self._manual if self._subscribed is SubscriptionType.PARTITIONS else self.member.assigned
+        return self._manual.partitions if self._subscribed is SubscriptionType.PARTITIONS else self.member.assigned
 
     @property
     def is_assigned(self) -> bool:
@@ -148,10 +147,8 @@ class ConsumerCore:
         check_topics([topic for topic, _ in wanted])
         check_offsets(offsets)
         self._set_type(SubscriptionType.PARTITIONS)
-        self._fetcher.remove([partition for partition in self._manual if partition not in wanted])
-        self._cancel_initial()
-        self._manual, self._without_offset = wanted, {}
-        self._commit_ms = now_ms + self.settings.commit_interval_ms
+        self._manual.assign(wanted, now_ms)
+        self._without_offset.clear()
         for partition, offset in offsets.items():
             self._fetcher.start(partition, offset)
         self._metadata.refresh_now(now_ms)
@@ -174,21 +171,15 @@ class ConsumerCore:
         """
         if commits and self._subscribed is not None:
             self._mark_consumed()
-            self._commit_manual(now_ms)
+            self._manual.commit(now_ms)
         self.member.leave(now_ms)
         self._settle(now_ms)
-        self._fetcher.remove(self._manual)
-        self._subscribed, self._pattern, self._is_matched, self._manual = None, None, False, ()
+        self._manual.assign((), now_ms)
+        self._subscribed, self._pattern, self._is_matched = None, None, False
         self._group_topics, self._poll_deadline_ms = None, None
-        self._cancel_initial()
         self._without_offset.clear()
         self._failures.clear()
         self.callbacks.clear()
-
-    def _cancel_initial(self) -> None:
-        if self._initial is not None:
-            self._offsets.cancel(self._initial)
-            self._initial = None
 
     def _check_subscribed(self) -> None:
         if self._subscribed is None:
@@ -206,8 +197,7 @@ class ConsumerCore:
         self._check_subscribed()
         self._poll_deadline_ms = now_ms + self.settings.max_poll_interval_ms
         self._mark_consumed()
-        if self._commit_ms <= now_ms:
-            self._commit_manual(now_ms)
+        self._manual.commit_if_due(now_ms)
         self._join(now_ms)
         self._settle(now_ms)
 
@@ -343,20 +333,17 @@ class ConsumerCore:
             raise CommitFailed(error, group.group_id)
         return self.member.identity
 
+    def _epoch_committer(self) -> Committer | None:
+        if not self._is_modern or not self.member.is_in_generation:
+            return None
+        return Committer(self.member.identity, self.member.assigned)
+
     def _mark_consumed(self) -> None:
         """Let the member's automatic commits include the records returned so far."""
         if self._subscribed is not SubscriptionType.PARTITIONS:
             owned = frozenset(self.member.assigned)
             positions = self._fetcher.positions().items()
             self.member.positions.update((partition, offset) for partition, offset in positions if partition in owned)
-
-    def _commit_manual(self, now_ms: float) -> None:
-        """Commit manually assigned partitions automatically, as the member does for its own."""
-        is_manual = self._subscribed is SubscriptionType.PARTITIONS
-        if is_manual and self.settings.group_id and self.settings.commit_interval_ms:
-            self._commit_ms = now_ms + self.settings.commit_interval_ms
-            if positions := self._fetcher.positions():
-                self._offsets.commit(self._group(), positions)
 
     # Time and responses
 
@@ -409,7 +396,7 @@ class ConsumerCore:
         elif self.member.awaits(request):
             self.member.answered(request, response, now_ms)
         elif self._offsets.awaits(request):
-            reaction = self._offsets.answered(request, response, now_ms)
+            reaction = self._offsets.answered(request, response, now_ms, self._epoch_committer())
             self._diagnosis.offsets = ErrorCode.NONE if reaction is None else error_in(response)
             if reaction is Reaction.REDISCOVER:
                 self._lose_coordinator(now_ms)
@@ -584,36 +571,17 @@ class ConsumerCore:
         for partition, offset in self.member.positions.items():
             if partition not in self._fetcher:
                 self._fetcher.start(partition, offset)
-        if self._initial is not None and self._initial.error is not None:
-            self._start_manual(self._initial)
-        unstarted = [each for each in self._manual if each not in self._fetcher and each not in self._without_offset]
-        if unstarted and self._initial is None and not self._failures:
-            if self.settings.group_id is None:
-                self._reset(unstarted)
-            else:
-                self._initial = self._offsets.look_up(self._group(), unstarted)
-
-    def _start_manual(self, operation: OffsetOperation) -> None:
-        self._initial = None
-        if operation.error is not ErrorCode.NONE:
-            assert operation.error is not None
-            message = f"group {self.settings.group_id!r}: {operation.error.name}"
-            self._failures.append(GroupFailed(operation.error, message))
-            return
-        for partition, offset in operation.offsets.items():
-            if partition in self._manual and partition not in self._fetcher:
-                if offset >= 0:
-                    self._fetcher.start(partition, offset)
-                else:
-                    self._reset([partition])
+        if (failure := self._manual.take_failure()) is not None:
+            self._failures.append(failure)
+        if not self._failures:
+            self._manual.start(self._without_offset)
 
     def _send_offset_requests(self, now_ms: float) -> None:
         """Send pending commits and look-ups of offsets; look up the coordinator for them if the member is down."""
         if not self._offsets.is_pending:
             return
         if self._coordinator is not None:
-            is_epoch = self._is_modern and self.member.is_in_generation
-            for request in self._offsets.requests(now_ms, self.member.identity if is_epoch else None):
+            for request in self._offsets.requests(now_ms, self._epoch_committer()):
                 self.outbound.append(OutboundRequest(self._coordinator, Lane.GROUP, request))
         elif self._needs_lookup and self._lookup_ms <= now_ms:
             self._find_coordinator()

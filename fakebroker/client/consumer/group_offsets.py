@@ -3,8 +3,9 @@
 Independent of the group member, which sends its own automatic commits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.reactions import Reaction, error_in, reaction_to
@@ -35,6 +36,23 @@ class OffsetOperation:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     is_sent: bool = False
     retry_ms: float = 0.0
+
+
+class Committer(NamedTuple):
+    """A member with the consumer protocol, whose commits need the epoch that it has when they arrive.
+
+    Attributes:
+        assigned: The partitions it owns. Commits of others must not succeed with a later epoch.
+    """
+
+    identity: Identity
+    assigned: Collection[TopicPartition]
+
+    def renews(self, operation: OffsetOperation) -> bool:
+        """Return whether a commit of this member was made in an earlier epoch, and is still allowed."""
+        former = operation.identity
+        is_earlier = former.member_id == self.identity.member_id and former != self.identity
+        return is_earlier and all(partition in self.assigned for partition in operation.offsets)
 
 
 class GroupOffsets:
@@ -82,18 +100,18 @@ class GroupOffsets:
         """Return when the next retry is due."""
         return min((operation.retry_ms for operation in self._pending if operation.retry_ms), default=None)
 
-    def requests(self, now_ms: float, member: Identity | None = None) -> list[OffsetsRequest]:
+    def requests(self, now_ms: float, committer: Committer | None = None) -> list[OffsetsRequest]:
         """Return the requests to send to the coordinator now, in order.
 
         Args:
             now_ms: The current time.
-            member: A member with the consumer protocol: what it commits is sent with the epoch that it has now.
+            committer: The consumer as a member; None without the consumer protocol, or outside of any epoch.
         """
         due = [operation for operation in self._pending if not operation.is_sent and operation.retry_ms <= now_ms]
         for operation in due:
-            former = operation.identity
-            if member is not None and former.member_id == member.member_id and former != member:
-                operation.identity, operation.request = member, requests.offset_commit(member, operation.offsets)
+            if committer is not None and committer.renews(operation):
+                operation.identity = committer.identity
+                operation.request = requests.offset_commit(committer.identity, operation.offsets)
             operation.is_sent, operation.retry_ms = True, 0.0
         return [operation.request for operation in due]
 
@@ -103,13 +121,20 @@ class GroupOffsets:
             if operation.is_sent:
                 self._retry(operation, now_ms)
 
-    def answered(self, request: OffsetsRequest, response: OffsetsResponse, now_ms: float) -> Reaction | None:
-        """Handle a response; if the result is REDISCOVER, the caller looks up the coordinator again."""
+    def answered(
+        self, request: OffsetsRequest, response: OffsetsResponse, now_ms: float, committer: Committer | None = None
+    ) -> Reaction | None:
+        """Handle a response; if the result is REDISCOVER, the caller looks up the coordinator again.
+
+        A commit with a stale epoch is repeated with the present one of the committer, as `requests` says.
+        """
         operation = self._find(request)
         if operation is None:
             return None
         error = error_in(response)
         reaction = None if error is ErrorCode.NONE else reaction_to(error, response)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and committer is not None and committer.renews(operation):
+            reaction = Reaction.RETRY
         if reaction in (Reaction.RETRY, Reaction.REDISCOVER):
             self._retry(operation, now_ms)
             return reaction
