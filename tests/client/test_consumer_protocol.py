@@ -262,7 +262,7 @@ async def test_a_running_group_goes_to_the_consumer_protocol_member_by_member_an
             for index in range(4):
                 produce(cluster, ("orders", index), b"%d" % produced)
                 produced += 1
-            await poll_until(members, lambda: len(records) >= produced, records)
+            await poll_until(members, lambda: len({each.value for each in records}) == produced, records)
 
         for _ in range(2):
             await start(consumer(cluster, commit_interval_ms=5_000))
@@ -272,7 +272,8 @@ async def test_a_running_group_goes_to_the_consumer_protocol_member_by_member_an
                 await members.pop(0).unsubscribe()
                 await start(with_protocol(cluster, commit_interval_ms=5_000))
             assert cluster.group("g").type == expected
-        assert sorted(int(each.value or b"") for each in records) == list(range(produced))
+        # Some may be read twice: with the downgrade, classic members lose their generation before they commit.
+        assert {int(each.value or b"") for each in records} == set(range(produced))
 
 
 @in_trio_with_sockets
