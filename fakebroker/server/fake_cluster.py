@@ -1217,7 +1217,8 @@ class FakeCluster(JournalExport):
             group_id: The group.
             members: A number, or a list with one entry per member, leader first. An entry is a client id, a
                 `fakebroker.MemberSeed`, or a mapping with its fields.
-            options: Subscription, state, offsets, lag and assignment; see `fakebroker.GroupSeed`.
+            options: Subscription, state, offsets, lag, assignment, and type "consumer" for a group of KIP-848; see
+                `fakebroker.GroupSeed`.
 
         Raises:
             ConfigError: The group exists, or options contradict each other.
@@ -1231,7 +1232,8 @@ class FakeCluster(JournalExport):
             groups: Seeds, or mappings with their fields; or a table (pandas.DataFrame, pyarrow.Table) or the path of a
                 Parquet file. Each row is about a group, and has a committed offset, a member, both or neither. Columns:
                 `group_id`; `topic`, `partition`, and `offset` or `lag`; `client_id` and `instance_id` of a member; and
-                `topics`, `members` (a number), `generation`, `state`, `protocol` as in a `fakebroker.GroupSeed`.
+                `topics`, `members` (a number), `generation`, `state`, `protocol`, `type` as in a
+                `fakebroker.GroupSeed`.
 
         Raises:
             ConfigError: A group exists, or a value or column is invalid; or the file is missing, or pyarrow is not

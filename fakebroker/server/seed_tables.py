@@ -7,7 +7,7 @@ Columns are named like the fields of `GroupSeed` and `MemberSeed`:
     lag: The number of records after the committed offset; instead of `offset` or in addition.
     client_id, instance_id: A member, by client id, by instance id or both; instead of `members`.
     topics: The topics that the members subscribe to: a list, or names separated by commas.
-    members, generation, state, protocol: As in `GroupSeed`.
+    members, generation, state, protocol, type: As in `GroupSeed`.
 
 Only `group_id` is required. `topics` and the columns after it are equal or empty in all rows of a group.
 
@@ -22,7 +22,7 @@ from typing import Any, Protocol, runtime_checkable
 from fakebroker.cluster.seeding.seed import GroupSeed, MemberSeed
 from fakebroker.errors import ConfigError, one_of
 
-COLUMNS_OF_GROUPS = {"topics": list, "members": int, "generation": int, "state": str, "protocol": str}
+COLUMNS_OF_GROUPS = {"topics": list, "members": int, "generation": int, "state": str, "protocol": str, "type": str}
 """Columns that are fields of `GroupSeed`, with their types; `FakeCluster.seed_groups` documents them."""
 COLUMNS_OF_MEMBERS = ("client_id", "instance_id")
 """Columns that are fields of `MemberSeed`; all of them are strings."""

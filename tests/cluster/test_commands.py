@@ -91,6 +91,7 @@ def test_columns_of_seed_tables_are_fields_of_group_seeds() -> None:
     types = get_type_hints(GroupSeed)
     for column, kind in seed_tables.COLUMNS_OF_GROUPS.items():
         kinds = [get_origin(each) or each for each in (types[column], *get_args(types[column]))]
+        kinds += [type(each) for each in kinds if isinstance(each, str)]  # the values of a Literal
         assert any(isinstance(each, type) and issubclass(kind, each) for each in kinds), column
     assert set(seed_tables.COLUMNS_OF_MEMBERS) <= set(get_type_hints(MemberSeed))
 

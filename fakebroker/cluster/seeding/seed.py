@@ -7,18 +7,22 @@ __consumer_offsets, loads them into their coordinators, and then brings them to 
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta
 
 from fakebroker.cluster.cluster import Cluster, uuid_text
+from fakebroker.cluster.seeding.consumer_group_seed import SeededMember, group_records, member_id_of
 from fakebroker.cluster.seeding.seed_lag import Commit, MissingRecords, resolved
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.classic.rebalance import reject_waiting
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay, tombstones
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
@@ -50,7 +54,13 @@ MAX_MEMBERS = 100_000
 
 _MAX_STRING_BYTES = 2**15 - 1
 _UUID_LENGTH = 37  # The end of a generated member id: a hyphen and a UUID.
-_STATES = {state.value: state for state in GroupState}
+_CONSUMER_GROUP_STATES = (ConsumerGroupState.STABLE, ConsumerGroupState.ASSIGNING, GroupState.EMPTY, GroupState.DEAD)
+_STATES_OF: Mapping[str, Mapping[str, GroupState | ConsumerGroupState]] = {
+    "classic": {state.value: state for state in GroupState},
+    "consumer": {state.value: state for state in _CONSUMER_GROUP_STATES},
+}
+"""The states of seeded groups, by type."""
+_LOADED_STATES = (GroupState.STABLE, ConsumerGroupState.STABLE, GroupState.EMPTY)
 _WITHOUT_MEMBERS = (GroupState.EMPTY, GroupState.DEAD)
 _MAX_BATCH = 20  # Groups that `seed_in_steps` creates in one step, so that requests do not wait long.
 
@@ -96,10 +106,14 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             `topics`, or a number by partition. Records that are missing are produced; their keys and values are their
             offsets, as text. With an offset in `offsets` as well, the log must end at offset + lag, or earlier, and
             gets the missing records. Otherwise the committed offset is the end of the log minus the lag.
-        protocol: Name of the assignor. `range` assigns consecutive partitions of each topic to each member; any other
-            name distributes partitions round-robin.
+        protocol: Name of the assignor. `range`, the default, assigns consecutive partitions of each topic to each
+            member; any other name distributes partitions round-robin. Of a consumer group, the assignor that all
+            members name; by default they name none, and the first of `group.consumer.assignors` is used.
         assignment: Assigned partitions by client id, instance id or member id; by default, `protocol` distributes all
             partitions of `topics`.
+        type: "classic", or "consumer" for a consumer group (KIP-848). `generation` is then the epoch of the group, of
+            its target assignment and of its members, and `state` is Stable, Assigning, Empty or Dead. The session
+            timeout is that of the group.
     """
 
     group_id: str
@@ -109,8 +123,9 @@ class GroupSeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     state: str | None = None
     offsets: Offsets | None = None
     lag: int | Offsets | None = None
-    protocol: str = "range"
+    protocol: str | None = None
     assignment: Mapping[str, Sequence[PartitionName]] | None = None
+    type: Literal["classic", "consumer"] = "classic"
 
 
 GroupTable = Annotated[GroupSeed, Meta(examples=[{"group_id": "g", "members": 1}])]
@@ -125,8 +140,9 @@ class SeedOptions(TypedDict, total=False):
     state: str | None
     offsets: Offsets | None
     lag: int | Offsets | None
-    protocol: str
+    protocol: str | None
     assignment: Mapping[str, Sequence[PartitionName]] | None
+    type: Literal["classic", "consumer"]
 
 
 class SeedPlan:
@@ -149,7 +165,12 @@ class SeedPlan:
         self._seed = seed
         self.group_id = seed.group_id
         self._check_strings("group_id", [seed.group_id])
+        if seed.type not in _STATES_OF:
+            raise self._error("type", seed.type, one_of(_STATES_OF, seed.type))
+        self.is_consumer_group = seed.type == "consumer"
+        self._protocol = seed.protocol or "range"
         self._check_strings("protocol", [seed.protocol])
+        self._check_assignor()
         self.partition = cluster.offsets_partition_of(seed.group_id)
         self._members = _member_seeds(seed)
         self.state = self._checked_state()
@@ -176,19 +197,32 @@ class SeedPlan:
     def _error(self, field: str, value: object, expected: str) -> ConfigError:
         return ConfigError.of(field, value, expected, where=f"group {shown(self.group_id)}")
 
-    def _checked_state(self) -> GroupState:
+    def _check_assignor(self) -> None:
+        assignor = self._seed.protocol
+        if self.is_consumer_group and assignor is not None and assignor not in self._consumer_config.assignors:
+            raise self._error("protocol", assignor, one_of(self._consumer_config.assignors, assignor))
+
+    @property
+    def _consumer_config(self) -> ConsumerGroupConfig:
+        """The settings of consumer groups, which all coordinators share."""
+        return next(iter(self._cluster.brokers.values())).coordinator.config.consumer
+
+    def _checked_state(self) -> GroupState | ConsumerGroupState:
         has_members = bool(self._members)
         name = self._seed.state or (GroupState.STABLE if has_members else GroupState.EMPTY).value
-        state = _STATES.get(name)
+        states = _STATES_OF[self._seed.type]
+        state = states.get(name)
         if state is None:
-            raise self._error("state", name, one_of(_STATES, name))
+            raise self._error("state", name, one_of(states, name))
         if (state in _WITHOUT_MEMBERS) == has_members:
             expected = "none" if has_members else "at least 1"
             raise self._error("members", len(self._members), f"{expected} in state {name}")
         return state
 
     def _checked_generation(self) -> int:
-        lowest = {GroupState.COMPLETING_REBALANCE: 2}.get(self.state, 1 if self._members else 0)
+        lowest = {GroupState.COMPLETING_REBALANCE: 2, ConsumerGroupState.ASSIGNING: 2}.get(
+            self.state, 1 if self._members or self.is_consumer_group else 0
+        )
         generation = max(lowest, 1) if self._seed.generation is None else self._seed.generation
         if not lowest <= generation < 2**31:
             expected = f"{lowest} to {2**31 - 1}" if generation >= lowest else f"{lowest} or more"
@@ -218,7 +252,7 @@ class SeedPlan:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if coordinator is None else coordinator.error_for(self.group_id)
         if self._cluster.offsets_partition_of(self.group_id) is not self.partition:
             raise self._error("cluster", None, "a cluster that is not reset or restored while groups are seeded")
-        if error and self.state not in (GroupState.STABLE, GroupState.EMPTY):
+        if error and self.state not in _LOADED_STATES:
             raise self._error("state", self.state.value, f"Stable or Empty: its coordinator answers {error.name}")
         if coordinator is not None and coordinator.has_group(self.group_id):
             raise ConfigError.of("group_id", self.group_id, "a group that does not exist yet")
@@ -316,30 +350,57 @@ class SeedPlan:
         for name in assigned:
             if sum(name in each for each in ids) != 1:
                 raise self._error("assignment", name, "the client id, instance id or member id of one member")
+        if assigned and self.is_consumer_group:
+            owners = Counter(partition for partitions in assigned.values() for partition in partitions)
+            twice = [partition for partition, count in owners.items() if count > 1]
+            if twice:
+                raise self._error("assignment", format_partitions(twice[:1]), "each partition once")
         if assigned:
             return [[partition for name in each for partition in assigned.get(name, ())] for each in ids]
         counts = {name: len(self._topic_partitions(name)) for name in self._topics}
-        return assign_partitions(self._seed.protocol, counts, len(self._members))
+        if self.is_consumer_group:  # The assignor runs when the ids of members are known.
+            return [[] for _ in self._members]
+        return assign_partitions(self._protocol, counts, len(self._members))
 
     # Records
 
     def records(self, now_ms: float) -> Iterable[KeyedRecord]:
         """Return the records that create the group, Stable or Empty, in __consumer_offsets."""
+        yield from self._consumer_group_records() if self.is_consumer_group else [self._group_record(now_ms)]
+        for (topic, index), offset in self.offsets.items():
+            committed = CommittedOffset(offset=offset, commit_timestamp_ms=int(now_ms))
+            yield OffsetRecord(self.group_id, topic, index, committed)
+
+    def _consumer_group_records(self) -> Iterable[KeyedRecord]:
+        is_assigned = self._seed.assignment is not None
+        members = [
+            SeededMember(
+                member_id=member.member_id or member_id_of(self._cluster.new_id()),
+                instance_id=member.instance_id,
+                client_id=member.client_id or "",
+                client_host=member.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                assigned=partitions if is_assigned else None,
+            )
+            for member, partitions in zip(self._members, self._assignments, strict=True)
+        ]
+        epoch = self.generation - (self.state is ConsumerGroupState.ASSIGNING)
+        assignor = self._seed.protocol
+        return group_records(self.group_id, epoch, members, self._topics, assignor, self._consumer_config)
+
+    def _group_record(self, now_ms: float) -> GroupRecord:
         is_empty = self.state in _WITHOUT_MEMBERS
         members = tuple(self._member_values())
         generation = self.generation - (self.state is GroupState.COMPLETING_REBALANCE)
         value = GroupValue(
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             generation_id=generation,
-            protocol_name=None if is_empty else self._seed.protocol,
+            protocol_name=None if is_empty else self._protocol,
             leader=None if is_empty else members[0].member_id,
             state_timestamp_ms=int(now_ms),
             members=members,
         )
-        yield GroupRecord(self.group_id, value)
-        for (topic, index), offset in self.offsets.items():
-            committed = CommittedOffset(offset=offset, commit_timestamp_ms=int(now_ms))
-            yield OffsetRecord(self.group_id, topic, index, committed)
+        return GroupRecord(self.group_id, value)
 
     def _member_values(self) -> Iterable[MemberValue]:
         subscription = _subscription_bytes(tuple(self._topics))
@@ -420,7 +481,7 @@ def seed_in_steps(
     except Exception:
         for plan in created:
             if cluster.offsets_partition(plan.partition.index) is plan.partition:
-                _remove(cluster, plan, now_ms())
+                _remove(cluster, plan, planned[plan.group_id][1], now_ms())
             yield
         missing.undo()
         raise
@@ -432,17 +493,25 @@ def _load(cluster: Cluster, partition: Partition, records: list[KeyedRecord], no
     cluster.append_records(partition, records)
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
-        broker.coordinator.add_groups(replay(records, partition.index).groups, now_ms)
+        loaded = replay(records, partition.index)
+        broker.coordinator.add_groups(loaded.groups, now_ms)
+        broker.coordinator.add_consumer_groups(loaded.consumer_groups.values(), now_ms)
 
 
-def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
-    """Remove a group that was created, with the members and offsets that it has now."""
+def _remove(cluster: Cluster, plan: SeedPlan, records: Sequence[KeyedRecord], now_ms: float) -> None:
+    """Remove a group that was created by records, with the members and offsets that it has now."""
     cluster.now_ms = now_ms
     broker = cluster.leader_of(plan.partition)
+    consumer_group = None if broker is None else broker.coordinator.consumer_groups.get(plan.group_id)
     group = None if broker is None else broker.coordinator.group(plan.group_id)
+    if broker is not None and consumer_group is not None:
+        pending = broker.coordinator.unstable_partitions(plan.group_id)
+        cluster.append_records(plan.partition, tombstones(consumer_group, pending))
+        broker.coordinator.drop_consumer_group(consumer_group, "not all groups could be seeded", now_ms)
+        return
     if broker is None or group is None:
-        offsets = [OffsetRecord(plan.group_id, topic, index, None) for topic, index in plan.offsets]
-        cluster.append_records(plan.partition, [*offsets, GroupRecord(plan.group_id, None)])
+        written: Sequence[Any] = records
+        cluster.append_records(plan.partition, [replace(each, value=None) for each in reversed(written)])
         return
     cluster.append_records(plan.partition, tombstones(group, broker.coordinator.unstable_partitions(group.group_id)))
     broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
@@ -451,7 +520,7 @@ def _remove(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
 
 def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     """Bring a group that was loaded as Stable or Empty to the state of its plan."""
-    if plan.state in (GroupState.STABLE, GroupState.EMPTY):
+    if plan.state in _LOADED_STATES:
         return
     broker = cluster.leader_of(plan.partition)
     if broker is None:
@@ -460,10 +529,10 @@ def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:
     if plan.state is GroupState.DEAD:
         coordinator.delete_group(plan.group_id, now_ms, lambda error: None)
         return
-    group = controls.classic_group(controls.group_of(coordinator, plan.group_id))
+    group = controls.group_of(coordinator, plan.group_id)
     controls.force_rebalance(coordinator, group, now_ms)
     if plan.state is GroupState.COMPLETING_REBALANCE:
-        controls.rejoin_all(coordinator, group, now_ms)
+        controls.rejoin_all(coordinator, controls.classic_group(group), now_ms)
 
 
 def _member_seeds(seed: GroupSeed) -> list[MemberSeed]:

@@ -166,13 +166,17 @@ class Coordinator:
         if loaded.pending:
             self._pending[partition] = loaded.pending
         self.add_groups(loaded.groups, now_ms)
-        for group in loaded.consumer_groups.values():
-            self._runtime.submit_to(partition, partial(self._add_consumer_group, group, now_ms))
+        self.add_consumer_groups(loaded.consumer_groups.values(), now_ms)
 
     def add_groups(self, groups: LoadedGroups, now_ms: float) -> None:
         """Add groups that were read from the log of a partition that is led here."""
         for group_id, (value, offsets) in groups.items():
             self.submit(group_id, partial(self._add_group, group_id, value, offsets, now_ms))
+
+    def add_consumer_groups(self, groups: Iterable[ConsumerGroup], now_ms: float) -> None:
+        """Add consumer groups that were read from the log of a partition that is led here."""
+        for group in groups:
+            self._runtime.submit_to(group.partition, partial(self._add_consumer_group, group, now_ms))
 
     def _add_group(self, group_id: str, value: GroupValue, offsets: OffsetStore, now_ms: float) -> None:
         group = self.create_group(group_id, now_ms, has_members=bool(value.members))
@@ -624,7 +628,8 @@ class Coordinator:
         assert led is not None, f"group {group.group_id!r}: its partition is not led"
         self._schedule_offset_expiry(led, now_ms)
 
-    def _delete_consumer_group(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
+    def drop_consumer_group(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
+        """Remove a consumer group with its pending offsets."""
         self._drop_consumer_group(group, cause, now_ms)
         self._drop_pending(group)
 
@@ -988,7 +993,7 @@ class Coordinator:
                 return
             for group in deleted:
                 if isinstance(group, ConsumerGroup):
-                    self._delete_consumer_group(group, "DeleteGroups", now_ms)
+                    self.drop_consumer_group(group, "DeleteGroups", now_ms)
                 else:
                     self.drop_group(group, "DeleteGroups", now_ms)
             done(errors)
@@ -1079,9 +1084,7 @@ class Coordinator:
                     if isinstance(record, GroupRecord):
                         self.drop_group(self._groups[record.group_id], "its offsets expired", now_ms)
                     elif isinstance(record, GroupEpochRecord):
-                        self._delete_consumer_group(
-                            self.consumer_groups[record.group_id], "its offsets expired", now_ms
-                        )
+                        self.drop_consumer_group(self.consumer_groups[record.group_id], "its offsets expired", now_ms)
             if self._groups_of(partition.partition) or self.consumer_groups.of_partition(partition.partition):
                 self._schedule_offset_expiry(partition, now_ms)
 
