@@ -415,13 +415,8 @@ class Coordinator:
         This is the most frequent request, so the common path is short. `Group.heartbeat_fault` finds the error.
         """
         group = self._groups.get(group_id)
-        if group is None and (consumer_group := self.consumer_groups.get(group_id)) is not None:
-            error = self.consumer_groups.beat(consumer_group, generation_id, member_id, instance_id, now_ms)
-            self._schedule(consumer_group)
-            return error
         if group is None:
-            error = self._error_without_group(group_id)
-            return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
+            return self._heartbeat_without_classic_group(group_id, generation_id, member_id, instance_id, now_ms)
         members = group.members
         if members.__class__ is OnlyEntry:  # The usual case; a call of its `get` would take longer.
             member = members.value if members.key == member_id else None
@@ -438,6 +433,16 @@ class Coordinator:
             group.deadline_ms = deadline_ms
             self._schedule(group)
         return _REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
+
+    def _heartbeat_without_classic_group(
+        self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
+    ) -> ErrorCode:
+        if (group := self.consumer_groups.get(group_id)) is not None:
+            error = self.consumer_groups.beat(group, generation_id, member_id, instance_id, now_ms)
+            self._schedule(group)
+            return error
+        error = self._error_without_group(group_id)
+        return _NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
     def leave_group(
         self,

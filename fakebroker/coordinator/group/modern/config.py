@@ -15,7 +15,7 @@ class MigrationPolicy(Enum):
 
     Without members, a group can always become one of the other kind.
 
-    DISABLED: None.
+    DISABLED: None. Classic members get into consumer groups all the same, as in 4.2.0 (later fixed by KAFKA-20640).
     DOWNGRADE: Consumer groups whose members all use the classic protocol become classic groups.
     UPGRADE: Classic groups that a member with the consumer protocol joins become consumer groups.
     BIDIRECTIONAL: Both.
