@@ -45,9 +45,6 @@ KIP_599 = Release(2, 7)
 KIP_219 = Release(2, 0)
 """The first release that responds at once and then mutes the connection; older ones delay the response."""
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of a connection without authentication (KafkaPrincipal.ANONYMOUS)."""
-
 WINDOW_MS = 1000
 SAMPLES = 11
 """Kafka's `quota.window.size.seconds` and `quota.window.num`."""
@@ -146,6 +143,11 @@ class MutationQuota:
 _UNLIMITED = MutationQuota(None, 0.0, strict=False)
 
 
+def _user(call: Call) -> str:
+    """Return the name of the user whose quotas count: that of the principal."""
+    return call.peer.principal.partition(":")[2]
+
+
 class Quotas:
     """The quotas of a cluster.
 
@@ -187,7 +189,7 @@ class Quotas:
 
     def max_fetch_bytes(self, call: Call) -> float:
         """Return how many bytes a client can fetch without being throttled if it has fetched none before."""
-        found = self.limit(CONSUMER, ANONYMOUS, call.client_id) if self.limits else None
+        found = self.limit(CONSUMER, _user(call), call.client_id) if self.limits else None
         return float("inf") if found is None else found[0] * (SAMPLES - 1)
 
     def fetch_throttle_ms(self, call: Call, size_bytes: int, now_ms: float) -> float:
@@ -227,7 +229,7 @@ class Quotas:
             call: The request.
             strict_since: The first version of the API whose clients understand THROTTLING_QUOTA_EXCEEDED.
         """
-        found = self.limit(MUTATION, ANONYMOUS, call.client_id) if self.limits else None
+        found = self.limit(MUTATION, _user(call), call.client_id) if self.limits else None
         if found is None:
             return _UNLIMITED
         limit, user, client_id = found
@@ -256,7 +258,7 @@ class Quotas:
 
     def _record(self, call: Call, key: str, value: float, now_ms: float, most_ms: float = float("inf")) -> float:
         """Count a value for a client, and return how long to throttle it, at most `most_ms`."""
-        found = self.limit(key, ANONYMOUS, call.client_id)
+        found = self.limit(key, _user(call), call.client_id)
         if found is None:
             return 0
         limit, user, client_id = found

@@ -7,6 +7,7 @@ import pytest
 
 from fakebroker.cluster.call import Peer
 from fakebroker.cluster.configs.settings import REBALANCE_PROTOCOLS
+from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -106,6 +107,19 @@ def errors_of(row: Row, version: int, allowed: Sequence[Need], topics: dict[str,
 
 def test_each_api_has_its_permissions_in_the_table() -> None:
     assert {row.api for row in ROWS} | set(LEFT_OUT) | FREE == set(API_BY_NAME)
+
+
+def test_faults_can_inject_the_errors_of_the_table() -> None:
+    """The catalog of errors has the authorization errors of each API, in the versions that return them."""
+    missing = {
+        (row.api, version, code)
+        for row in ROWS
+        for version in row.tested_versions
+        for need in row.needs
+        for _, code in need.errors(version)
+        if not any(code in place.errors and version in place.versions for place in error_places(API_BY_NAME[row.api]))
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.api}-{index}" for index, row in enumerate(ROWS)])

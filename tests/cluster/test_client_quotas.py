@@ -255,12 +255,20 @@ def test_a_token_bucket_holds_eleven_seconds() -> None:
 
 
 def produce(
-    harness: ClusterHarness, size_bytes: int, *, acks: int = 1, client_id: str = "client", broker: int = 1
+    harness: ClusterHarness,
+    size_bytes: int,
+    *,
+    acks: int = 1,
+    client_id: str = "client",
+    broker: int = 1,
+    user: str = "ANONYMOUS",
 ) -> Call:
     """Send a Produce whose frame has this size."""
+    peer = harness.peer(broker)
+    peer.principal = f"User:{user}"
     data = TopicProduceData(name="news", partition_data=[PartitionProduceData(index=0, records=batch(b"x"))])
     request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[data])
-    return harness.send(request, 9, client_id=client_id, size_bytes=size_bytes, broker=broker)
+    return harness.send(request, 9, client_id=client_id, size_bytes=size_bytes, peer=peer)
 
 
 def test_producers_are_throttled_by_the_bytes_of_their_requests() -> None:
@@ -275,6 +283,13 @@ def test_producers_are_throttled_by_the_bytes_of_their_requests() -> None:
 
     harness.advance(11_000)
     assert response(produce(harness, 5000)).throttle_time_ms == 0
+
+
+def test_users_are_throttled_by_the_name_of_their_principal() -> None:
+    harness = ClusterHarness()
+    alter(harness, {"user": "alice"}, {"producer_byte_rate": 1000.0})
+    assert produce(harness, 20_000).throttle_ms == produce(harness, 20_000, user="bob").throttle_ms == 0
+    assert produce(harness, 20_000, user="alice").throttle_ms == 10_000
 
 
 def test_each_broker_measures_for_itself() -> None:

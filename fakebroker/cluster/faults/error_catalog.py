@@ -88,6 +88,7 @@ _TOPIC_CHANGE = (
 _CONFIGS = (
     _CLUSTER
     + "INVALID_REQUEST INVALID_CONFIG INVALID_TOPIC_EXCEPTION TOPIC_AUTHORIZATION_FAILED UNKNOWN_TOPIC_OR_PARTITION "
+    "GROUP_AUTHORIZATION_FAILED "
 )
 _COMMIT = _GROUP + _GENERATION + "GROUP_ID_NOT_FOUND STALE_MEMBER_EPOCH OFFSET_METADATA_TOO_LARGE "
 _METADATA = "LEADER_NOT_AVAILABLE INVALID_TOPIC_EXCEPTION UNKNOWN_TOPIC_ID " + _TOPIC
@@ -261,7 +262,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "DescribeAcls": (_place(_ACLS),),
     "CreateAcls": (_place(_ACLS, "creations", "results"),),
     "DeleteAcls": (_place(_ACLS, "filters", "filter_results"),),
-    "DescribeConfigs": (_place(_CONFIGS + "GROUP_AUTHORIZATION_FAILED", "resources", "results"),),
+    "DescribeConfigs": (_place(_CONFIGS, "resources", "results"),),
     "AlterConfigs": (_place(_CONFIGS + _CONTROLLER + "POLICY_VIOLATION", "resources", "responses"),),
     "AlterReplicaLogDirs": (
         _place(
@@ -293,7 +294,9 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "ElectLeaders": (
         _place(_CLUSTER + _CONTROLLER + "INVALID_REQUEST", versions="1+"),
         _place(
-            _TOPIC + "PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE ELECTION_NOT_NEEDED NOT_CONTROLLER "
+            _TOPIC
+            + _CLUSTER
+            + "PREFERRED_LEADER_NOT_AVAILABLE ELIGIBLE_LEADERS_NOT_AVAILABLE ELECTION_NOT_NEEDED NOT_CONTROLLER "
             "REQUEST_TIMED_OUT",
             "topic_partitions.partitions",
             "replica_election_results.partition_result",
@@ -359,7 +362,11 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
         ),
     ),
     "ConsumerGroupDescribe": (
-        _place(_GROUP + "GROUP_ID_NOT_FOUND INVALID_REQUEST UNSUPPORTED_VERSION", "group_ids", "groups"),
+        _place(
+            _GROUP + "TOPIC_AUTHORIZATION_FAILED GROUP_ID_NOT_FOUND INVALID_REQUEST UNSUPPORTED_VERSION",
+            "group_ids",
+            "groups",
+        ),
     ),
     "GetTelemetrySubscriptions": (_place("INVALID_REQUEST THROTTLING_QUOTA_EXCEEDED"),),
     "PushTelemetry": (
