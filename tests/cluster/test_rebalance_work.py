@@ -1,4 +1,4 @@
-"""The work of a full rebalance for each member does not depend on the size of the group."""
+"""The work of a rebalance for each member does not depend on the size of the group, in groups of both kinds."""
 
 import sys
 from collections import Counter
@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 from fakebroker.coordinator.group.classic import group as group_module
 from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
+from tests.support.cluster.consumer_group_frames import ConsumerGroupFrames
 from tests.support.cluster.group_frames import GROUP, GroupFrames
 
 SMALL, LARGE = 100, 1_000
@@ -79,3 +80,28 @@ def test_the_work_for_each_member_does_not_grow_with_the_group() -> None:
     assert set(small) == {"calls", "visits", "response bytes", "record bytes"}
     for what, counted in small.items():
         assert large[what] / LARGE <= TOLERANCE * counted / SMALL, what
+
+
+def calls_of_a_heartbeat(members: int) -> float:
+    """Return the calls for one heartbeat of a consumer group that reaches a new epoch, because a member has joined."""
+    frames = ConsumerGroupFrames(1, members)
+    frames.load()
+    peers = frames.peers(members + 1)
+    frames.take(members, frames.send(peers[members], frames.join_request()))
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        heartbeats = frames.settle(peers)
+    finally:
+        sys.setprofile(None)
+    return calls / heartbeats
+
+
+def test_the_work_for_a_heartbeat_does_not_grow_with_the_consumer_group() -> None:
+    calls_of_a_heartbeat(2)  # Codecs are compiled.
+    assert calls_of_a_heartbeat(200) <= TOLERANCE * calls_of_a_heartbeat(40)
