@@ -172,7 +172,7 @@ def test_consumer_groups_wait_for_heartbeats_and_have_epochs(subtests: pytest.Su
         with subtests.test(width=width):
             lines = lines_of(state, Frame(width, 30))
             rows = [line.split() for line in lines if line.startswith("billing-1")]
-            assert [row[1] for row in rows] == ["Reconciling", "Reconciling"], "in both tables"
+            assert [row[1] for row in rows] == ["consumer" if width > 100 else "Reconciling"] * 2, "in both tables"
             assert ("Heartbeat" in lines[2].split()) == (width > 60)
             assert lines[3].startswith("4 groups  1 Assigning  1 Reconciling  2 Stable  3,456 mem")
     assert [each["group_id"] for each in state.unstable] == ["billing-1"]
@@ -180,10 +180,10 @@ def test_consumer_groups_wait_for_heartbeats_and_have_epochs(subtests: pytest.Su
     assert events(state)[1][2].startswith("Stable, generation 2: ")
 
 
-def test_wide_terminals_have_full_states_rebalances_and_coordinators() -> None:
+def test_wide_terminals_have_types_full_states_rebalances_and_coordinators() -> None:
     lines = lines_of(fetch([group_row(1, state="PreparingRebalance", coordinator=None)]), Frame(120, 40))
     row = next(line.split() for line in lines if line.startswith("billing-1"))
-    assert row[:6] == ["billing-1", "PreparingRebalance", "1", "3", "2", "none"]
+    assert row[:7] == ["billing-1", "classic", "PreparingRebalance", "1", "3", "2", "none"]
 
 
 def test_stopped_brokers_faults_and_manual_clocks_are_in_the_first_line() -> None:

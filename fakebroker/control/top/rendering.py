@@ -243,7 +243,10 @@ def _quantiles(api: "ApiRate", is_narrow: bool) -> Sequence[float | None]:
 def _groups(title: str, groups: "Sequence[GroupRow]", width: int) -> _Section:
     is_wide, is_narrow = width >= _WIDE, width < _NARROW
     # Equal widths align the tables of groups.
-    columns = [_column(title, ratio=1), Column("STATE", no_wrap=True, width=19 if is_wide else 11)]
+    columns = [_column(title, ratio=1)]
+    if is_wide:
+        columns.append(Column("TYPE", no_wrap=True, width=8))
+    columns.append(Column("STATE", no_wrap=True, width=19 if is_wide else 11))
     if not is_narrow:
         columns += [Column("GEN", justify="right", width=5), _number("MEMBERS")]
     if is_wide:
@@ -256,6 +259,7 @@ def _group(group: "GroupRow", is_wide: bool, is_narrow: bool) -> list[Text]:
     state = group["state"]
     cells = [
         _text(group["group_id"]),
+        *([_text(group["type"] or "")] if is_wide else []),
         # Saves space in narrow terminals; the short names are unambiguous.
         _text(state if is_wide else state.removesuffix("Rebalance"), _STYLES.get(state, "")),
     ]
