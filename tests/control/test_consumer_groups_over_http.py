@@ -187,3 +187,28 @@ def test_a_classic_group_becomes_a_consumer_group_with_members_of_both_protocols
         ]
         assert client.overview()["rebalances"] == before + 1
     assert client.group("g") == control.cluster.group("g")
+
+
+def test_holds_are_shown_where_they_apply(control: ControlHarness, client: Client) -> None:
+    with reconciling(control.cluster) as (a, b), client.hold("g", "Reconciling", "a"):
+        a.beat(confirms=True)
+        (row,) = client.group_rows()
+        assert row["why"].startswith("waiting for a (held) to give up partitions; 0 of 2 have reached epoch 2")
+        (blocked,) = client.blocked_groups()["groups"]
+        assert (blocked["is_held"], blocked["until_ms"]) == (True, row["until_ms"]), "its rebalance timer continues"
+        detail = control.get("/groups/g")
+        assert [each["is_held"] for each in detail["members"]] == [True, False]
+        assert detail["held_states"] == []
+        client.release("g", member="a")
+        a.beat()
+        b.beat()
+        assert client.group_rows()[0]["state"] == "Stable"
+        client.hold("g", "Assigning")
+        client.force_rebalance("g")
+        a.beat()
+        (row,) = client.group_rows()
+        assert (row["state"], row["why"]) == ("Assigning", "the assignor is held; an assignment was forced")
+        assert control.get("/groups/g")["held_states"] == ["Assigning"]
+        assert [each["is_held"] for each in client.blocked_groups()["groups"]] == [True]
+        client.fence_epoch("g", "b")
+        assert control.get("/groups/g")["members"][1]["member_epoch"] == 0

@@ -121,7 +121,7 @@ def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
         stable = picture.locator(".state.Stable title").last
         expect(stable).to_have_text(re.compile(r"^Stable for [\d.]+ s: "))
         expect(stable).not_to_have_text(stable.text_content() or "")
-        with reconciling(cluster, "consumers") as (a, b):
+        with reconciling(cluster, "consumers"):
             page.goto(f"{url}#groups/consumers")
             expect(page.locator(".facts").last).to_contain_text("epoch 2 · assignment epoch 2 · uniform · 2 members")
             members = page.locator(".members tbody tr")
@@ -130,12 +130,6 @@ def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
             expect(members.last).to_contain_text("UNRELEASEDorders-3..5 of aorders-3..5")
             expect(picture.locator(".revoking.open")).to_have_count(1)
             assert low_contrast_texts(page) == []
-            a.beat(confirms=True)
-            b.beat()
-            expect(page.locator(".view .chip").first).to_have_text("Stable")
-            expect(members.last).to_contain_text("STABLEorders-3..5")
-            changes = page.locator(".columns tbody").first
-            expect(changes).to_contain_text("a in epoch 1 has orders-0..2, has to give up orders-3..5")
 
 
 def test_the_commands_of_a_group_work(browser: Browser, cluster: FakeCluster, url: str) -> None:
@@ -159,6 +153,33 @@ def test_the_commands_of_a_group_work(browser: Browser, cluster: FakeCluster, ur
             page.get_by_role("button", name="Move").click()
             expect(page.locator(".facts").last).to_contain_text(f"coordinator: broker {to}")
             wait_until_stable(cluster, GROUP, 2)
+
+
+def test_the_commands_of_a_consumer_group_work(browser: Browser, cluster: FakeCluster, url: str) -> None:
+    with reconciling(cluster, GROUP) as (a, b), open_page(browser, f"{url}#groups/{GROUP}") as page:
+        state, facts = page.locator(".view .chip").first, page.locator(".facts").last
+        members = page.locator(".members tbody tr")
+        members.first.get_by_role("button", name="Hold").click()
+        expect(members.first).to_contain_text("a has not confirmed the target, held")
+        a.beat(confirms=True)
+        expect(page.locator(".explanation")).to_contain_text("What a must give up is held until it is released.")
+        members.first.get_by_role("button", name="Release").click()
+        expect(members.first).not_to_contain_text("held")
+        a.beat()
+        b.beat()
+        expect(state).to_have_text("Stable")
+        expect(members.last).to_contain_text("STABLEorders-3..5")
+        changes = page.locator(".columns tbody").first
+        expect(changes).to_contain_text("a in epoch 1 has orders-0..2, has to give up orders-3..5")
+
+        expect(page.get_by_label("State to hold in").locator("option")).to_have_text(["Assigning", "Reconciling"])
+        page.locator(".actions").get_by_role("button", name="Hold").click()
+        expect(facts).to_contain_text("held in Assigning")
+        page.get_by_role("button", name="Force rebalance").click()
+        expect(state).to_have_text("Assigning")
+        expect(facts).to_contain_text("epoch 3 · assignment epoch 2")
+        members.last.get_by_role("button", name="Fence epoch").click()
+        expect(members.last.locator("td").nth(1)).to_have_text("0")
 
 
 # Groups

@@ -32,6 +32,7 @@ class Group {
   #why = h("p", { class: "explanation" });
   #deadlines = table(["In", "At", "What happens"], "deadlines");
   #members;
+  #held = h("select", { "aria-label": "State to hold in" });
   #changes = table(["Time", "Gen./epoch", "State", "Cause", "Members"]);
   #offsets = table(["Partition", "Offset", "Metadata"]);
   #dropped = h("small");
@@ -41,10 +42,11 @@ class Group {
   constructor(root, groupId, signal) {
     [this.#id, this.#path, this.#signal] = [groupId, groupPath(groupId), signal];
     this.#members = new Members(this.#path);
+    offerStates(this.#held, "classic");
     root.append(
       div("bar", h("a", { href: "#groups" }, "‹ All groups"), h("h2", { class: "id" }, displayId(groupId)),
         this.#state, this.#facts),
-      this.#why, this.#timeline.element, commands(groupId, this.#path, signal),
+      this.#why, this.#timeline.element, commands(groupId, this.#path, this.#held, signal),
       h("h3", {}, "Members ", this.#memberCount), this.#members.element,
       h("h3", {}, "What ends when"), this.#deadlines,
       div("columns",
@@ -81,6 +83,7 @@ class Group {
     this.#state.replaceChildren(chip(state));
     this.#why.dataset.state = state;
     setText(this.#why, explanation);
+    offerStates(this.#held, this.#view.type ?? "classic");
     setText(this.#facts, facts(this.#view).join(" · "));
     showDeadlines(this.#deadlines, deadlines);
     this.#members.show(this.#view, this.#names);
@@ -92,11 +95,12 @@ class Group {
   }
 }
 
-function facts({ generation_id, assignment_epoch, protocol_name, members, coordinator }) {
+function facts({ generation_id, assignment_epoch, protocol_name, members, coordinator, held_states }) {
   const epochs = [`epoch ${generation_id}`, `assignment epoch ${assignment_epoch}`];
   const numbers = assignment_epoch === null ? [`generation ${generation_id}`] : epochs;
   const place = coordinator === null ? "no coordinator" : `coordinator: broker ${coordinator}`;
-  return [...numbers, protocol_name ?? "no protocol", count(members.length, "member"), place];
+  const held = held_states.map((state) => `held in ${state}`);
+  return [...numbers, protocol_name ?? "no protocol", count(members.length, "member"), place, ...held];
 }
 
 // Tables
@@ -132,8 +136,14 @@ function showChanges(body, moments, names) {
 
 // Commands
 
-function commands(groupId, path, signal) {
-  const held = h("select", { "aria-label": "State to hold in" }, REBALANCING.map((state) => option(state)));
+/** Offer the states that a group of a type can be held in. */
+function offerStates(held, type) {
+  if (held.dataset.type === type) return;
+  held.dataset.type = type;
+  held.replaceChildren(...REBALANCING_OF[type].map((state) => option(state)));
+}
+
+function commands(groupId, path, held, signal) {
   const to = h("select", { "aria-label": "Move coordinator to", onfocus: refill });
   function refill() {
     const chosen = to.value;
@@ -143,7 +153,7 @@ function commands(groupId, path, signal) {
   on("overview", () => to.options.length || refill(), signal);
   if (overview) refill();
   return div("bar actions",
-    button("Force rebalance", () => post(`${path}/force_rebalance`), "Start a rebalance; members stay and must rejoin"),
+    button("Force rebalance", () => post(`${path}/force_rebalance`), "Members must rejoin, or the assignor runs again"),
     h("span", { class: "set" }, "Hold in ", held,
       button("Hold", () => post(`${path}/hold`, { state: held.value }), "Keep the group in this state until released"),
       button("Release", () => post(`${path}/release`), "End the hold")),

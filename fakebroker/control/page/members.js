@@ -40,25 +40,42 @@ export class Members {
     updateList(this.#table.body, members, ({ member_id }) => member_id, (member) => this.#makeRow(member, names),
       (line, member) => {
         line.classList.toggle("missing", member.missing_request !== null);
-        const { member_id, is_expected, member_epoch, missing_request } = member;
+        const { member_id, is_expected, is_held, member_epoch, missing_request } = member;
         const marks = [member_id === leader_id && "leader", is_expected && "expected", member_epoch === AWAY && "away"];
-        setText(find(".marks", line), [...marks, MISSING[missing_request]].filter(Boolean).join(", "));
+        const states = [...marks, MISSING[missing_request], is_held && "held"];
+        setText(find(".marks", line), states.filter(Boolean).join(", "));
+        for (const each of line.querySelectorAll("[data-held]")) each.hidden = each.dataset.held !== String(is_held);
         update(line, member);
       });
   }
 
-  #makeRow({ member_id, instance_id }, names) {
+  #makeRow(member, names) {
+    const { member_id } = member;
     const name = h("span", { title: member_id, tabindex: 0, "data-row": true }, names.get(member_id) ?? member_id);
-    const act = (command, body) => () => post(`${this.#path}/${command}`, body);
-    const buttons = [
-      button("Evict", act("evict", { member: member_id }), "Remove the member, like an admin client"),
-      button("Expire", act("expire", { member: member_id }), "Expire the session of the member now"),
-    ];
-    const fence = act("fence", { instance_id });
-    if (instance_id !== null) buttons.push(button("Fence", fence, "Replace the static member, like another process"));
     const empty = COLUMNS[this.#type].slice(2).map(() => "");
-    return row([name, " ", h("b", { class: "marks" }), h("small")], ...empty, h("span", { class: "buttons" }, buttons));
+    const buttons = h("span", { class: "buttons" }, this.#buttons(member));
+    return row([name, " ", h("b", { class: "marks" }), h("small")], ...empty, buttons);
   }
+
+  #buttons({ member_id, instance_id }) {
+    const act = (label, command, body, title) => button(label, () => post(`${this.#path}/${command}`, body), title);
+    const [member, held] = [{ member: member_id }, { state: "Reconciling", member: member_id }];
+    const isConsumer = this.#type === "consumer";
+    return [
+      act("Evict", "evict", member, "Remove the member, like an admin client"),
+      act("Expire", "expire", member, "Expire the session of the member now"),
+      instance_id !== null && act("Fence", "fence", { instance_id }, "Replace the static member, like another process"),
+      isConsumer && act("Fence epoch", "fence_epoch", member, "Forget the epoch: the next heartbeat is fenced"),
+      isConsumer && shownIfHeld(false, act("Hold", "hold", held, "Do not believe that it has given up partitions")),
+      isConsumer && shownIfHeld(true, act("Release", "release", held, "End the hold of the member")),
+    ];
+  }
+}
+
+/** Mark a button that is hidden unless the member is held, or is not. */
+function shownIfHeld(isHeld, element) {
+  element.dataset.held = isHeld;
+  return element;
 }
 
 const setCells = (line, cells) => cells.forEach((text, at) => setText(line.children[at + 1], text));

@@ -15,14 +15,18 @@ from fakebroker.control.routes.group_rows import (
     REBALANCING,
     blocked_until_ms,
     blocking_members,
+    controls_of,
     count_reconciled,
+    is_revocation_held,
 )
 from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 
 MAX_LISTED = 100
 
@@ -39,7 +43,8 @@ class BlockedGroup(TypedDict):
     `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
 
     Members of a consumer group have sent the ConsumerGroupHeartbeat if they have reached the target assignment. It is
-    missing from those that have to give up partitions, or have not heard of the target assignment.
+    missing from those that have to give up partitions, or have not heard of the target assignment. `is_held` if the
+    assignor is held, or one of these members; their timers continue.
     """
 
     group_id: str
@@ -73,7 +78,7 @@ class BlockedGroupQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True
 def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Steps[BlockedGroupList]:
     """List groups whose rebalances wait, with the members that block them, and until when."""
     check_range("limit", query.limit, 0, MAX_LISTED)
-    all_groups = yield from served.index.groups()
+    all_groups, core = (yield from served.index.groups()), served.cluster.cluster
     first: list[tuple[bool, float, int]] = []
     total = 0
     for start in range(0, len(all_groups), GROUPS_PER_STEP):
@@ -88,7 +93,10 @@ def list_blocked_groups(served: ServedCluster, query: BlockedGroupQuery) -> Step
     rows = []
     for *_, at in first:
         group = all_groups[at]
-        rows.append(_consumer_group_row(group) if isinstance(group, ConsumerGroup) else _row(group))
+        if isinstance(group, ConsumerGroup):
+            rows.append(_consumer_group_row(group, controls_of(core, group.group_id)))
+        else:
+            rows.append(_row(group))
         yield
     return {"total": total, "groups": rows}
 
@@ -123,8 +131,11 @@ def _row(group: Group) -> BlockedGroup:
     }
 
 
-def _consumer_group_row(group: ConsumerGroup) -> BlockedGroup:
-    missing, names, until_ms = _missing(group), member_names(group), blocked_until_ms(group)
+def _consumer_group_row(group: ConsumerGroup, controls: GroupControls) -> BlockedGroup:
+    members, names, until_ms = blocking_members(group), member_names(group), blocked_until_ms(group)
+    missing = [member.member_id for member in members]
+    is_held = ConsumerGroupState.ASSIGNING in controls.held_states and group.state is ConsumerGroupState.ASSIGNING
+    is_held = is_held or any(is_revocation_held(each, controls) for each in members)
     return {
         "group_id": group.group_id,
         "state": group.state.value,
@@ -134,7 +145,7 @@ def _consumer_group_row(group: ConsumerGroup) -> BlockedGroup:
         "missing": len(missing),
         "sent": count_reconciled(group),
         "members": len(group.members),
-        "is_held": False,
+        "is_held": is_held,
         "until_ms": until_ms,
         "removes": 0 if until_ms is None else 1,
         "restarts": False,

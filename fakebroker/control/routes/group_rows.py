@@ -14,6 +14,7 @@ from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup, type
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
@@ -62,7 +63,7 @@ def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> Group
     if isinstance(group, ConsumerGroup):
         generation_id = group.group_epoch
         protocol: str | None = core.brokers[coordinator].coordinator.consumer_groups.assignor_of(group)
-        reason, until_ms = why_consumer_group(group, last), blocked_until_ms(group)
+        reason, until_ms = why_consumer_group(group, controls_of(core, group.group_id), last), blocked_until_ms(group)
     else:
         generation_id, protocol = group.generation_id, group.protocol_name
         reason, until_ms = why(group, last), _waits_until_ms(group)
@@ -126,22 +127,28 @@ def why(group: Group, last: Moment | None) -> str:
     return cause
 
 
-def why_consumer_group(group: ConsumerGroup, last: Moment | None) -> str:
+def why_consumer_group(group: ConsumerGroup, controls: GroupControls, last: Moment | None) -> str:
     """Return a short explanation: the cause of a consumer group's state, and the members that it waits for.
 
     Args:
         group: The group.
+        controls: Its manual settings.
         last: The latest change of its state, if it is known.
     """
     names = member_names(group, _mentioned(last))
     cause = with_names(last.cause, names) if last else ""
     after = f"; {cause}" if cause else ""
     if group.state is ConsumerGroupState.ASSIGNING:
-        return f"the next heartbeat of a member runs the assignor{after}"
+        is_held = ConsumerGroupState.ASSIGNING in controls.held_states
+        return f"{'the assignor is held' if is_held else 'the next heartbeat of a member runs the assignor'}{after}"
     if group.state is not ConsumerGroupState.RECONCILING:
         return cause
     members = blocking_members(group)
-    revoking = [names[each.member_id] for each in members if each.state is UNREVOKED_PARTITIONS]
+    revoking = [
+        names[each.member_id] + " (held)" * is_revocation_held(each, controls)
+        for each in members
+        if each.state is UNREVOKED_PARTITIONS
+    ]
     silent = [names[each.member_id] for each in members if each.state is not UNREVOKED_PARTITIONS]
     waiting = [f"for {_join_names(revoking)} to give up partitions"] if revoking else []
     waiting += [f"for a heartbeat of {_join_names(silent)}"] if silent else []
@@ -166,6 +173,12 @@ def blocking_members(group: ConsumerGroup) -> list[ConsumerGroupMember]:
     revoking = [each for each in moving if each.state is UNREVOKED_PARTITIONS]
     behind = [each for each in moving if each.state not in (UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS)]
     return [*revoking, *behind] or moving
+
+
+def is_revocation_held(member: ConsumerGroupMember, controls: GroupControls) -> bool:
+    """Return whether a member has to give up partitions and is not believed to have done so."""
+    is_held = controls.holds_revocation_of(member.member_id, member.instance_id)
+    return is_held and member.state is UNREVOKED_PARTITIONS
 
 
 def count_reconciled(group: ConsumerGroup) -> int:
@@ -206,6 +219,11 @@ def row_of(served: ServedCluster, group_id: str) -> GroupRow:
     if broker is None or group is None:
         return dead_row(served, group_id)
     return group_row(served, group, broker.node_id)
+
+
+def controls_of(core: Cluster, group_id: str) -> GroupControls:
+    """Return the manual settings of a group."""
+    return core.group_controls.get(group_id) or GroupControls()
 
 
 def find_any_group(core: Cluster, group_id: str) -> AnyGroup | None:

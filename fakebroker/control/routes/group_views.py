@@ -13,9 +13,10 @@ from fakebroker.cluster.inspect.views import (
     view_group,
 )
 from fakebroker.control.clusters import ServedCluster
-from fakebroker.control.routes.group_rows import blocking_members, find_any_group, row_of
+from fakebroker.control.routes.group_rows import blocking_members, controls_of, find_any_group, row_of
 from fakebroker.control.stats.group_index import AnyGroup
 from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.runtime.history import DroppedMoments
@@ -51,7 +52,8 @@ class MemberRow(TypedDict):
     `missing_request` is the request that the group waits for, if it waits for one of this member. Epochs, state,
     target and awaited partitions are those of a member of a consumer group; such a group waits for the heartbeat by
     which a member confirms that it has given up partitions, or learns of the target assignment. Members of the type
-    classic do both with a JoinGroup.
+    classic do both with a JoinGroup. A member of a consumer group that `is_held` is not believed to have given up
+    partitions.
     """
 
     member_id: str
@@ -79,10 +81,14 @@ class MemberRow(TypedDict):
     server_assignor: str | None
     subscribed_topic_regex: str
     type: GroupType
+    is_held: bool
 
 
 class GroupDetail(TypedDict):
-    """One group with its members and offsets; `deadlines` are the next ones of the group, at most 20."""
+    """One group with its members and offsets; `deadlines` are the next ones of the group, at most 20.
+
+    `held_states` are the states in which the group is held, now or when it reaches them.
+    """
 
     group_id: str
     type: GroupType | None
@@ -99,6 +105,7 @@ class GroupDetail(TypedDict):
     offsets: list[OffsetRow]
     pending_offsets: list[PendingOffsetRow]
     coordinator: int | None
+    held_states: list[str]
     explanation: str
     deadlines: list[Deadline]
 
@@ -135,7 +142,7 @@ class FullGroup(TypedDict):
     dropped: DroppedMoments
 
 
-def _member_row(member: MemberView, missing: Mapping[str, MissingRequest]) -> MemberRow:
+def _member_row(member: MemberView, missing: Mapping[str, MissingRequest], controls: GroupControls) -> MemberRow:
     topics = member.subscribed_topics
     return {
         "member_id": member.member_id,
@@ -163,6 +170,8 @@ def _member_row(member: MemberView, missing: Mapping[str, MissingRequest]) -> Me
         "server_assignor": member.server_assignor,
         "subscribed_topic_regex": member.subscribed_topic_regex,
         "type": member.type,
+        "is_held": member.member_epoch is not None
+        and controls.holds_revocation_of(member.member_id, member.instance_id),
     }
 
 
@@ -188,7 +197,7 @@ def full_group(served: ServedCluster, group_id: str) -> FullGroup:
     """Return a group with the fields of `GroupView`."""
     core = served.cluster.cluster
     view = view_group(core, group_id, served.cluster.clock.now_ms())
-    missing = _missing_requests(find_any_group(core, group_id))
+    missing, controls = _missing_requests(find_any_group(core, group_id)), controls_of(core, group_id)
     return {
         "group_id": view.group_id,
         "type": view.type,
@@ -198,7 +207,7 @@ def full_group(served: ServedCluster, group_id: str) -> FullGroup:
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": [_member_row(member, missing) for member in view.members],
+        "members": [_member_row(member, missing, controls) for member in view.members],
         "pending_offsets": _pending_rows(view),
         "moments": list(core.history.of(group_id)),
         "dropped": core.history.dropped_of(group_id),
@@ -209,7 +218,8 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
     """Return the details of a group. The fields of a `GroupView` are those of `view`, by default the current ones."""
     core, now_ms = served.cluster.cluster, served.cluster.clock.now_ms()
     view, row = view or view_group(core, group_id, now_ms), row_of(served, group_id)
-    broker, missing = core.coordinator_of(group_id), _missing_requests(find_any_group(core, group_id))
+    broker, controls = core.coordinator_of(group_id), controls_of(core, group_id)
+    missing = _missing_requests(find_any_group(core, group_id))
     return {
         "group_id": group_id,
         "type": view.type,
@@ -219,7 +229,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
         "protocol_type": view.protocol_type,
         "protocol_name": view.protocol_name,
         "leader_id": view.leader_id,
-        "members": [_member_row(member, missing) for member in view.members],
+        "members": [_member_row(member, missing, controls) for member in view.members],
         "since_ms": row["since_ms"],
         "rebalances": row["rebalances"],
         "why": row["why"],
@@ -236,6 +246,7 @@ def detail(served: ServedCluster, group_id: str, view: GroupView | None = None) 
         ],
         "pending_offsets": _pending_rows(view),
         "coordinator": None if broker is None else broker.node_id,
+        "held_states": [state.value for state in controls.held_states],
         "explanation": explain(core, group_id, now_ms),
         "deadlines": deadlines_of(core, group_id, now_ms),
     }
