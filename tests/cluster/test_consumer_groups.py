@@ -380,6 +380,28 @@ def test_deadlines(moving: ClusterHarness) -> None:
     assert len([each for each in pending_deadlines(moving.cluster, moving.now_ms) if each.group_id == "g"]) == 3
 
 
+def test_deadlines_say_what_happens(moving: ClusterHarness) -> None:
+    def found() -> list[tuple[str, str | None, str]]:
+        return [(each.kind, each.state, each.text) for each in deadlines_of(moving.cluster, "g", moving.now_ms)]
+
+    then = "and the next heartbeat of another member runs the assignor."
+    assert found() == [
+        ("session", "Assigning", f"If a sends no heartbeat, its session expires: it is removed, {then}"),
+        ("session", "Assigning", f"If b sends no heartbeat, its session expires: it is removed, {then}"),
+        ("revocation", "Assigning", f"a is removed if it has not given up partitions, {then}"),
+    ]
+    moving.advance(30_000)
+    for member_id, epoch in (("a", 1), ("b", 2)):
+        beat(moving, member_id, epoch)
+    moving.advance(30_000)
+    assert view_group(moving.cluster, "g", moving.now_ms).state == "Assigning"
+    (last,) = found()
+    expected = "If b sends no heartbeat, its session expires: it is removed, and the group becomes Empty."
+    assert last == ("session", "Empty", expected)
+    moving.advance(15_000)
+    assert view_group(moving.cluster, "g", moving.now_ms).state == "Empty"
+
+
 def test_views(moving: ClusterHarness) -> None:
     view = view_group(moving.cluster, "g", moving.now_ms)
     assert (view.type, view.state, view.generation_id, view.assignment_epoch) == ("consumer", "Reconciling", 2, 2)

@@ -183,7 +183,11 @@ def test_a_classic_group_becomes_a_consumer_group_with_members_of_both_protocols
         assert wire.ask(beat, HeartbeatResponse).error_code == ErrorCode.REBALANCE_IN_PROGRESS
         found = [each for each in client.pending_deadlines() if each.kind == "join"]
         assert [(each.member_ids, each.in_s, each.text) for each in found] == [
-            ((x,), 300, "x is removed if it has not rejoined.")
+            (
+                (x,),
+                300,
+                "x is removed if it has not rejoined, and the next heartbeat of another member runs the assignor.",
+            )
         ]
         assert client.overview()["rebalances"] == before + 1
     assert client.group("g") == control.cluster.group("g")

@@ -20,7 +20,9 @@ from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
+from fakebroker.coordinator.group.modern.conversion import is_downgraded_without
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.offset_requests import (
     Expiration,
     next_expiration,
@@ -315,37 +317,22 @@ def _consumer_groups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 
 
 def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> Iterator[Deadline]:
-    """Yield when sessions of members expire, and when members have to have given up partitions."""
+    """Yield when members are removed: by their sessions, or because they have not done what the group waits for."""
     names = member_names(group)
-    for member_id, at_ms in group.session_deadlines.items():
-        yield Deadline(
-            at_ms=at_ms,
-            kind="session",
-            node_id=broker.node_id,
-            group_id=group.group_id,
-            member_ids=(member_id,),
-            removes=(member_id,),
-            state="Empty" if len(group.members) == 1 else None,
-            restarts_with_requests=True,
-            text=f"The session of {names[member_id]} expires, and the member is removed.",
-        )
-    for member_id, (at_ms, epoch) in group.rebalance_deadlines.items():
-        if group.members[member_id].member_epoch == epoch:
-            yield Deadline(
-                at_ms=at_ms,
-                kind="revocation",
-                node_id=broker.node_id,
-                group_id=group.group_id,
-                member_ids=(member_id,),
-                removes=(member_id,),
-                text=f"{names[member_id]} is removed if it has not given up partitions.",
-            )
-    classic: tuple[tuple[DeadlineKind, dict[str, float], str], ...] = (
-        ("join", group.join_deadlines, "rejoined"),
-        ("sync", group.sync_deadlines, "sent a SyncGroup"),
+    revocations = {
+        member_id: at_ms
+        for member_id, (at_ms, epoch) in group.rebalance_deadlines.items()
+        if group.members[member_id].member_epoch == epoch
+    }
+    removals: tuple[tuple[DeadlineKind, dict[str, float], str], ...] = (
+        ("session", group.session_deadlines, "If {} sends no heartbeat, its session expires: it is removed"),
+        ("revocation", revocations, "{} is removed if it has not given up partitions"),
+        ("join", group.join_deadlines, "{} is removed if it has not rejoined"),
+        ("sync", group.sync_deadlines, "{} is removed if it has not sent a SyncGroup"),
     )
-    for kind, deadlines, missing in classic:
+    for kind, deadlines, text in removals:
         for member_id, at_ms in deadlines.items():
+            state = _state_without(group, member_id, broker)
             yield Deadline(
                 at_ms=at_ms,
                 kind=kind,
@@ -353,10 +340,27 @@ def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> 
                 group_id=group.group_id,
                 member_ids=(member_id,),
                 removes=(member_id,),
-                text=f"{names[member_id]} is removed if it has not {missing}.",
+                state=state if state != group.state.value else None,
+                restarts_with_requests=kind == "session",
+                text=f"{text.format(names[member_id])}, and {_CONSEQUENCES[state]}.",
             )
     if removal := offsets_removal(group, broker):
         yield removal
+
+
+_CONSEQUENCES = {
+    ConsumerGroupState.EMPTY.value: "the group becomes Empty",
+    ConsumerGroupState.ASSIGNING.value: "the next heartbeat of another member runs the assignor",
+    PREPARING_REBALANCE.value: "the group becomes a classic group, which rebalances",
+}
+"""The sentence on what follows from a removal, by the state of the group afterwards."""
+
+
+def _state_without(group: ConsumerGroup, member_id: str, broker: "BrokerNode") -> str:
+    """Return the state of a consumer group after the removal of a member."""
+    if is_downgraded_without(group, [member_id], broker.coordinator.config.consumer):
+        return PREPARING_REBALANCE.value
+    return ConsumerGroupState.ASSIGNING.value if len(group.members) > 1 else ConsumerGroupState.EMPTY.value
 
 
 def _delayed_requests(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
