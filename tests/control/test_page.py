@@ -125,7 +125,7 @@ def test_the_timeline_of_a_group_shows_a_rebalance_and_its_end(
             page.goto(f"{url}#groups/consumers")
             expect(page.locator(".facts").last).to_contain_text("epoch 2 · assignment epoch 2 · uniform · 2 members")
             members = page.locator(".members tbody tr")
-            expect(members.first).to_contain_text("a has not confirmed the target")
+            expect(members.first).to_contain_text("a has not given up partitions")
             expect(members.first).to_contain_text("UNREVOKEDorders-0..2orders-3..5, until ")
             expect(members.last).to_contain_text("UNRELEASEDorders-3..5 of aorders-3..5")
             expect(picture.locator(".revoking.open")).to_have_count(1)
@@ -160,7 +160,7 @@ def test_the_commands_of_a_consumer_group_work(browser: Browser, cluster: FakeCl
         state, facts = page.locator(".view .chip").first, page.locator(".facts").last
         members = page.locator(".members tbody tr")
         members.first.get_by_role("button", name="Hold").click()
-        expect(members.first).to_contain_text("a has not confirmed the target, held")
+        expect(members.first).to_contain_text("a has not given up partitions, held")
         a.beat(confirms=True)
         expect(page.locator(".explanation")).to_contain_text("What a must give up is held until it is released.")
         members.first.get_by_role("button", name="Release").click()

@@ -11,7 +11,7 @@ const COLUMNS = {
 const MISSING = {
   JoinGroup: "has not rejoined",
   SyncGroup: "has not sent a SyncGroup",
-  ConsumerGroupHeartbeat: "has not confirmed the target",
+  ConsumerGroupHeartbeat: "has not sent a heartbeat",
 };
 const AWAY = -2; // The epoch of a static member that has left for a while.
 
@@ -42,7 +42,9 @@ export class Members {
         line.classList.toggle("missing", member.missing_request !== null);
         const { member_id, is_expected, is_held, member_epoch, missing_request } = member;
         const marks = [member_id === leader_id && "leader", is_expected && "expected", member_epoch === AWAY && "away"];
-        const states = [...marks, MISSING[missing_request], is_held && "held"];
+        const isRevoking = member.state === "UNREVOKED_PARTITIONS";
+        const missing = isRevoking ? "has not given up partitions" : MISSING[missing_request];
+        const states = [...marks, missing, is_held && "held"];
         setText(find(".marks", line), states.filter(Boolean).join(", "));
         for (const each of line.querySelectorAll("[data-held]")) each.hidden = each.dataset.held !== String(is_held);
         update(line, member);
