@@ -1,6 +1,7 @@
 """The consumer with the consumer protocol (KIP-848) over TCP: hand-over, patterns, failover, static members."""
 
 import re
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -207,6 +208,41 @@ async def test_a_cluster_without_the_protocol_is_an_error_and_not_another_protoc
                     with pytest.raises(GroupFailed, match="the cluster does not support the consumer protocol"):
                         await poll_until([reader], lambda: False)
                 assert not cluster.requests("JoinGroup")
+
+
+@in_trio_with_sockets
+async def test_a_member_that_is_fenced_or_expired_loses_its_partitions_and_joins_again(
+    subtests: pytest.Subtests,
+) -> None:
+    for remove in (FakeCluster.fence_epoch, FakeCluster.expire, FakeCluster.evict):
+        with subtests.test(remove.__name__):
+            await lose_partitions_and_join_again(remove)
+
+
+async def lose_partitions_and_join_again(remove: Callable[[FakeCluster, str, str], None]) -> None:
+    async with cluster_of() as cluster, modern_consumer(cluster) as reader:
+        lost: list[Partitions] = []
+        reader.subscribe(["orders"], on_lost=lost.append)
+        await poll_until([reader], lambda: len(reader._core.assigned) == 2)
+        member_id = reader._core.member.member_id
+        remove(cluster, "g", member_id)
+        await poll_until([reader], lambda: bool(lost) and len(reader._core.assigned) == 2)
+        assert lost == [(P0, P1)]
+        assert [each.member_id for each in cluster.group("g").members] == [member_id]
+
+
+@in_trio_with_sockets
+async def test_an_error_about_a_topic_is_raised_and_the_member_stays() -> None:
+    async with cluster_of() as cluster, modern_consumer(cluster) as reader:
+        reader.subscribe(["orders"])
+        await poll_until([reader], lambda: len(reader._core.assigned) == 2)
+        cluster.fail("ConsumerGroupHeartbeat", error="TOPIC_AUTHORIZATION_FAILED", times=1)
+        with pytest.raises(GroupFailed) as failed:
+            await poll_until([reader], lambda: False)
+        assert failed.value.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        produce(cluster, P0, b"a")
+        assert await read(reader, 1) == [b"a"]
+        assert len(reader._core.assigned) == 2
 
 
 @in_trio_with_sockets
