@@ -97,6 +97,11 @@ def test_the_broker_decides_on_the_interval_of_heartbeats() -> None:
     harness.accept(harness.beat(), 1)
     assert harness.now_ms == start_ms + INTERVAL_MS
     assert harness.member.next_heartbeat_ms == harness.now_ms + INTERVAL_MS
+    beat = harness.beat()
+    harness.advance(200)
+    harness.accept(beat, 1, interval_ms=1_000)
+    assert harness.member.heartbeat_interval_ms == 1_000
+    assert harness.member.next_heartbeat_ms == harness.now_ms + 1_000
 
 
 def test_a_heartbeat_waits_for_the_response_to_the_one_before() -> None:

@@ -212,7 +212,12 @@ def test_a_member_keeps_its_partitions_while_the_coordinator_is_looked_up() -> N
 
 
 def test_the_coordinator_is_lost_if_a_heartbeat_is_not_answered_within_the_request_timeout() -> None:
-    harness, _ = heartbeating()
+    harness, answered = heartbeating()
+    harness.respond(
+        answered, ConsumerGroupHeartbeatResponse(error_code=0, member_epoch=1, heartbeat_interval_ms=INTERVAL_MS)
+    )
+    assert harness.member.session_deadline_ms == float("inf")
+    harness.beat()
     assert harness.member.session_deadline_ms == harness.now_ms + REQUEST_MS
     harness.advance(REQUEST_MS - 1)
     assert harness.member.has_coordinator

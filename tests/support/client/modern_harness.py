@@ -70,14 +70,19 @@ class ModernHarness(BaseHarness[ModernMember]):
         return self.sent(ConsumerGroupHeartbeatRequest)
 
     def accept(
-        self, request: ConsumerGroupHeartbeatRequest, epoch: int, assigned: HeartbeatAssignment | None = None
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        epoch: int,
+        assigned: HeartbeatAssignment | None = None,
+        *,
+        interval_ms: int = INTERVAL_MS,
     ) -> None:
         """Respond to a heartbeat."""
         response = ConsumerGroupHeartbeatResponse(
             error_code=0,
             member_id=request.member_id,
             member_epoch=epoch,
-            heartbeat_interval_ms=INTERVAL_MS,
+            heartbeat_interval_ms=interval_ms,
             assignment=assigned,
         )
         self.respond(request, response)

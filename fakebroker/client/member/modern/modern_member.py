@@ -342,11 +342,8 @@ class ModernMember(GroupMember):
     def _receive(self, partitions: PartitionsById) -> None:
         """Take an assignment as the target (Kafka's `processAssignmentReceived`)."""
         self._target = self._target.updated(partitions)
-        if self._current != self._target:
-            if self.state is not _State.RECONCILING:
-                self._enter(_State.RECONCILING)
-        elif self.state in (_State.RECONCILING, _State.JOINING):
-            self._enter(_State.STABLE)
+        if self._current != self._target and self.state is not _State.RECONCILING:
+            self._enter(_State.RECONCILING)
 
     def _proceed(self, now_ms: float) -> None:
         """Reconcile if there is something to reconcile, and acknowledge it."""
