@@ -76,6 +76,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
                 "request": "ConsumerGroupHeartbeat",
                 "blocking": ["a"],
                 "missing": 1,
+                "partitions": 2,
                 "sent": 0,
                 "members": 2,
                 "is_held": False,
@@ -88,7 +89,8 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
         (row,) = client.group_rows()
         assert row["why"].startswith("waiting for a heartbeat of b; 1 of 2 have reached epoch 2")
         assert row["until_ms"] == control.cluster.clock.now_ms() + 45_000, "its session"
-        assert client.blocked_groups()["groups"][0]["blocking"] == ["b"]
+        (blocked,) = client.blocked_groups()["groups"]
+        assert (blocked["blocking"], blocked["partitions"]) == (["b"], 0)
         b.beat()
         (row,) = client.group_rows()
         assert (row["state"], row["until_ms"], client.blocked_groups()["total"]) == ("Stable", None, 0)

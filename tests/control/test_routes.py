@@ -204,6 +204,7 @@ def test_blocked_groups_have_the_members_that_block_them_and_until_when(control:
             "request": "JoinGroup",
             "blocking": ["a", "c", "d"],
             "missing": 3,
+            "partitions": 0,
             "sent": 1,
             "members": 4,
             "is_held": False,

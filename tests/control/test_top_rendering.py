@@ -167,14 +167,16 @@ def test_consumer_groups_wait_for_heartbeats_and_have_epochs(subtests: pytest.Su
     moving = {"type": "consumer", "state": "Reconciling", "rebalances": 1, "generation_id": 8}
     waiting = blocked_row(1, state="Reconciling", request="ConsumerGroupHeartbeat")
     states = {"Stable": 2, "Assigning": 1, "Reconciling": 1}
-    state = fetch([group_row(1, **moving), group_row(2, rebalances=0)], blocked=[waiting], groups_by_state=states)
+    blocked = [{**waiting, "partitions": 2}, waiting]
+    state = fetch([group_row(1, **moving), group_row(2, rebalances=0)], blocked=blocked, groups_by_state=states)
     for width in (60, 80, 120):
         with subtests.test(width=width):
             lines = lines_of(state, Frame(width, 30))
             rows = [line.split() for line in lines if line.startswith("billing-1")]
             assert [row[1] for row in rows] == ["consumer" if width > 100 else "Reconciling"] * 2, "in both tables"
-            assert ("Heartbeat" in lines[2].split()) == (width > 60)
-            assert lines[3].startswith("4 groups  1 Assigning  1 Reconciling  2 Stable  3,456 mem")
+            assert ("  2 partitions  " in lines[2]) == (width > 60)
+            assert ("Heartbeat" in lines[3].split()) == (width > 60)
+            assert lines[4].startswith("4 groups  1 Assigning  1 Reconciling  2 Stable  3,456 mem")
     assert [each["group_id"] for each in state.unstable] == ["billing-1"]
     assert events(state)[0][2].startswith("Reconciling, epoch 8: ")
     assert events(state)[1][2].startswith("Stable, generation 2: ")

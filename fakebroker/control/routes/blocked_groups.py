@@ -43,8 +43,8 @@ class BlockedGroup(TypedDict):
     `restarts`: the initial delay is extended, or only static members are left. `explain` has the sentences.
 
     Members of a consumer group have sent the ConsumerGroupHeartbeat if they have reached the target assignment. It is
-    missing from those that have to give up partitions, or have not heard of the target assignment. `is_held` if the
-    assignor is held, or one of these members; their timers continue.
+    missing from those that have to give up partitions, `partitions` in all, or have not heard of the target assignment.
+    `is_held` if the assignor is held, or one of these members; their timers continue.
     """
 
     group_id: str
@@ -53,6 +53,7 @@ class BlockedGroup(TypedDict):
     request: Literal["JoinGroup", "SyncGroup", "ConsumerGroupHeartbeat"]
     blocking: list[str]
     missing: int
+    partitions: int
     sent: int
     members: int
     is_held: bool
@@ -122,6 +123,7 @@ def _row(group: Group) -> BlockedGroup:
         "request": "JoinGroup" if is_joining else "SyncGroup",
         "blocking": [names[each] for each in missing[:_MAX_NAMES]],
         "missing": len(missing),
+        "partitions": 0,
         "sent": len(group.parked_joins) if is_joining else len(group.members) - len(group.awaiting_sync),
         "members": len(group.members),
         "is_held": group.is_held,
@@ -143,6 +145,7 @@ def _consumer_group_row(group: ConsumerGroup, controls: GroupControls) -> Blocke
         "request": "ConsumerGroupHeartbeat",
         "blocking": [names[each] for each in missing[:_MAX_NAMES]],
         "missing": len(missing),
+        "partitions": sum(len(indexes) for each in members for indexes in each.pending_revocation.values()),
         "sent": count_reconciled(group),
         "members": len(group.members),
         "is_held": is_held,

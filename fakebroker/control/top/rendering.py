@@ -167,7 +167,7 @@ def _blocked(state: ClusterState, width: int) -> _Section:
     rows = []
     for group in state.blocked["groups"]:
         cells = {
-            "MISSING": group["request"].removeprefix("ConsumerGroup") if group["missing"] else "",
+            "MISSING": _missing(group),
             "SENT": f"{group['sent']:,} of {group['members']:,}",
             "FOR": _duration(now_ms - group["since_ms"]),
         }
@@ -182,6 +182,13 @@ def _blocking(group: "BlockedGroup") -> Text:
         return _text("held" if group["is_held"] else "waiting for members", _QUIET)
     more = f" and {missing - 1:,} more" if missing > 1 else ""
     return Text.assemble((_plain(group["blocking"][0]), "bold yellow"), more)
+
+
+def _missing(group: "BlockedGroup") -> str:
+    """Return what a group waits for: a request, or partitions that members of a consumer group have to give up."""
+    if group["partitions"]:
+        return _count(group["partitions"], "partition")
+    return group["request"].removeprefix("ConsumerGroup") if group["missing"] else ""
 
 
 def _outcome(group: "BlockedGroup", now_ms: float) -> str:

@@ -209,6 +209,7 @@ def blocked_row(number: int, **changes: Any) -> dict[str, Any]:
         "request": "JoinGroup",
         "blocking": [f"slow-{number}"],
         "missing": 1,
+        "partitions": 0,
         "sent": 3,
         "members": 4,
         "is_held": False,
