@@ -1,10 +1,13 @@
 """Spark sessions: executors in other processes, addresses for them, and the cause of Spark's errors."""
 
 import json
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +18,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay import run_directory
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import summary_of
+from fakebroker.replay.spark import session
 from fakebroker.replay.spark.session import address_for, cause_of, is_local, spark_errors
 from tests.support.replay.summaries import summary_document
 from tests.support.soak import IS_SOAK, soak
@@ -32,6 +36,21 @@ heartbeat_interval_ms = 300
 [promises]
 check = ["one-owner"]
 """
+
+
+def test_ctrl_c_while_java_is_being_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def start_and_interrupt(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*args, **options))
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        session._started([sys.executable, "-c", "input()"], {})
+    assert started[0].returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -247,14 +248,19 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
         address = Path(directory) / "address"
         environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected)
-        try:
-            while not address.exists() and process.poll() is None:  # Spark's gateway creates the file with its content
-                time.sleep(_STARTED_CHECK_S)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
+        # In a thread, because Ctrl-C within `Popen` would lose the process that it has started.
+        with ThreadPoolExecutor(1) as thread:
+            starting = thread.submit(subprocess.Popen, command, stdin=subprocess.PIPE, env=environment, **redirected)
+            try:
+                process = starting.result()
+                while (
+                    not address.exists() and process.poll() is None
+                ):  # Spark's gateway creates the file with its content
+                    time.sleep(_STARTED_CHECK_S)
+            except BaseException:
+                with starting.result() as process:
+                    process.kill()
+                raise
         if not address.exists():
             raise PySparkRuntimeError("Java ended")
         written = address.read_bytes()  # the port, the length of the secret, and the secret
