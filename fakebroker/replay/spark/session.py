@@ -250,12 +250,13 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
         # In a thread, because Ctrl-C within `Popen` would lose the process that it has started.
         with ThreadPoolExecutor(1) as thread:
-            starting = thread.submit(subprocess.Popen, command, stdin=subprocess.PIPE, env=environment, **redirected)
+            starting = thread.submit(
+                lambda: subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected)
+            )
             try:
                 process = starting.result()
-                while (
-                    not address.exists() and process.poll() is None
-                ):  # Spark's gateway creates the file with its content
+                # Spark's gateway creates the file with its content.
+                while not address.exists() and process.poll() is None:
                     time.sleep(_STARTED_CHECK_S)
             except BaseException:
                 with starting.result() as process:
