@@ -214,6 +214,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "upgrade_broker": {"as_version": "2.8"},
     "wait_for_commit": {"group_id": "stable", "partition": "orders-1", "at_least": 6, "timeout_s": 0},
     "wait_for_generation": {"group_id": "stable", "above": 100, "timeout_s": 0},
+    "wait_for_member": {"group_id": "stable", "member": "none", "timeout_s": 0},
     "wait_for_request": {"timeout_s": 0},
     "wait_for_state": {"group_id": "stable", "state": "Dead", "timeout_s": 0},
     "wait_for_transaction": {"transactional_id": "payments", "state": "Dead", "timeout_s": 0},

@@ -11,9 +11,9 @@ from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import TransactionView, view_of_moment, view_or_dead
-from fakebroker.cluster.inspect.views import GroupView, find_group, timeline_of, view_group, view_moment
+from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, timeline_of, view_group, view_moment
 from fakebroker.cluster.journal.journal import Journal
-from fakebroker.coordinator.group.history import History, Moment
+from fakebroker.coordinator.group.history import History, MemberChange, Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.runtime.history import BoundedHistory, Recorded
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
@@ -232,6 +232,62 @@ class GroupCondition(HistoryCondition[GroupView]):
         view = view_group(self._cluster, self._key, self._now_ms())
         topics = {topic for member in view.members for topic in member.subscribed_topics or ()}
         return have_received(view, assignments, has_topics=any(topic in self._cluster.topics for topic in topics))
+
+
+class MemberCondition(HistoryCondition[GroupView]):
+    """A member of a consumer group (KIP-848) is in a state or an epoch, now or at any time since the wait began.
+
+    Args:
+        cluster: The cluster.
+        now_ms: Returns the brokers' time.
+        group_id: The group.
+        member: Member id, instance id or client id.
+        state: The name of the state; None for any.
+        above: The member epoch must be above this number; None for any.
+        seen_changes: How many changes of the group the caller knows.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        now_ms: Now,
+        group_id: str,
+        member: str,
+        state: str | None,
+        above: int | None,
+        *,
+        seen_changes: int | None,
+    ) -> None:
+        wanted = [f"in {state}"] * (state is not None) + [f"in an epoch above {above}"] * (above is not None)
+        description = " ".join([f"member {member} of group {group_id}", *wanted])
+        super().__init__(cluster, now_ms, group_id, description, seen_changes=seen_changes)
+        self._member, self._state, self._above = member, state, above
+
+    def history_of_cluster(self) -> History:
+        return self._cluster.history
+
+    def view_of(self, moment: Moment) -> GroupView | None:
+        coordinator = self._cluster.coordinator_of(self._key)
+        # Other coordinators are zombies.
+        if (coordinator is None or moment.coordinator_id == coordinator.node_id) and self._holds(moment.changes):
+            return view_moment(self._cluster, self._key, moment, self._now_ms())
+        return None
+
+    def current_view(self) -> GroupView | None:
+        view = view_group(self._cluster, self._key, self._now_ms())
+        return view if self._holds(view.members) else None
+
+    def _holds(self, members: Iterable[MemberView | MemberChange]) -> bool:
+        return any(
+            self._member in (each.member_id, each.instance_id, each.client_id)
+            and each.member_epoch is not None
+            and self._state in (None, each.state)
+            and (self._above is None or each.member_epoch > self._above)
+            for each in members
+        )
+
+    def describe_state(self) -> str:
+        return _explanation(self._cluster, self._key, self._now_ms())
 
 
 class TransactionCondition(HistoryCondition[TransactionView]):

@@ -1570,6 +1570,99 @@ class FakeCluster(JournalExport):
         return await self.waits.wait_async(condition, timeout_s, polling)
 
     @overload
+    def wait_for_member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
+
+    def wait_for_member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        """Wait until a member of a consumer group (KIP-848) is in a state or epoch, or has been since the call.
+
+        Args:
+            group_id: The group, which need not exist yet.
+            member: Member id, instance id or client id.
+            state: The state: "STABLE", "UNREVOKED_PARTITIONS" (it has to give up partitions) or "UNRELEASED_PARTITIONS"
+                (it waits for partitions of others). None: any state.
+            above: A member epoch, which that of the member must exceed. None: any epoch.
+            timeout_s: Maximum wait in wall-clock seconds.
+            polling: Consumers to poll meanwhile.
+
+        Returns:
+            The group at that moment, as in `wait_for_state`; with `polling`, a `Polled` with it and the records.
+
+        Raises:
+            WaitTimeout: The member did not reach the state or epoch in time.
+            ConfigError: There is no such state, the epoch is not an integer, or an id is not a string.
+        """
+        condition = self.waits.member(group_id, member, state, above=above)
+        return self.waits.wait(condition, timeout_s, polling)
+
+    @overload
+    async def wait_for_member_async(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    async def wait_for_member_async(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
+
+    async def wait_for_member_async(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        """Wait like `wait_for_member`, in a task of trio or asyncio."""
+        condition = self.waits.member(group_id, member, state, above=above)
+        return await self.waits.wait_async(condition, timeout_s, polling)
+
+    @overload
     def wait_for_transaction(
         self,
         transactional_id: str,

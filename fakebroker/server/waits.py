@@ -15,7 +15,7 @@ from fakebroker.cluster.command import check_type
 from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
-from fakebroker.coordinator.group.modern.states import ConsumerGroupState
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState, MemberState
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import (
@@ -30,6 +30,7 @@ from fakebroker.server.conditions import (
     CommitCondition,
     Condition,
     GroupCondition,
+    MemberCondition,
     PredicateCondition,
     RequestCondition,
     TransactionCondition,
@@ -157,6 +158,40 @@ class Waits:
             f"in a generation above {generation}",
             lambda name, generation_id, _: name != GroupState.DEAD.value and generation_id > generation,
             seen_changes,
+        )
+
+    def member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        seen_changes: int | None = None,
+    ) -> Condition[GroupView]:
+        """Return the condition that a member of a consumer group (KIP-848) is in a state or in an epoch.
+
+        Args:
+            group_id: The group.
+            member: Member id, instance id or client id.
+            state: Kafka's name of the state; None for any.
+            above: The member epoch must be above this number; None for any.
+            seen_changes: See `GroupCondition`.
+
+        Raises:
+            ConfigError: There is no such state, an id is not a string, or a number is not an integer, or out of range.
+        """
+        for name, value in (("group_id", group_id), ("member", member)):
+            check_type(name, value, str, "a string")
+        states = [each.name for each in MemberState]
+        if state is not None and state not in states:
+            raise ConfigError.of("state", state, one_of(states, state))
+        if above is not None:
+            check_integer("above", above, least=-1)
+        if seen_changes is not None:
+            check_integer("seen_changes", seen_changes, least=0)
+        return MemberCondition(
+            self._cluster, self._server.now_ms, group_id, member, state, above, seen_changes=seen_changes
         )
 
     def _group(

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from fakebroker import ClusterStopped, ConfigError, FakeCluster, IncompleteHistoryError, WaitTimeout
+from fakebroker import ClusterStopped, ConfigError, FakeCluster, IncompleteHistoryError, MemberSeed, WaitTimeout
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -323,3 +328,46 @@ def test_dropped_changes_are_mentioned(fake_cluster: FakeCluster) -> None:
     gone = fake_cluster.timeline("g")
     assert gone.moments == ()
     assert str(gone).startswith(f"group g: {gone.dropped.count} earlier changes were dropped from the history, up to")
+
+
+@pytest.mark.fake_cluster(brokers=1, topics={"orders": 4}, clock="manual")
+def test_waits_for_members_of_consumer_groups(fake_cluster: FakeCluster, start: Start) -> None:
+    fake_cluster.seed_group("g", [MemberSeed(member_id="a", client_id="app")], topics=["orders"], type="consumer")
+    revoking = start(fake_cluster.wait_for_member, "g", "app", "UNREVOKED_PARTITIONS")
+    reached = start(fake_cluster.wait_for_member, "g", "a", above=1)
+    joined = start(fake_cluster.wait_for_member, "g", "i", "UNRELEASED_PARTITIONS")
+    assert fake_cluster.wait_for_member("g", "app", "STABLE", timeout_s=0).type == "consumer"
+    topic = fake_cluster.cluster.topics.get("orders")
+    assert topic is not None
+
+    def beat(member_id: str, epoch: int, owned: int | None = None, **fields: Any) -> None:
+        if owned:
+            fields["topic_partitions"] = [HeartbeatTopicPartitions(topic_id=topic.topic_id, partitions=[*range(owned)])]
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
+        with WireClient(fake_cluster.brokers[0], "app" if member_id == "a" else "b") as wire:
+            assert wire.ask(request, ConsumerGroupHeartbeatResponse).error_code == 0
+
+    joining: dict[str, Any] = {
+        "rebalance_timeout_ms": 1_000,
+        "subscribed_topic_names": ["orders"],
+        "topic_partitions": [],
+    }
+    beat("b", 0, instance_id="i", **joining)
+    beat("a", 1)
+    beat("a", 1, 2)
+    beat("b", 2)
+    assert joined.result().members[1].instance_id == "i"
+    assert revoking.result().state == "Reconciling"
+    assert [each.member_epoch for each in reached.result().members] == [2, 2]
+    with pytest.raises(
+        WaitTimeout, match=r"^not reached within 0 s: member a of group g in UNKNOWN in an epoch above 7\ng has been in"
+    ):
+        fake_cluster.wait_for_member("g", "a", "UNKNOWN", above=7, timeout_s=0)
+    with pytest.raises(ConfigError, match="state='Stable': expected one of STABLE"):
+        fake_cluster.wait_for_member("g", "a", "Stable")
+
+    async def wait() -> int | None:
+        group = await fake_cluster.wait_for_member_async("g", "b", above=1, timeout_s=0)
+        return group.assignment_epoch
+
+    assert asyncio.run(wait()) == 2

@@ -443,6 +443,45 @@ class Client(JournalExport):
         return self._wait("generation", timeout_s, polling, self._group_view, group_id=group_id, above=above)
 
     @overload
+    def wait_for_member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: None = None,
+    ) -> GroupView: ...
+
+    @overload
+    def wait_for_member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any],
+    ) -> Polled[GroupView]: ...
+
+    def wait_for_member(
+        self,
+        group_id: str,
+        member: str,
+        state: str | None = None,
+        *,
+        above: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        polling: Sequence[Any] | None = None,
+    ) -> GroupView | Polled[GroupView]:
+        for name, value in (("group_id", group_id), ("member", member)):
+            check_type(name, value, str, "a string")
+        arguments = {"group_id": group_id, "member": member, "state": state, "above": above}
+        return self._wait("member", timeout_s, polling, self._group_view, **arguments)
+
+    @overload
     def wait_for_transaction(
         self,
         transactional_id: str,

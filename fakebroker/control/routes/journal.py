@@ -242,6 +242,17 @@ async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDe
     return await served.read(lambda: detail(served, view.group_id, view))
 
 
+@operation("POST", f"{CLUSTER}/wait/member", body=_body(FakeCluster.wait_for_member, has_history=True))
+async def wait_for_member(served: ServedCluster, body: Arguments) -> GroupDetail:
+    """Wait until a member of a consumer group is in a state or epoch, or has been since the request."""
+    given, timeout_s = _wait_arguments(body)
+    waits = served.cluster.waits
+    condition = waits.member(given.pop("group_id"), given.pop("member"), given.pop("state", None), **given)
+    with served.waiting():
+        view = await waits.wait_async(condition, timeout_s)
+    return await served.read(lambda: detail(served, view.group_id, view))
+
+
 @operation("POST", f"{CLUSTER}/wait/transaction", body=_body(FakeCluster.wait_for_transaction, has_history=True))
 async def wait_for_transaction(served: ServedCluster, body: Arguments) -> TransactionRow:
     """Wait until a transactional id is in a state, or has been since the request; `seen_changes` as for a group."""

@@ -42,6 +42,7 @@ class MemberChange:
         state: Kafka's name: STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS, UNKNOWN.
         assigned: The partitions that it may use.
         pending_revocation: The partitions that it has to give up and has not confirmed.
+        instance_id: Set for a static member.
     """
 
     member_id: str
@@ -50,6 +51,7 @@ class MemberChange:
     state: str
     assigned: tuple[str, ...]
     pending_revocation: tuple[str, ...]
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,7 @@ def _member_change(member: ConsumerGroupMember, name_of: NameOf) -> MemberChange
         state=member.state.name,
         assigned=_named(member.assigned, name_of),
         pending_revocation=_named(member.pending_revocation, name_of),
+        instance_id=member.instance_id,
     )
 
 

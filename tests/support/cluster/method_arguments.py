@@ -66,6 +66,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "upgrade_broker": (1, "2.8"),
     "wait_for_commit": ("stable", "orders-1"),
     "wait_for_generation": ("stable",),
+    "wait_for_member": ("stable", "app"),
     "wait_for_request": ("JoinGroup",),
     "wait_for_transaction": ("payments", "Dead"),
     "wait_for_state": ("stable", "Dead"),
