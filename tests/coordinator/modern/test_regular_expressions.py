@@ -101,6 +101,17 @@ def test_a_regular_expression_without_topics_changes_no_epoch() -> None:
     assert (harness.group.group_epoch, harness.matched("x.*")) == (1, set())
 
 
+def test_a_member_whose_regular_expression_is_not_resolved_gets_no_topics_of_others() -> None:
+    harness = Harness()
+    for member_id in ("a", "b"):
+        harness.send(member_id)
+    harness.send("b", -1)
+    harness.join("c", "x.*")  # Its heartbeat runs the assignor, because b has left.
+    assert harness.group.target["c"] == {}
+    harness.settle()
+    assert harness.assigned("a") == {"orders": {0, 1}}
+
+
 def test_a_resolved_regular_expression_is_used_at_once() -> None:
     harness = Harness().joined("a")
     batches = len(harness.batches)

@@ -1,16 +1,19 @@
 """Random histories of a consumer group: members join, reconcile, leave and fall silent, topics change, failovers."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, Assignor, GroupSpec
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember, Partitions
 from fakebroker.coordinator.group.modern.requests import HeartbeatResult
+from fakebroker.coordinator.group.modern.subscriptions import MIN_REFRESH_INTERVAL_MS
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.consumer_group_harness import (
@@ -38,8 +41,29 @@ OUT = (
 NO_INDEXES: frozenset[int] = frozenset()
 
 a_member = st.sampled_from(MEMBERS)
-a_subscription = st.sampled_from([("orders",), ("news", "orders"), ("news",), ()])
+a_subscription = st.sampled_from(
+    [
+        {"subscribed_topic_names": names, "subscribed_topic_regex": regex}
+        for names, regex in (
+            (("orders",), ""),
+            (("news", "orders"), ""),
+            (("news",), ""),
+            ((), ""),
+            ((), ".*"),
+            ((), "n.*"),
+            (("orders",), "n.*"),
+        )
+    ]
+)
 an_assignor = st.sampled_from([None, "range", "uniform"])
+
+
+Subscription = dict[str, Any]
+"""The fields of a heartbeat with which a member subscribes."""
+
+
+def subscribes(member: ConsumerGroupMember, topic: str) -> bool:
+    return topic in member.subscribed_topic_names or bool(re.fullmatch(member.subscribed_topic_regex, topic))
 
 
 def recording(results: list[dict[str, Assignment]], assignor: Assignor) -> Assignor:
@@ -56,7 +80,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     Attributes:
         epochs: The epoch that each client knows; none while it is not a member.
         owned: What each client has, which it gives up when it is told to.
-        topics: What each client subscribed to last.
+        subscriptions: What each client subscribed to last.
         unsure: The clients whose last response was lost.
         results: The results of assignors, oldest first.
         highest: The highest epoch of each member.
@@ -67,10 +91,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.results: list[dict[str, Assignment]] = []
         assignors = {name: recording(self.results, assignor) for name, assignor in ASSIGNORS.items()}
-        self.harness = ConsumerGroupHarness(FakeTopics(orders=5), assignors=assignors)
+        self.harness = ConsumerGroupHarness(FakeTopics(orders=5), assignors=assignors, compile_regex=compile_regex)
         self.epochs: dict[str, int] = {}
         self.owned: dict[str, Partitions] = {}
-        self.topics: dict[str, tuple[str, ...]] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         self.unsure: set[str] = set()
         self.highest: dict[str, int] = {}
         self.group_epochs = 0, 0
@@ -83,16 +107,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @initialize()
     def first(self) -> None:
-        self.join("a", ("orders",), None, lost=False)
+        self.join("a", {"subscribed_topic_names": ("orders",)}, None, lost=False)
 
-    @rule(member_id=a_member, topics=a_subscription, assignor=an_assignor, lost=st.booleans())
-    def join(self, member_id: str, topics: tuple[str, ...], assignor: str | None, lost: bool) -> None:
+    @rule(member_id=a_member, subscription=a_subscription, assignor=an_assignor, lost=st.booleans())
+    def join(self, member_id: str, subscription: Subscription, assignor: str | None, lost: bool) -> None:
         """A client joins, if it has not; the response may be lost."""
         if member_id in self.epochs:
             return
-        result = self.send(member_id, 0, subscribed_topic_names=topics, server_assignor=assignor)
+        result = self.send(member_id, 0, **subscription, server_assignor=assignor)
         if result.error is not ErrorCode.UNRELEASED_INSTANCE_ID:
-            self.topics[member_id] = topics
+            self.subscriptions[member_id] = subscription
             self.take(member_id, result, lost=lost)
 
     @rule(member_id=a_member, lost=st.booleans(), reports=st.booleans(), assignor=an_assignor)
@@ -105,14 +129,14 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             fields["reported"] = self.owned[member_id]
         if member_id in self.unsure:
             # After a lost response a client reports everything, and so learns its assignment.
-            fields |= {"subscribed_topic_names": self.topics[member_id], "rebalance_timeout_ms": REBALANCE_MS}
+            fields |= {**self.subscriptions[member_id], "rebalance_timeout_ms": REBALANCE_MS}
         self.take(member_id, self.send(member_id, self.epochs[member_id], **fields), lost=lost)
 
-    @rule(member_id=a_member, topics=a_subscription)
-    def subscribe(self, member_id: str, topics: tuple[str, ...]) -> None:
+    @rule(member_id=a_member, subscription=a_subscription)
+    def subscribe(self, member_id: str, subscription: Subscription) -> None:
         if member_id in self.epochs and member_id not in self.unsure:
-            self.topics[member_id] = topics
-            self.take(member_id, self.send(member_id, self.epochs[member_id], subscribed_topic_names=topics))
+            self.subscriptions[member_id] = subscription
+            self.take(member_id, self.send(member_id, self.epochs[member_id], **subscription))
 
     @rule(member_id=a_member, for_a_while=st.booleans())
     def leave(self, member_id: str, for_a_while: bool) -> None:
@@ -145,7 +169,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     # The cluster
 
-    @rule(ms=st.sampled_from([1_000, SESSION_MS // 2, SESSION_MS, REBALANCE_MS]))
+    @rule(ms=st.sampled_from([1_000, MIN_REFRESH_INTERVAL_MS + 1, SESSION_MS // 2, SESSION_MS, REBALANCE_MS]))
     def advance(self, ms: int) -> None:
         self.harness.advance(ms)
 
@@ -155,10 +179,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(
         member_id=a_member,
-        topics=a_subscription,
+        subscription=a_subscription,
         kind=st.sampled_from(["join", "report", "subscribe", "leave", "leave for a while", "expire"]),
     )
-    def fail_append(self, member_id: str, topics: tuple[str, ...], kind: str) -> None:
+    def fail_append(self, member_id: str, subscription: Subscription, kind: str) -> None:
         """The log refuses the records of a request, or of the removal of members: nothing has changed."""
         group = self.group
         before, appends, runs = None if group is None else contents(group), len(self.harness.batches), len(self.results)
@@ -167,7 +191,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if kind == "expire":
             self.harness.advance(SESSION_MS)
         elif kind in ("join", "subscribe"):
-            self.send(member_id, 0 if kind == "join" else epoch, subscribed_topic_names=topics)
+            self.send(member_id, 0 if kind == "join" else epoch, **subscription)
         elif kind == "report":
             self.send(member_id, epoch, reported=self.owned.get(member_id, {}))
         else:
@@ -205,6 +229,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """All clients follow the protocol for a while: then the group reaches its target, and all is assigned."""
+        self.harness.advance(MIN_REFRESH_INTERVAL_MS + 1)
         for _ in range(12):
             for member_id in list(self.epochs):
                 self.heartbeat(member_id, lost=False, reports=True, assignor=None)
@@ -214,8 +239,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             for member_id, member in group.members.items():
                 # A member that has never had a subscription is not in the target, as in Kafka.
                 assert member.assigned == group.target.get(member_id, {})
-            wanted = {name for member in group.members.values() for name in member.subscribed_topic_names}
-            topics = [found for name in wanted if (found := self.harness.topics.named(name)) is not None]
+            topics = [
+                topic
+                for topic in map(self.harness.topics.named, self.harness.topics.names())
+                if topic is not None and any(subscribes(member, topic.name) for member in group.members.values())
+            ]
             assigned = sum(len(each) for member in group.members.values() for each in member.assigned.values())
             assert assigned == sum(topic.partition_count for topic in topics)
 

@@ -270,6 +270,9 @@ def contents(group: ConsumerGroup) -> tuple[object, ...]:
 
 def check_group(group: ConsumerGroup) -> None:
     """Check that each partition has one owner, in its epoch, and that epochs, counts and timers fit together."""
+    recounted = Subscriptions().after([], group.members.values())
+    assert (group.subscriptions.names, group.subscriptions.regexes) == (recounted.names, recounted.regexes)
+    assert group.subscriptions.resolved.keys() <= recounted.regexes.keys()
     owners: dict[tuple[bytes, int], str] = {}
     for member in group.members.values():
         assert member.member_epoch <= group.assignment_epoch, f"{member} is ahead of the assignment"

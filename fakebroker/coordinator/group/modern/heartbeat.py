@@ -42,7 +42,7 @@ from fakebroker.coordinator.group.modern.records import (
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.scripted import scripted_target
 from fakebroker.coordinator.group.modern.states import UNKNOWN, ConsumerGroupState
-from fakebroker.coordinator.group.modern.subscriptions import InvalidRegexError, Matcher
+from fakebroker.coordinator.group.modern.subscriptions import InvalidRegexError, Matcher, Subscriptions
 from fakebroker.coordinator.group.modern.topics import TopicImage, TopicMetadata, metadata_hash
 from fakebroker.errors import ErrorCode
 
@@ -105,6 +105,7 @@ class Step:
         former: The member before; a new one if it joins.
         group_epoch: The group epoch afterwards.
         checks_metadata, is_scripted: See `Outcome`.
+        after: A cache of `subscriptions`.
     """
 
     group: ConsumerGroup
@@ -115,8 +116,15 @@ class Step:
     records: list[ConsumerGroupRecord] = field(default_factory=list)
     group_epoch: int = 0
     checks_metadata: bool = False
-    is_homogeneous: bool = False
     is_scripted: bool = False
+    after: Subscriptions | None = None
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions of the group afterwards."""
+        if self.after is None:
+            self.after = self.group.subscriptions.after([self.former], [self.member])
+        return self.after
 
     @property
     def names_changed(self) -> bool:
@@ -210,7 +218,6 @@ def begin(
         records: The records so far, to which those of the step are added.
     """
     step = Step(group, request, context, former, _updated(former, request), records, group.group_epoch)
-    step.is_homogeneous = group.subscriptions.is_homogeneous(len(group.members))
     if step.member != former:
         records.append(subscription_record(group.group_id, step.member))
     _change_regex(step)
@@ -335,9 +342,7 @@ def _regexes_to_resolve(step: Step) -> Collection[str]:
     if step.group.is_resolving:
         return ()
     subscriptions, context = step.group.subscriptions, step.context
-    regexes: Collection[str] = tuple(subscriptions.regexes)
-    if step.regex_changed:
-        regexes = tuple(subscriptions.after([step.former], [step.member]).regexes)
+    regexes = tuple((step.subscriptions if step.regex_changed else subscriptions).regexes)
     created, interval_ms = context.topics.created_version, context.regex_refresh_interval_ms
     return regexes if subscriptions.must_refresh(regexes, context.now_ms, created, interval_ms) else ()
 
@@ -356,9 +361,7 @@ def _bump_group_epoch(step: Step) -> None:
         must_bump = must_bump or step.regex_changed
     if not must_bump and group.metadata_version == step.context.topics.version:
         return
-    subscriptions = group.subscriptions.after([step.former], [step.member])
-    hash_ = metadata_hash(subscriptions.topics(), step.context.topics)
-    step.is_homogeneous = subscriptions.is_homogeneous(len(group.members) + (_target_holder(step) not in group.members))
+    hash_ = metadata_hash(step.subscriptions.topics(), step.context.topics)
     step.checks_metadata = True
     if must_bump or hash_ != group.metadata_hash:
         step.group_epoch = group.group_epoch + 1
@@ -428,7 +431,9 @@ def _group_spec(step: Step, members: Mapping[str, ConsumerGroupMember]) -> Group
         holder = member_id if member_id != step.member.member_id else _target_holder(step)
         topic_ids = ids[member.subscribed_topic_names, member.subscribed_topic_regex]
         specs[member_id] = MemberSpec(member.instance_id, topic_ids, step.group.target.get(holder, NO_PARTITIONS))
-    return GroupSpec(specs, counts, step.is_homogeneous)
+    # Kafka takes the subscriptions before the heartbeat if it does not raise the group epoch. Then a member that joins
+    # without topics may be assigned partitions, which no member gets until the next epoch.
+    return GroupSpec(specs, counts, step.subscriptions.is_homogeneous(len(members)))
 
 
 def _assignor(step: Step) -> Assignor:
