@@ -208,7 +208,7 @@ def test_views_deadlines_and_explanations_of_classic_members() -> None:
     harness.ask(heartbeat_request("g", "m", 2), 4)
     assert ("join", ("m",), 20) in timers()
     text = explain(harness.cluster, "g", harness.now_ms)
-    assert "m, which uses the classic protocol, was told to rejoin, and has 20.0 s for it." in text
+    assert "m, which uses the classic protocol, has 20.0 s to rejoin." in text
     harness.advance(6_000)
     assert "If m sends no heartbeat, it is removed in 4.0 s" in explain(harness.cluster, "g", harness.now_ms)
     (moment,) = view_group(harness.cluster, "g", harness.now_ms).history.moments[-1:]

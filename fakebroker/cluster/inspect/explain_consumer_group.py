@@ -134,7 +134,7 @@ class ConsumerGroupExplanation:
     def _classic(self) -> Iterator[str]:
         """Yield what members that use the classic protocol have to do, and until when."""
         for deadlines, task in (
-            (self.group.join_deadlines, "was told to rejoin, and has {} for it"),
+            (self.group.join_deadlines, "has {} to rejoin"),
             (self.group.sync_deadlines, "has {} to send its SyncGroup"),
         ):
             for member_id in list(deadlines)[:MAX_NAMES]:

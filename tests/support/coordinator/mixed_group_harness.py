@@ -130,7 +130,7 @@ class MixedGroupHarness(ConsumerGroupHarness):
         return ids
 
     def settle(self, *member_ids: str) -> None:
-        """As in the parent; classic members rejoin when they are told to, and report what they have."""
+        """As in the parent; classic members rejoin when they have to, and report what they have."""
         for _ in range(10):
             for member_id in member_ids or tuple(self.group.members):
                 member = self.member(member_id)

@@ -57,7 +57,7 @@ class ConsumerGroup:
         session_deadlines: When each member's session expires, by member id.
         rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
             epoch for which this holds.
-        join_deadlines: For classic members that were told to rejoin: when they have to have done so.
+        join_deadlines: For classic members that have to rejoin: when they have to have done so.
         sync_deadlines: For classic members that have joined: when they have to have sent a SyncGroup.
         is_dead: Whether it was deleted, or is no longer coordinated here.
         state_since_ms: When the state changed last; 0 before the first moment of the history.
@@ -374,7 +374,7 @@ class ConsumerGroup:
             self.rebalance_deadlines.pop(member.member_id, None)
 
     def arm_join(self, member: ConsumerGroupMember, now_ms: float) -> None:
-        """Start the join timer of a classic member, which was told to rejoin, unless it runs."""
+        """Start the join timer of a classic member, which has to rejoin, unless it runs."""
         deadline_ms = self.join_deadlines.setdefault(member.member_id, now_ms + member.rebalance_timeout_ms)
         self.deadline_ms = min(self.deadline_ms, deadline_ms)
 
