@@ -300,6 +300,15 @@ def test_without_its_last_consumer_member_a_group_is_downgraded(departure: Any) 
     assert (answer.generation_id, harness.classic.state.value) == (4, "CompletingRebalance")
 
 
+def test_timers_that_are_late_expire_in_order() -> None:
+    """The session of a classic member ends first: so none is left when that of the other one ends."""
+    harness = MixedGroupHarness()
+    harness.send("a")
+    harness.joined()
+    harness.advance(SESSION_MS)
+    assert (harness.is_classic, harness.group.state.value) == (False, "Empty")
+
+
 def test_members_that_do_not_rejoin_are_removed_by_the_downgraded_group() -> None:
     harness, x, y = stable_mixed_group()
     leave(harness)

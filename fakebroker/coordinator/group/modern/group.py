@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from math import inf
+from operator import itemgetter
 
 from fakebroker.coordinator.group.history import RecordedMoment, Timers
 from fakebroker.coordinator.group.modern.changes import ConsumerGroupChange, is_visible
@@ -391,24 +392,29 @@ class ConsumerGroup:
         return min(chain(*(each.values() for each in timers), rebalances), default=inf)
 
     def expired_members(self, now_ms: float) -> dict[str, str]:
-        """Return the members that are to be removed now, by member id, each with the cause.
+        """Return the members that are to be removed now in order of their deadlines, by member id, each with the cause.
 
         A rebalance timer that was started in another epoch of its member is only stopped.
         """
-        expired: dict[str, str] = {}
-        for deadlines, cause in (
+        timers = (
             (self.session_deadlines, "session of {} expired"),
             (self.join_deadlines, "{} did not rejoin in time"),
             (self.sync_deadlines, "{} did not sync in time"),
-        ):
-            for member_id, deadline_ms in deadlines.items():
-                if deadline_ms <= now_ms:
-                    expired.setdefault(member_id, cause.format(member_id))
+        )
+        due = [
+            (deadline_ms, member_id, cause)
+            for deadlines, cause in timers
+            for member_id, deadline_ms in deadlines.items()
+            if deadline_ms <= now_ms
+        ]
         for member_id, (deadline_ms, epoch) in [*self.rebalance_deadlines.items()]:
             if deadline_ms <= now_ms:
                 del self.rebalance_deadlines[member_id]
                 if self.members[member_id].member_epoch == epoch:
-                    expired.setdefault(member_id, f"{member_id} did not give up partitions in time")
+                    due.append((deadline_ms, member_id, "{} did not give up partitions in time"))
+        expired: dict[str, str] = {}
+        for _, member_id, cause in sorted(due, key=itemgetter(0)):
+            expired.setdefault(member_id, cause.format(member_id))
         return expired
 
 
