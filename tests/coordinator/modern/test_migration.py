@@ -6,7 +6,7 @@ from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember
 from fakebroker.coordinator.group.batch_join.join_batch import join_batch
 from fakebroker.coordinator.group.modern.config import MigrationPolicy
-from fakebroker.coordinator.group.modern.records import GroupEpochRecord, TargetAssignmentRecord
+from fakebroker.coordinator.group.modern.records import GroupEpochRecord, RegexRecord, TargetAssignmentRecord
 from fakebroker.coordinator.group.records import GroupRecord, Record, TransactionEnd
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
@@ -414,6 +414,18 @@ def test_a_static_classic_member_with_another_subscription_starts_a_rebalance() 
     assert (harness.is_classic, harness.classic.state.value) == (True, "PreparingRebalance")
     assert (joined.generation_id, harness.classic.generation_id) == (0, 2), "it has to rejoin in any case"
     assert harness.beat(x, 2) is REBALANCE
+    harness.fail_over()
+
+
+def test_a_static_classic_member_takes_over_without_the_regular_expression() -> None:
+    harness = MixedGroupHarness(compile_regex=lambda pattern: lambda name: name.startswith(pattern))
+    harness.send("a", instance_id="i", subscribed_topic_names=None, subscribed_topic_regex="ord")
+    harness.joined()
+    harness.settle()
+    joined = harness.joined(instance_id="i")
+    deleted = [each.regex for each in harness.batches[-1] if isinstance(each, RegexRecord) and each.value is None]
+    assert deleted == ["ord", "ord"], "as in Kafka: with the member, and with the group"
+    assert (harness.is_classic, harness.classic.state.value, joined.generation_id) == (True, "PreparingRebalance", 0)
     harness.fail_over()
 
 
