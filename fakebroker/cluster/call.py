@@ -119,6 +119,7 @@ class CallSummary(NamedTuple):
     partitions: tuple[tuple[TopicRef, int | None], ...] = ()
     transactional_ids: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
+    generations: tuple[int, ...] = ()
 
     @property
     def text_bytes(self) -> int:
@@ -301,6 +302,14 @@ class Call:
         return tuple(dict.fromkeys(each for each in found if each != _NO_PRODUCER_ID))
 
     @property
+    def generations(self) -> tuple[int, ...]:
+        """The generations, or in consumer groups (KIP-848) the member epochs, that the request has."""
+        if self.summary is not None:
+            return self.summary.generations
+        find = _GENERATIONS.get(type(self.request).__name__)
+        return tuple(dict.fromkeys(find(self.request))) if find else ()
+
+    @property
     def partitions(self) -> tuple[tuple[TopicRef, int | None], ...]:
         """The topics and partitions that the request names; the partition is None if it names the topic as a whole.
 
@@ -347,6 +356,7 @@ class Call:
             self.partitions,
             self.transactional_ids,
             self.producer_ids,
+            self.generations,
         )
 
     def __repr__(self) -> str:
@@ -611,6 +621,21 @@ _PRODUCER_IDS: Mapping[str, Callable[[Any], list[int]]] = {
 """How to find the producer ids of a request, by the name of its class."""
 
 
+def _generation_id(request: Any) -> list[int]:
+    return [request.generation_id]
+
+
+_GENERATIONS: Mapping[str, Callable[[Any], list[int]]] = {
+    "OffsetCommitRequest": lambda request: [request.generation_id_or_member_epoch],
+    "OffsetFetchRequest": lambda request: [group.member_epoch for group in request.groups],
+    "HeartbeatRequest": _generation_id,
+    "SyncGroupRequest": _generation_id,
+    "TxnOffsetCommitRequest": _generation_id,
+    "ConsumerGroupHeartbeatRequest": lambda request: [request.member_epoch],
+}
+"""How to find the generations and member epochs of a request, by the name of its class."""
+
+
 def named_partitions(call: Call) -> list[tuple[TopicRef, int | None]]:
     """Return the topics and partitions that the request of a call names, by the declaration of its message."""
     parts = requested_parts(call.api, call.request, call.api_version, _topic_id)
@@ -649,6 +674,11 @@ def names_transactions(api_name: str) -> bool:
 def names_producers(api_name: str) -> bool:
     """Return whether requests of an API, or their responses, can name producer ids."""
     return f"{api_name}Request" in _PRODUCER_IDS
+
+
+def names_generations(api_name: str) -> bool:
+    """Return whether requests of an API can have a generation or a member epoch."""
+    return f"{api_name}Request" in _GENERATIONS
 
 
 def names_topics(api: Api) -> bool:

@@ -89,6 +89,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     number: int = 0
     transactional_ids: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
+    generations: tuple[int, ...] = ()
     proposal: str = ""
     principal: str = ANONYMOUS
 
@@ -221,6 +222,7 @@ def _plain_call(call: Call, topic_name: TopicName) -> dict[str, object]:
         "partitions": partitions,
         "transactional_ids": call.transactional_ids,
         "producer_ids": call.producer_ids,
+        "generations": call.generations,
         "size": call.size,
         "received_ms": call.received_ms,
         "handled_ms": call.handled_ms,
@@ -274,6 +276,7 @@ def _call(entry: _Entry) -> Call:
         partitions=entry.partitions,
         transactional_ids=entry.transactional_ids,
         producer_ids=entry.producer_ids,
+        generations=entry.generations,
     )
     if entry.response is not None:
         call.response = restored(api.response, entry.response, call.response_version, "response")

@@ -7,9 +7,12 @@ import pytest
 
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.cluster.inspect.explain import explain
+from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.views import GroupView, MemberView, view_group
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode
+from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
 from tests.support.cluster.consumer_group_requests import assigned, beat
 
@@ -283,3 +286,39 @@ def test_commands_of_classic_groups_say_so() -> None:
         lab.commands.fence_epoch("classic", "a")
     with pytest.raises(ConfigError, match="one of classic, g"):
         lab.commands.evict("missing", "a")
+
+
+# Faults and the journal
+
+
+def test_faults_of_one_member_and_of_one_group() -> None:
+    lab = Lab("a", "b")
+    lab.commands.fail("ConsumerGroupHeartbeat", error="UNRELEASED_INSTANCE_ID", member_id="a", times=1)
+    assert (lab.stay("b").error_code, lab.stay("a").error_code) == (0, ErrorCode.UNRELEASED_INSTANCE_ID)
+    assert lab.stay("a").error_code == 0
+    lab.commands.fail("ConsumerGroupDescribe", error="NOT_COORDINATOR", group="g")
+    request = ConsumerGroupDescribeRequest(group_ids=["other", "g"], include_authorized_operations=False)
+    other, group = lab.harness.ask(request, 1).groups
+    assert (other.error_code, group.error_code) == (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR)
+    with pytest.raises(ConfigError, match="'REBALANCE_IN_PROGRESS'"):
+        lab.commands.fail("ConsumerGroupHeartbeat", error="REBALANCE_IN_PROGRESS")
+
+
+def test_the_journal_filters_by_member_and_epoch() -> None:
+    lab = Lab("a", "b")
+    lab.harness.ask(
+        ConsumerGroupHeartbeatRequest(group_id="g", member_id="b", member_epoch=-1), 1, client_id="client-b"
+    )
+    journal = view_journal(lab.harness.cluster)
+
+    def epochs(**filters: Any) -> list[int]:
+        return [call.request.member_epoch for call in journal.requests("ConsumerGroupHeartbeat", **filters)]
+
+    assert epochs(member="b") == [0, 2, 2, 2, -1]
+    assert epochs(member="a", generation=1) == [1, 1]
+    assert epochs(generation=-1) == [-1]
+    summaries = [call.summarize().generations for call in journal.requests("ConsumerGroupHeartbeat", member="b")]
+    assert summaries == [(0,), (2,), (2,), (2,), (-1,)]
+    assert journal.requests("JoinGroup", generation=1) == []
+    with pytest.raises(ConfigError, match="generation=-3: expected an integer >= -2"):
+        journal.requests(generation=-3)

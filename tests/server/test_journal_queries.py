@@ -52,6 +52,7 @@ def test_filters(filled: FakeCluster) -> None:
     assert names(filled.requests(member=joined.member_id)) == every[:3]
     assert names(filled.requests(connection=filled.requests(client_id="b")[0].connection_id)) == every[3:]
     assert names(filled.requests(broker=1)) == every
+    assert names(filled.requests(generation=joined.generation_id)) == every[1:]
     assert names(filled.requests(error="UNKNOWN_MEMBER_ID")) == every[3:]
     assert names(filled.requests(error=ErrorCode.UNKNOWN_MEMBER_ID)) == every[3:]
     assert names(filled.requests(error="NONE")) == every[:3]
@@ -66,7 +67,7 @@ INVALID_FILTERS: list[tuple[dict[str, Any], str]] = [
     ({"broker": "1"}, "broker='1': expected one of 1, 2, 3$"),
     ({"error": "BAD"}, "error='BAD': expected one of UNKNOWN_SERVER_ERROR, NONE, "),
     ({"since": "now"}, "since='now': expected a number >= 0"),
-    ({"generation": 1}, "generation=1: unknown filter; expected one of client_id, group, member, "),
+    ({"epoch": 1}, "epoch=1: unknown filter; expected one of client_id, group, member, "),
     ({"topic": 1}, "topic=1: expected a string"),
     ({"instance_id": b"x"}, "instance_id=b'x': expected a string"),
     ({"member": 1}, "member=1: expected a string"),

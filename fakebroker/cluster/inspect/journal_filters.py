@@ -3,7 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-from fakebroker.cluster.call import Call, TopicRef, names_members, names_producers, names_topics, names_transactions
+from fakebroker.cluster.call import (
+    Call,
+    TopicRef,
+    names_generations,
+    names_members,
+    names_producers,
+    names_topics,
+    names_transactions,
+)
 from fakebroker.cluster.journal.dropped_calls import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
@@ -23,6 +31,7 @@ class Filters(TypedDict, total=False):
             index, or that of `topic`. It is found where `topic` is.
         transactional_id: The request names this transactional id.
         producer_id: The request names this producer id, also in record batches; or its response assigns it.
+        generation: The request has this generation, or in a consumer group (KIP-848) this member epoch.
         principal: The client is authenticated as this user, such as "alice" or "User:alice".
         broker: The request was sent to the broker with this node id.
         connection: The request was received on the connection with this number.
@@ -40,6 +49,7 @@ class Filters(TypedDict, total=False):
     partition: int | str
     transactional_id: str
     producer_id: int
+    generation: int
     principal: str
     broker: int
     connection: int
@@ -69,6 +79,7 @@ _FILTERS: Mapping[str, Callable[[Call, Any], bool]] = {
     "instance_id": lambda call, instance_id: instance_id in call.instance_ids,
     "transactional_id": lambda call, transactional_id: transactional_id in call.transactional_ids,
     "producer_id": lambda call, producer_id: producer_id in call.producer_ids,
+    "generation": lambda call, generation: generation in call.generations,
     "principal": lambda call, principal: principal in (call.principal, call.principal.removeprefix("User:")),
     "broker": lambda call, node_id: call.node_id == node_id,
     "connection": lambda call, connection_id: call.connection_id == connection_id,
@@ -82,7 +93,7 @@ _PLACES = ("topic", "partition")
 """Filters that are matched together: by the same partition of a request."""
 _NAMES = (*_FILTERS, *_PLACES)
 _TEXTS = ("client_id", "group", "member", "instance_id", "topic", "transactional_id", "principal")
-_NUMBERS = ("producer_id", "connection", "version")
+_NUMBERS = ("producer_id", "generation", "connection", "version")
 _TIMES = ("since", "until")
 
 _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
@@ -94,6 +105,7 @@ _DROPPED_FILTERS: Mapping[str, Callable[[DroppedKind, Any], bool]] = {
     "partition": lambda kind, _: kind.api is None or names_topics(API_BY_NAME[kind.api]),
     "transactional_id": lambda kind, _: kind.api is None or names_transactions(kind.api),
     "producer_id": lambda kind, _: kind.api is None or names_producers(kind.api),
+    "generation": lambda kind, _: kind.api is None or names_generations(kind.api),
     "principal": lambda kind, _: True,
     "broker": lambda kind, node_id: kind.broker in (None, node_id),
     "connection": lambda kind, connection_id: kind.connection in (None, connection_id),
@@ -173,7 +185,7 @@ def _checked(api: str | None, filters: Mapping[str, object], node_ids: Iterable[
         if not isinstance(given.get(name, ""), str):
             raise ConfigError.of(name, given[name], "a string")
     for name in _NUMBERS:
-        check_integer(name, given.get(name, 0), least=0)
+        check_integer(name, given.get(name, 0), least=-2 if name == "generation" else 0)
     if "broker" in given:
         _check_known("broker", given["broker"], dict.fromkeys(node_ids))
     for name in _TIMES:

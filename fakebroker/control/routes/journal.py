@@ -40,6 +40,7 @@ class RequestRow(TypedDict):
     instance_ids: list[str]
     transactional_ids: list[str]
     producer_ids: list[int]
+    generations: list[int]
     fault: bool
     received_ms: float
     handled_ms: float | None
@@ -75,6 +76,7 @@ class JournalFilters(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     partition: str | None = None
     transactional_id: str | None = None
     producer_id: int | None = None
+    generation: int | None = None
     principal: str | None = None
     broker: int | None = None
     connection: int | None = None
@@ -156,6 +158,7 @@ def request_row(number: int, call: Call) -> RequestRow:
         "instance_ids": list(call.instance_ids),
         "transactional_ids": list(call.transactional_ids),
         "producer_ids": list(call.producer_ids),
+        "generations": list(call.generations),
         "fault": call.fault is not None,
         "received_ms": call.received_ms,
         "handled_ms": call.handled_ms,
