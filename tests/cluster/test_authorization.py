@@ -1,5 +1,6 @@
 """What clients may do with ACLs, in each API: the table of permissions, what is hidden, and authorized operations."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from fakebroker.protocol.messages.describe_groups import DescribeGroupsRequest
 from fakebroker.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from fakebroker.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
@@ -132,6 +134,32 @@ def test_permissions(row: Row, subtests: pytest.Subtests) -> None:
                 # The permission to create or alter something may imply the missing one.
                 if not any(implied(missing, each) for each in others):
                     assert errors_of(row, version, others) == missing.errors(version), missing
+
+
+def test_messages_name_the_missing_permission(subtests: pytest.Subtests) -> None:
+    """Those of requests that Kafka refuses as a whole because of the cluster; other errors have Kafka's fixed texts."""
+    named = set()
+    for row in ROWS:
+        if row.needs[0].kind is CLUSTER:
+            version = row.tested_versions[-1]
+            harness = ClusterHarness()
+            permit(harness)
+            refused = ask(harness, row.request(version, harness.topic().topic_id), version)
+            with subtests.test(api=row.api):
+                texts = set(re.findall(r"Expected permission (\w+) on the cluster", str(refused)))
+                assert texts <= {row.needs[0].operation.name}
+                named |= {row.api} if texts else set()
+    assert named == {
+        "AlterPartitionReassignments",
+        "AlterUserScramCredentials",
+        "CreateAcls",
+        "DeleteAcls",
+        "DescribeAcls",
+        "ElectLeaders",
+        "ListPartitionReassignments",
+        "UnregisterBroker",
+        "UpdateFeatures",
+    }
 
 
 def implied(need: Need, other: Need) -> bool:
@@ -417,12 +445,26 @@ def test_groups_have_configs_since_4_0() -> None:
 # Clients of proposals
 
 
-def test_members_of_the_rewrite_proposal_need_to_read_the_group() -> None:
-    harness = ClusterHarness(proposals=["rewrite"])
-    permit(harness, allow("READ", TOPIC, "news"))
-    version = harness.cluster.brokers[1].versions[11].last
-    join = RewriteJoinGroupRequest(
-        group_id="g", session_timeout_ms=10_000, consumer_id="", topics=["news"], partition_assignment_strategy="range"
-    )
-    refused = ask(harness, join, version)
-    assert refused.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+def test_members_of_the_rewrite_proposal_need_to_read_the_group(subtests: pytest.Subtests) -> None:
+    commit = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    topics = [OffsetCommitRequestTopic(name="news", partitions=[commit])]
+    requests: list[tuple[Message, int]] = [
+        (
+            RewriteJoinGroupRequest(
+                group_id="g", session_timeout_ms=10_000, consumer_id="", topics=["news"],
+                partition_assignment_strategy="range",
+            ),
+            0,
+        ),
+        (HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), 0),
+        (OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=1, member_id="m", topics=topics), 1),
+    ]  # fmt: skip
+    for request, version in requests:
+        for operation, is_allowed in (("READ", True), ("DELETE", False)):
+            with subtests.test(request=type(request).__name__, operation=operation):
+                harness = ClusterHarness(proposals=["rewrite"])
+                permit(harness, allow(operation, GROUP, "g"), allow("READ", TOPIC, "news"))
+                call = harness.send(request, version, peer=peer_of(harness))
+                errors = set() if call.response is None else authorization_errors(carried(call.response, version))
+                assert (errors == set()) is is_allowed
+                assert is_allowed or {code for _, code in errors} == {ErrorCode.GROUP_AUTHORIZATION_FAILED}
