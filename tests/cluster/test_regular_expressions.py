@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.logs.offsets_topic import read_records
 from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.group.modern.records import RegexRecord
@@ -17,10 +18,10 @@ from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupH
 from tests.support.cluster.cluster_harness import ClusterHarness
 
 
-def join(harness: ClusterHarness, regex: str) -> Any:
+def join(harness: ClusterHarness, regex: str, member_id: str = "a") -> Any:
     request = ConsumerGroupHeartbeatRequest(
         group_id="g",
-        member_id="a",
+        member_id=member_id,
         member_epoch=0,
         rebalance_timeout_ms=60_000,
         subscribed_topic_regex=regex,
@@ -54,6 +55,26 @@ def test_topics_that_are_internal_to_kafka_match_too() -> None:
     join(harness, ".*")
     topics = [each.topic_id for each in stay(harness, 1).assignment.topic_partitions]
     assert set(topics) == {harness.topic("news").topic_id, harness.cluster.topics.offsets_topic.topic_id}
+
+
+def test_explanations_say_when_regular_expressions_are_resolved() -> None:
+    harness = ClusterHarness({"news": 2})
+    join(harness, "^n.*")
+    stay(harness, 1)
+    assert "resolve" not in explain(harness.cluster, "g", harness.now_ms)
+    harness.advance(4_000)
+    harness.cluster.add_topic("new", [[1]])
+    waits = (
+        "A topic was created since the regular expressions of members were resolved: the first heartbeat after 6.0 s"
+    )
+    assert waits in explain(harness.cluster, "g", harness.now_ms)
+    harness.advance(6_001)
+    assert "resolved: the next heartbeat resolves all of them." in explain(harness.cluster, "g", harness.now_ms)
+    stay(harness, 2)
+    join(harness, "^o.*", "b")
+    assert "The topics of '^o.*' are not known yet: the first heartbeat after 10.0 s resolves all of them." in explain(
+        harness.cluster, "g", harness.now_ms
+    )
 
 
 @pytest.fixture

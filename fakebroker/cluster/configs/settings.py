@@ -105,7 +105,7 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT,
         600_000,
         10_000,
-        about="How often the topics of regular expressions are looked for; new topics are earlier.",
+        about="How often the topics of regular expressions are looked for; new ones are 10 s after the last time.",
     ),
     "group.consumer.session.timeout.ms": ConfigKey(
         _INT, 45_000, 1, about="Time without heartbeats after which a member of a consumer group is removed."

@@ -19,6 +19,7 @@ from fakebroker.coordinator.group.modern.states import (
     UNREVOKED_PARTITIONS,
     ConsumerGroupState,
 )
+from fakebroker.coordinator.group.modern.subscriptions import MIN_REFRESH_INTERVAL_MS
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 
@@ -49,6 +50,7 @@ class ConsumerGroupExplanation:
             yield f"{group.group_id} has been in {group.state.value} for {since}. Cause: {self._named(last.cause)}."
         yield from _BY_STATE[group.state](self)
         yield from self._held()
+        yield from self._unresolved()
         yield from self._classic()
         yield from self._silent()
         yield from offsets_in_transactions(self.reader.broker, group.group_id)
@@ -130,6 +132,21 @@ class ConsumerGroupExplanation:
             if unwanted:
                 left = self._left(self.reader.removed_ms(member, is_revoked=True))
                 yield f"{self._describe(member)} has {left} to give up {self._partitions(unwanted)}."
+
+    def _unresolved(self) -> Iterator[str]:
+        """Yield when regular expressions are resolved that are new, or that a new topic may match."""
+        subscriptions = self.group.subscriptions
+        first = next(iter(subscriptions.resolved.values()), None)
+        new = [repr(regex) for regex in subscriptions.regexes if regex not in subscriptions.resolved]
+        if new:
+            what = f"The topics of {listed(new)} are not known yet"
+        elif first is not None and first.version < self.reader.cluster.topics.created_version:
+            what = "A topic was created since the regular expressions of members were resolved"
+        else:
+            return
+        due_ms = 0 if first is None else first.timestamp_ms + MIN_REFRESH_INTERVAL_MS
+        which = "next heartbeat" if due_ms < self.now_ms else f"first heartbeat after {self._left(due_ms)}"
+        yield f"{what}: the {which} resolves all of them."
 
     def _classic(self) -> Iterator[str]:
         """Yield what members that use the classic protocol have to do, and until when."""
