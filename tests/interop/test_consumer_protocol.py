@@ -247,25 +247,6 @@ def test_a_regular_expression_picks_up_topics_that_are_created_later(fake_cluste
     assert fake_cluster.group("g").state == "Empty"
 
 
-def test_a_held_revocation_delays_the_other_member(fake_cluster: FakeCluster, start_member: StartMember) -> None:
-    first = start_member()
-    wait_for(fake_cluster, [6], first)
-    with fake_cluster.hold("g", "Reconciling"):
-        second = start_member()
-
-        def has_given_up(_: list[Record]) -> bool:
-            reported = [call.request.topic_partitions for call in fake_cluster.requests("ConsumerGroupHeartbeat")]
-            return len(first.assignment()) == 3 and [len(each[0].partitions) for each in reported if each][-1] == 3
-
-        poll_until(fake_cluster, "the client has given up and reported it", has_given_up, first, second)
-        held, waiting = fake_cluster.group("g").members
-        assert (held.state, len(held.pending_revocation)) == ("UNREVOKED_PARTITIONS", 3)
-        assert {each.holder_id for each in waiting.awaited} == {held.member_id}
-        assert second.assignment() == []
-    wait_for(fake_cluster, [3, 3], first, second)
-    assert fake_cluster.wait_for_state("g", "Stable").assignment_epoch == 2
-
-
 def test_a_fenced_client_loses_its_partitions_and_rejoins(fake_cluster: FakeCluster, start_member: StartMember) -> None:
     member = start_member()
     wait_for(fake_cluster, [6], member)

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848) for readers: partitions by names, and who holds what others wait for."""
+"""Consumer groups (KIP-848) for readers: the names of partitions, and the holders of those that others wait for."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

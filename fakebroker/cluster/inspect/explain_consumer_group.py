@@ -1,4 +1,4 @@
-"""Explanations of consumer groups (KIP-848) in English: epochs, who holds what others wait for, and until when."""
+"""Explanations of consumer groups (KIP-848) in English: epochs, holders of awaited partitions, deadlines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
