@@ -103,6 +103,7 @@ def test_rows_say_what_a_group_waits_for(control: ControlHarness, client: Client
 
 def test_views_of_the_client_equal_those_of_the_cluster(control: ControlHarness, client: Client) -> None:
     client.seed_group("classic", 1, topics=["orders"])
+    client.seed_group("seeded", ["x", "y"], topics=["orders"], type="consumer")
     with reconciling(control.cluster):
         assert client.group("g") == control.cluster.group("g")
         assert client.groups() == sorted(control.cluster.groups(), key=lambda each: each.group_id)

@@ -137,6 +137,11 @@ def test_groups_that_wait_for_other_reasons(subtests: pytest.Subtests) -> None:
         ({"is_held": True, "until_ms": None}, "slow-1", "until released"),
         ({**nobody, "is_held": True, "until_ms": None}, "held", "until released"),
         ({**nobody, "until_ms": NOW_MS + 3_000}, "waiting for members", "goes on in 3.0 s"),
+        (
+            {**nobody, "until_ms": None, "request": "ConsumerGroupHeartbeat"},
+            "waiting for a heartbeat",
+            "no time limit",
+        ),
     ]
     for changes, blocking, then in cases:
         with subtests.test(**changes):

@@ -179,7 +179,8 @@ def _blocked(state: ClusterState, width: int) -> _Section:
 def _blocking(group: "BlockedGroup") -> Text:
     missing = group["missing"]
     if not missing:
-        return _text("held" if group["is_held"] else "waiting for members", _QUIET)
+        awaited = "a heartbeat" if group["request"] == "ConsumerGroupHeartbeat" else "members"
+        return _text("held" if group["is_held"] else f"waiting for {awaited}", _QUIET)
     more = f" and {missing - 1:,} more" if missing > 1 else ""
     return Text.assemble((_plain(group["blocking"][0]), "bold yellow"), more)
 
