@@ -243,6 +243,7 @@ def test_the_epoch_of_a_member_is_fenced() -> None:
     former = lab.has("a")
     lab.commands.fence_epoch("g", "a")
     assert (lab.view().state, lab.has("a")) == ("Reconciling", set())
+    assert "a was fenced, and is removed in 45.0 s unless it rejoins." in lab.explanation()
     fenced = beat(lab.harness, "a", 2)
     assert fenced.error_code == ErrorCode.FENCED_MEMBER_EPOCH
     joined = lab.join("a")

@@ -12,7 +12,7 @@ from fakebroker.cluster.inspect.timeline import with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Moment
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember
+from fakebroker.coordinator.group.modern.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, ConsumerGroupMember
 from fakebroker.coordinator.group.modern.states import (
     STABLE,
     UNRELEASED_PARTITIONS,
@@ -101,6 +101,8 @@ class ConsumerGroupExplanation:
         if member.member_epoch == LEAVING_STATIC_EPOCH:
             kept = self._partitions(self.reader.named(member.assigned))
             yield f"{name} has left for a while and keeps {kept}, for {self._session(member)} more."
+        elif member.member_epoch == JOINING_EPOCH:
+            yield f"{name} was fenced, and is removed in {self._session(member)} unless it rejoins."
         elif member.state is UNRELEASED_PARTITIONS and not awaited:
             yield f"{name} gets the rest of its partitions with its next heartbeat."
         elif member.state is STABLE and not awaited and not is_holder:

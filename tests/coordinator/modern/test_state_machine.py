@@ -8,11 +8,19 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakebroker.cluster.regular_expressions import compile_regex
+from fakebroker.coordinator.group import consumer_group_controls
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignment, Assignor, GroupSpec
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
-from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH, ConsumerGroupMember, Partitions
+from fakebroker.coordinator.group.modern.member import (
+    JOINING_EPOCH,
+    LEAVING_STATIC_EPOCH,
+    ConsumerGroupMember,
+    Partitions,
+)
 from fakebroker.coordinator.group.modern.requests import HeartbeatResult
+from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.modern.subscriptions import MIN_REFRESH_INTERVAL_MS
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.errors import ErrorCode
@@ -216,6 +224,39 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         else:
             assert results == [ErrorCode.NON_EMPTY_GROUP]
 
+    # Manual control
+
+    @rule(state=st.sampled_from([ConsumerGroupState.ASSIGNING, ConsumerGroupState.RECONCILING]), member_id=a_member)
+    def hold(self, state: ConsumerGroupState, member_id: str) -> None:
+        """The assignor does not run, or two members are not believed to have given up partitions, until `release`."""
+        controls = self.harness.controls.setdefault(GROUP, GroupControls())
+        if state is ConsumerGroupState.ASSIGNING:
+            controls.held_states[state] = None
+        else:
+            controls.held_members |= {member_id: None, "a": None}
+
+    @rule()
+    def release(self) -> None:
+        self.harness.controls.pop(GROUP, None)
+
+    @rule()
+    def force_assignment(self) -> None:
+        group = self.group
+        if group is not None and group.state in (ConsumerGroupState.STABLE, ConsumerGroupState.RECONCILING):
+            consumer_group_controls.force_assignment(self.harness.coordinator, group, self.harness.now_ms)
+            assert group.state.value == "Assigning"
+
+    @rule(member_id=a_member)
+    def fence_epoch(self, member_id: str) -> None:
+        """The epoch of a member is forgotten, and its client notices at once."""
+        group, epoch = self.group, self.epochs.get(member_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is not None and member is not None and epoch is not None:
+            consumer_group_controls.fence_epoch(self.harness.coordinator, group, member, self.harness.now_ms)
+            result = self.send(member_id, epoch)
+            assert result.error is ErrorCode.FENCED_MEMBER_EPOCH
+            self.take(member_id, result)
+
     @rule(name=st.sampled_from(TOPICS), partitions=st.integers(1, 3))
     def change_topic(self, name: str, partitions: int) -> None:
         found = self.harness.topics.named(name)
@@ -229,6 +270,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """All clients follow the protocol for a while: then the group reaches its target, and all is assigned."""
+        self.release()
         self.harness.advance(MIN_REFRESH_INTERVAL_MS + 1)
         for _ in range(12):
             for member_id in list(self.epochs):
@@ -262,7 +304,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             self.group_epochs = epochs
         members = {} if group is None else group.members
         for member_id in [*self.highest]:
-            if member_id not in members or members[member_id].member_epoch == LEAVING_STATIC_EPOCH:
+            if member_id not in members or members[member_id].member_epoch in (LEAVING_STATIC_EPOCH, JOINING_EPOCH):
                 del self.highest[member_id]
         for member_id, member in members.items():
             if member.member_epoch != LEAVING_STATIC_EPOCH:

@@ -8,6 +8,7 @@ from typing import Any
 from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import ChangedGroup, History, MemberChange, Moment, RecordedMoment
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
@@ -90,6 +91,7 @@ class ConsumerGroupHarness:
         log: All appended records, decoded.
         batches: The records of each append.
         append_error: The error of all appends, if set.
+        controls: The manual settings by group id.
         history: The history of the groups. `check` compares it with them.
     """
 
@@ -104,6 +106,7 @@ class ConsumerGroupHarness:
         )
         self._ids = count(1)
         self._coordinator_id = 0
+        self.controls: dict[str, GroupControls] = {}
         self.history = History()
         self.history.name_of = self.topics.name_of
         self.history.listeners.append(self._on_moments)
@@ -118,7 +121,7 @@ class ConsumerGroupHarness:
             self.history.record(group, now_ms, self._coordinator_id)
 
         return Coordinator(
-            self.config, lambda: f"00000000-0000-0000-0000-{next(self._ids):012d}", self._append, on_change=record
+            self.config, lambda: f"00000000-0000-0000-0000-{next(self._ids):012d}", self._append, self.controls, record
         )
 
     def _on_moments(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
@@ -276,7 +279,8 @@ def check_group(group: ConsumerGroup) -> None:
     owners: dict[tuple[bytes, int], str] = {}
     for member in group.members.values():
         assert member.member_epoch <= group.assignment_epoch, f"{member} is ahead of the assignment"
-        assert member.member_epoch > 0 or member.member_epoch == -2, member
+        is_fenced = member.member_epoch == 0 and not member.assigned and member.previous_epoch > 0
+        assert member.member_epoch > 0 or member.member_epoch == -2 or is_fenced, member
         assert bool(member.pending_revocation) <= (member.state is UNREVOKED_PARTITIONS), member
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, indexes in partitions.items():
