@@ -553,8 +553,8 @@ class Cluster:
 
     @property
     def may_answer_with_bytes(self) -> bool:
-        """Whether handlers may return encoded responses: no faults, quotas or ACLs change responses."""
-        return not (self.faults.active or self.quotas.limits) and self.acls is None
+        """Whether handlers may return encoded responses: no faults or quotas change responses."""
+        return not (self.faults.active or self.quotas.limits)
 
     def handle(self, call: Call, now_ms: float, wire_ms: float | None = None) -> bool:
         """Handle a request.

@@ -26,6 +26,15 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.schema import Message
 from fakebroker.protocol.types import ZERO_UUID
+from fakebroker.security.acls import (
+    ANONYMOUS,
+    Acl,
+    AclOperation,
+    AclPermission,
+    AclStore,
+    ResourcePattern,
+    ResourceType,
+)
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import commit_of, offset_to_commit
 from tests.support.soak import examples
@@ -101,6 +110,24 @@ def handled(harness: ClusterHarness, frame: bytes, *, undecoded: bool, broker: i
 
 def encoded(call: Call) -> bytes:
     return call.body if call.body is not None else encode(call.response, call.api_version)
+
+
+def test_acls_hide_groups_and_topics_in_large_requests_too() -> None:
+    harness = cluster_with_offsets(1)
+    broker = harness.cluster.coordinator_of("g1")
+    assert broker is not None
+    allowed = [(ResourceType.GROUP, "g1"), (ResourceType.TOPIC, "news")]
+    harness.cluster.acls = AclStore(
+        Acl(ResourcePattern(kind, name), ANONYMOUS, "*", AclOperation.DESCRIBE, AclPermission.ALLOW)
+        for kind, name in allowed
+    )
+    named = [OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in ("news", "orders")]
+    fetched = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=each, topics=named) for each in ("g0", "g1")])
+    found = check_equal(harness, FindCoordinatorRequest(coordinator_keys=["g0", "g1"]), 4, broker.node_id)
+    hidden, shown = check_equal(harness, fetched, 8, broker.node_id).response.groups
+    assert [each.error_code for each in found.response.coordinators] == [ErrorCode.GROUP_AUTHORIZATION_FAILED, 0]
+    assert hidden.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert [topic.partitions[0].error_code for topic in shown.topics] == [0, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 
 
 def check_equal(harness: ClusterHarness, request: Message, version: int, broker: int) -> Call:

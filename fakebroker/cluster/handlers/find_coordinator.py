@@ -31,8 +31,10 @@ _NODE_ID_AT = len(_NO_THROTTLE_TIME) + 2
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResponse | EncodedResponse:
-    if isinstance(call, UndecodedCall) and cluster.may_answer_with_bytes and call.items[0] == GROUP:
-        return _find_groups(cluster, call.items[1])
+    if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.may_answer_with_bytes:
+        key_type, keys = call.items
+        if key_type == GROUP:
+            return _find_groups(cluster, keys)
     request: FindCoordinatorRequest = call.request
     if call.api_version >= 4:
         found = [_find(cluster, call, request.key_type, key) for key in request.coordinator_keys]
