@@ -8,6 +8,7 @@ from fakebroker.coordinator.group.records import GroupRecord
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import encode_subscription
 from tests.support.coordinator.consumer_group_harness import GROUP, SESSION_MS, ConsumerGroupHarness
+from tests.support.coordinator.mixed_group_harness import MixedGroupHarness
 from tests.support.subtests import subtest_for_each
 
 RETENTION_MS = 7 * 24 * 3_600_000
@@ -221,3 +222,31 @@ def test_a_heartbeat_that_changes_only_the_session_takes_the_short_path() -> Non
     harness.topics.grow("orders", 7)
     harness.stay("a")
     assert not is_short("s", 2), "there is a new target"
+
+
+def test_a_session_timeout_that_was_shortened_takes_effect_with_the_next_heartbeat() -> None:
+    own = {"consumer.session.timeout.ms": SESSION_MS, "consumer.heartbeat.interval.ms": 5_000}
+    harness = ConsumerGroupHarness(group_config=lambda group_id, name: own[name])
+    harness.send("a")
+    own["consumer.session.timeout.ms"] = SESSION_MS // 3
+    client = "client", "/127.0.0.1"
+    assert harness.coordinator.extend_consumer_session(GROUP, "a", 1, None, client, harness.now_ms) is None
+    harness.stay("a")
+    harness.advance(SESSION_MS // 3)
+    assert harness.group.members == {}
+
+
+def test_a_classic_member_that_sends_a_heartbeat_of_the_consumer_protocol_uses_it_from_then_on() -> None:
+    harness = MixedGroupHarness()
+    harness.send("a")
+    joined = harness.joined("b", client_id="client")
+    harness.stay("a")
+    harness.stay("a", harness.assigned("a"))
+    harness.joined("b", owned={}, client_id="client")
+    assert harness.member("b").classic is not None
+    assert harness.group.state.value == "Stable"
+    client = "client", "/127.0.0.1"
+    epoch = joined.generation_id
+    assert harness.coordinator.extend_consumer_session(GROUP, "b", epoch, None, client, harness.now_ms) is None
+    assert harness.send("b", epoch).error is ErrorCode.NONE
+    assert harness.member("b").classic is None
