@@ -6,7 +6,7 @@ from typing import get_args
 import click
 
 from fakebroker.cli.run_options import PATH, master_option
-from fakebroker.replay.options import Record, ReplayOptions, Transport
+from fakebroker.replay.options import GroupProtocol, Record, ReplayOptions, Transport
 
 
 @click.command()
@@ -51,6 +51,12 @@ from fakebroker.replay.options import Record, ReplayOptions, Transport
     help="Play a smaller workload: multiply the number of groups and the rates by FACTOR. Populations keep at least "
     "20 groups, or all of them; if that is too many, groups of more than 20 members get fewer.",
 )
+@click.option(
+    "--protocol",
+    type=click.Choice(get_args(GroupProtocol)),
+    show_default="those of the workload",
+    help="Group protocol of all members: classic, or consumer (KIP-848).",
+)
 @master_option
 @click.option(
     "--out", metavar="DIRECTORY", type=PATH, show_default="runs/WORKLOAD-TIME", help="Directory for the results."
@@ -64,6 +70,7 @@ def replay(
     lanes: int | None,
     tasks: int | None,
     scale: float,
+    protocol: GroupProtocol | None,
     master: str,
     out: Path | None,
     seed: int | None,
@@ -91,6 +98,7 @@ def replay(
         lanes=lanes,
         tasks=tasks,
         scale=scale,
+        protocol=protocol,
         master=master,
         out=out,
         seed=seed,

@@ -12,6 +12,7 @@ STATUS_OF = {"passed": PASSED, "failed": FAILED, "inconclusive": INCONCLUSIVE}
 
 Transport = Literal["tcp", "memory"]
 Record = Literal["all", "changes"]
+GroupProtocol = Literal["classic", "consumer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class ReplayOptions:
         lanes: Connections per broker that the members of a task share; if not given, each member has its own.
         tasks: Number of Spark tasks among which groups are distributed; if not given, as many as can run at once.
         scale: Factor by which the workload is scaled down, > 0 and <= 1; see `fakebroker.replay.workload.scale`.
+        protocol: `group.protocol` of all populations, instead of that in the workload.
         master: Spark's master URL.
         out: Directory for the results; `runs/<workload>-<time>` if not given.
         seed: Seed of all random choices; if not given, the workload's `seed`, or a random one if it has none.
@@ -40,6 +42,7 @@ class ReplayOptions:
     lanes: int | None = None
     tasks: int | None = None
     scale: float = 1.0
+    protocol: GroupProtocol | None = None
     master: str = "local[*]"
     out: Path | None = None
     seed: int | None = None

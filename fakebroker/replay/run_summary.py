@@ -200,9 +200,12 @@ class Rebalances(Section, frozen=True):
     """The rebalances of all groups.
 
     Attributes:
-        generations: Number of pairs of group and generation that at least one member joined.
+        generations: Number of pairs of group and generation that at least one member joined; with the consumer
+            protocol, of group and group epoch.
         count: Number of `generations` in which at least one member got an assignment. Such a rebalance lasts from the
-            first JoinGroup sent until every member that joined has received its first SyncGroup response.
+            first JoinGroup sent until every member that joined has received its first SyncGroup response; with the
+            consumer protocol, from the first heartbeat answered with the epoch until the last member has reached the
+            epoch, or has got its last partition in it.
         p50_ms: Median duration; null without rebalances.
         p99_ms: 99th percentile of the duration.
         max_ms: Maximum duration.
@@ -254,9 +257,11 @@ class PopulationNumbers(Section, frozen=True):
         members_joined: Number of members that got an assignment at least once.
         generations: As in `rebalances`.
         unassigned_member_s: Sum over all members of the time that they were running without an assignment: from a
-            start, a JoinGroup with an eager assignor, or an error that ends the membership, until the next SyncGroup
-            response.
+            start, a JoinGroup with an eager assignor, or an error that ends the membership, until the next response
+            with an assignment, which may be empty.
         longest_rebalance_ms: Duration of the longest rebalance; null without rebalances.
+        unassigned_partition_s: Sum over all partitions of the time that no member had them while their group had
+            members.
     """
 
     population: str
@@ -266,6 +271,7 @@ class PopulationNumbers(Section, frozen=True):
     generations: int
     unassigned_member_s: float
     longest_rebalance_ms: float | None
+    unassigned_partition_s: float = 0.0
 
 
 class BrokerNumbers(Section, frozen=True):
@@ -562,6 +568,11 @@ class Numbers(Section, frozen=True, kw_only=True):
     broker_skew_by_chance: list[float]
     metrics: dict[str, Number | None]
     transactions: TransactionNumbers | None = None
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether members have used the consumer protocol (KIP-848)."""
+        return any(row.api == "ConsumerGroupHeartbeat" for row in self.apis)
 
 
 class Unavailability(Section, frozen=True, kw_only=True):

@@ -98,7 +98,7 @@ def play(options: ReplayOptions) -> int:
         FakebrokerError: The replay failed, or was stopped because the disk was full.
     """
     console = Console()
-    workload = scaled(load_workload(options.file), options.scale, where=str(options.file))
+    workload = scaled(load_workload(options.file, options.protocol), options.scale, where=str(options.file))
     _check(options, workload)
     seeds = (options.seed, workload.seed, random.SystemRandom().getrandbits(32))
     seed = next(seed for seed in seeds if seed is not None)

@@ -18,6 +18,7 @@ from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import (
     HEALTHY,
+    PARTITIONS,
     TRANSACTIONAL,
     ended,
     frame,
@@ -71,7 +72,8 @@ def numbers(
     spark: SparkSession, events: list[Event], members: list[Script], samples: Path | None = None
 ) -> dict[str, Any]:
     recorded = frame(spark, events)
-    return dict(msgspec.to_builtins(compute_numbers(spark, recorded, scripts(spark, members), 50, samples=samples)))
+    found = compute_numbers(spark, recorded, scripts(spark, members), 50, samples=samples, partitions=PARTITIONS)
+    return dict(msgspec.to_builtins(found))
 
 
 def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples_file: Path) -> None:
@@ -85,6 +87,8 @@ def test_samples_have_the_counts_of_the_summary(summary: dict[str, Any], samples
         assert samples.select(division, lambda each: each.column("kind") == "rebalance").n.sum() == 2
     waiting = samples.select("groups", lambda each: each.column("kind") == "unassigned")
     assert waiting.n.sum() / 1e6 == pytest.approx(summary["metrics"]["unassigned_member_s"], abs=0.001)
+    unused = samples.select("groups", lambda each: each.column("kind") == "unassigned partition")
+    assert unused.n.sum() / 1e6 == pytest.approx(summary["metrics"]["unassigned_partition_s"], abs=0.001)
     for row in summary["apis"]:
         buckets, counts = counted_by("bucket", [samples.select("time", answered(requests(row["api"])))])
         p50_ms = latency_quantile(0.5, buckets)(counts[0].sum(axis=0, keepdims=True))
@@ -135,7 +139,10 @@ def test_numbers_of_events_made_by_hand(summary: dict[str, Any]) -> None:
     assert summary["broker_skew_by_chance"] == [2, 2]
     # Member 0 from 1,000 to 14,000 and from 35,000 to 43,000; member 1 from 20,000 to 45,000.
     waited = {"generations": 2, "unassigned_member_s": 0.046, "longest_rebalance_ms": 24}
-    assert summary["populations"] == [{"population": "all", "groups": 1, "members": 2, "members_joined": 2, **waited}]
+    # Two partitions from 1,000 to 151,000, without those of member 0 (both from 14,000 to 35,000, one from 43,000 on)
+    # and of member 1 (one from 45,000 to 100,000).
+    counts = {"groups": 1, "members": 2, "members_joined": 2, "unassigned_partition_s": 0.095}
+    assert summary["populations"] == [{"population": "all", **counts, **waited}]
     assert summary["slowest_groups"] == [{"group": "g", "population": "all", "members": 2, **waited}]
     assert summary["offsets_partitions"] == {
         "count": 50,
@@ -300,6 +307,44 @@ def test_the_time_without_an_assignment(spark: SparkSession) -> None:
     assert summary["metrics"]["unassigned_member_s"] == 11
     assert summary["metrics"]["errors.UNKNOWN_MEMBER_ID"] == summary["metrics"]["unexpected_errors"] == 4
     assert summary["over_time"]["groups"]["empty"][-1] == 3
+
+
+def test_a_rebalance_of_the_consumer_protocol_ends_with_the_last_partition_of_its_epoch(spark: SparkSession) -> None:
+    """Member 0 has both partitions in epoch 1; member 1 joins, and gets the partition that member 0 gives up."""
+    events = [
+        Event(0, 0, None, "start", -1, -1, "g", "g-0", kind="act"),
+        heartbeat(1_000, "g-0", 0, 1, assigned=["orders-0", "orders-1"]),
+        heartbeat(2_000, "g-0", 1, 1, owned=["orders-0", "orders-1"]),
+        Event(20_000, 20_000, None, "start", -1, -1, "g", "g-1", kind="act"),
+        heartbeat(21_000, "g-1", 0, 2, assigned=[]),
+        heartbeat(31_000, "g-0", 1, 1, assigned=["orders-0"]),  # ends nothing: it only takes a partition away
+        heartbeat(33_000, "g-0", 1, 2, owned=["orders-0"]),
+        heartbeat(40_000, "g-1", 2, 2, assigned=["orders-1"]),
+        heartbeat(42_000, "g-1", 2, 2, owned=["orders-1"]),
+        heartbeat(50_000, "g-0", 2, 2, assigned=["orders-0"], owned=["orders-0"]),  # the same after a reconnection
+        heartbeat(61_000, "g-1", -1, None),
+        heartbeat(71_000, "g-0", 2, 3, assigned=["orders-0", "orders-1"]),
+        heartbeat(81_000, "g-0", 3, 3, error=25),
+        heartbeat(99_000, "g-0", 0, 4, assigned=["orders-0", "orders-1"]),
+    ]
+    summary = numbers(spark, events, TWO)
+    found = {name: summary["rebalances"][name] for name in ("generations", "count", "p50_ms", "max_ms")}
+    assert found == {"generations": 4, "count": 4, "p50_ms": 1, "max_ms": 20}  # epoch 2 from 21,000 to 41,000
+    # Members wait from start to the first response; member 0 again from 82,000 to 100,000.
+    assert summary["metrics"]["unassigned_member_s"] == 0.022
+    # Of 200 ms for two partitions: until 2,000; one from 32,000 to 41,000 and from 61,000 to 72,000; from 82,000 to
+    # 100,000.
+    assert summary["metrics"]["unassigned_partition_s"] == 0.06
+    assert summary["metrics"]["members_joined"] == 2
+    assert summary["measure_from_s"] == 0.05
+
+
+def heartbeat(
+    at_us: int, name: str, epoch: int, generation: int | None, *, error: int = 0, **lists: list[str]
+) -> Event:
+    """Return a heartbeat of the consumer protocol that is answered after 1 ms."""
+    answered_with = {"generation": generation, "error": error, "epoch": epoch, **lists}
+    return Event(at_us, at_us, 1_000, "ConsumerGroupHeartbeat", 1, 1, "g", name, **answered_with)  # type: ignore[arg-type]
 
 
 def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark: SparkSession) -> None:

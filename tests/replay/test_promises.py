@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import PromiseCheck, Violation
+from fakebroker.replay.verify.promise_views import BrokerTimes
 from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
 from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay.promise_cases import cases_by_group
@@ -38,9 +39,11 @@ from tests.support.replay.recorded_events import (
     member,
     produced,
     read,
+    reports,
     script_of,
     scripts,
     stable,
+    steady,
     still_open,
     stored,
     sync,
@@ -117,7 +120,91 @@ REPLACED = [
 COMMITTED = [produced(1), stored(1.1, 10), ended(1.2)]
 """The requests of a transaction."""
 
+TIMES = BrokerTimes(session_us=10 * SECOND, heartbeat_us=SECOND)
+LAST_COMMIT = commit(15.01, 7, generation=1, offsets=[("orders-1", 7)])
+CONSUMERS: tuple[Event, ...] = (
+    reports(0, 0, 1, assigned=(0, 1), owned=()),
+    reports(0.01, 1, 1, owned=(0, 1)),
+    steady(5, 10, 1),
+    reports(10.5, 0, 2, assigned=(), owned=(), **OF_1),
+    reports(10.51, 2, 2, owned=(), **OF_1),
+    reports(15, 1, 1, assigned=(0,)),
+    LAST_COMMIT,
+    reports(15.02, 1, 2, owned=(0,)),
+    reports(15.6, 2, 2, assigned=(1,), **OF_1),
+    reports(15.61, 2, 2, owned=(1,), **OF_1),
+    steady(20, 60, 2),
+    steady(20.5, 60.5, 2, **OF_1),
+)
+"""Members of the consumer protocol: g-1 joins, and g-0 gives up orders-1."""
+
+
+def consumers(without: Sequence[int] = (), *more: Event) -> list[Event]:
+    """Return `CONSUMERS` without some events, and with others."""
+    return [*(each for index, each in enumerate(CONSUMERS) if index not in without), *more]
+
+
 CASES: dict[str, Case] = {
+    "members of the consumer protocol": Case(consumers()),
+    "a partition is assigned before it was given up": Case(
+        consumers((3,), reports(10.5, 0, 2, assigned=(1,), owned=(), **OF_1)), ["one-owner"]
+    ),
+    "a partition moves again": Case(
+        consumers(
+            (10, 11),
+            reports(18, -1, -1, owned=(), **OF_1),
+            reports(20, 2, 3, assigned=(0, 1)),
+            reports(20.01, 3, 3, owned=(0, 1)),
+            steady(25, 60, 3),
+        )
+    ),
+    "an epoch goes back": Case(consumers((), reports(17, 2, 1)), ["epochs-rise"]),
+    "a new member gets an older epoch": Case(
+        consumers(
+            (),
+            reports(30, 0, 1, assigned=(), owned=(), **OF_2),
+            reports(31, -1, -1, owned=(), **OF_2),
+        ),
+        ["epochs-rise"],
+    ),
+    "the last commit before a partition is given up is rejected": Case(
+        consumers((6,), LAST_COMMIT._replace(error=25, offsets=None)), ["revoked-committed"]
+    ),
+    "a last commit is rejected, and accepted when it is repeated": Case(
+        consumers((6,), LAST_COMMIT._replace(error=113, offsets=None), commit(15.015, 7, offsets=[("orders-1", 7)]))
+    ),
+    "a member does not reach the newest epoch": Case(
+        consumers((5, 6, 7, 8, 9, 10), steady(15, 60, 1)), ["targets-reached"]
+    ),
+    "a partition that was given up is not assigned": Case(consumers((8, 9)), ["targets-reached"]),
+    "a slow member does not give up its partitions": Case(
+        consumers(
+            range(5, 12),
+            event("slow", 12, kind="act", error=None, latency_us=None),
+            steady(15, 30, 1),
+            steady(15.5, 30.5, 2, **OF_1),
+        )
+    ),
+    "a silent member of the consumer protocol is not removed": Case(
+        consumers((10, 11), event("crash", 16, kind="act", error=None, latency_us=None, **OF_1), steady(20, 60, 2)),
+        ["silent-out", "targets-reached"],
+    ),
+    "a silent member of the consumer protocol is removed": Case(
+        consumers(
+            (10, 11),
+            event("crash", 16, kind="act", error=None, latency_us=None, **OF_1),
+            steady(20, 25, 2),
+            reports(30, 2, 3, assigned=(0, 1)),
+            reports(30.01, 3, 3, owned=(0, 1)),
+            steady(35, 60, 3),
+        )
+    ),
+    "a member of the consumer protocol is removed while it sends heartbeats": Case(
+        consumers((), reports(61, 2, 2, error=25)), ["beating-stays"]
+    ),
+    "an unknown member of the consumer protocol is accepted": Case(
+        consumers((), reports(74, 2, 2, error=25), reports(75, 2, 2)), ["unknown-refused"]
+    ),
     "a healthy group": Case(HEALTHY),
     # one-owner
     "a partition is assigned to two members": Case(healthy_with(SYNC_OF_0, sync(5.04, 2, 0, 1)), ["one-owner"]),
@@ -541,8 +628,8 @@ def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str | None, d
     members = scripts(spark, [script_of(f"c{number}", each) for number, case in cases for each in case.members])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        checks = check_promises(spark, events, members, PARTITIONS)
-    return checks, cases_by_group(spark, events, members, PARTITIONS)
+        checks = check_promises(spark, events, members, PARTITIONS, brokers=TIMES)
+    return checks, cases_by_group(spark, events, members, PARTITIONS, TIMES)
 
 
 def test_violations_are_found_and_nothing_else(
@@ -569,6 +656,19 @@ def test_every_violation_is_in_a_case_of_its_promise(
 
 
 NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
+    "members of the consumer protocol": {
+        "one-owner": 1,
+        "epochs-rise": 10,
+        "revoked-committed": 1,
+        "targets-reached": 2,
+        "beating-stays": 2,
+        "silent-out": 0,
+        "unknown-refused": 0,
+        "generations-rise": 0,
+    },
+    "a silent member of the consumer protocol is removed": {"silent-out": 1},
+    "a slow member does not give up its partitions": {"targets-reached": 1},  # before it is slow
+    "a last commit is rejected, and accepted when it is repeated": {"revoked-committed": 1},
     "a healthy group": {"one-owner": 2, "covered": 2, "one-leader": 1, "generations-rise": 2, "commits-kept": 0}
     | {"silent-out": 0, "beating-stays": 2, "stale-refused": 0, "fenced-refused": 0, "unknown-refused": 0}
     | {"answered": 64, "coordinator-found": 1, "one-coordinator": 0},

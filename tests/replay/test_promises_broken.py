@@ -15,21 +15,26 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.replay.members.events import Event
+from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.report.evidence import COLUMNS, violated
-from fakebroker.replay.run_summary import PromiseCheck
+from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.script.script import Act, Action, Script
+from fakebroker.replay.verify.promise_views import BrokerTimes
 from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES, check_promises
 from fakebroker.replay.verify.violations import ViolationRow
-from tests.support.replay import broken_coordinators as broken
+from tests.support.replay import broken_consumer_coordinators as consumer, broken_coordinators as broken
 from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
 from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
-from tests.support.replay.scripted_group import PARTITIONS, ScriptedGroup, script
+from tests.support.replay.scripted_group import HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
 from tests.support.soak import cases, soak
 
 Run = tuple[list[Script], list[Event]]
 
 SEEDS = cases(12, soak=200)
+CONSUMER_SEEDS = cases(6, soak=150)
+PROTOCOLS: tuple[GroupProtocol, ...] = ("classic", "consumer")
+TIMES = BrokerTimes(session_us=SESSION_MS * 1000, heartbeat_us=HEARTBEAT_MS * 1000)
 TRANSACTIONAL_SEEDS = cases(3, soak=100)
 ACTIONS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -57,12 +62,21 @@ def serve_on_both_brokers(group: ScriptedGroup) -> None:
     group.find_coordinator = cycle((1, 2)).__next__
 
 
-def random_run(seed: int) -> Run:
-    """Run members with random actions, some of them static, while the coordinator moves and connections are lost."""
+def random_run(seed: int, protocol: GroupProtocol = "classic", *, migrates: bool = False) -> Run:
+    """Run members with random actions, some of them static, while the coordinator moves and connections are lost.
+
+    Args:
+        seed: Seed of all random choices.
+        protocol: The protocol of all members, at first.
+        migrates: Whether the members change to the other protocol one after the other.
+    """
     random = Random(seed)
     members = tuple(
-        _random_script(index, random, ASSIGNORS[seed % len(ASSIGNORS)]) for index in range(random.randint(1, 5))
+        _random_script(index, random, ASSIGNORS[seed % len(ASSIGNORS)])._replace(protocol=protocol)
+        for index in range(random.randint(1, 5))
     )
+    if migrates:
+        members = tuple(_migrating(each, 40_000.0 + 2_000 * index) for index, each in enumerate(members))
     group = ScriptedGroup(members, seed=seed)
     for _ in range(random.choice([0, 1, 4])):
         group.call_in(random.uniform(0, 80_000), group.move_coordinator)
@@ -71,6 +85,11 @@ def random_run(seed: int) -> Run:
         group.call_in(random.uniform(0, 80_000), partial(group.disconnect, index))
     group.run(100_000)
     return list(members), group.events
+
+
+def _migrating(script: Script, at_ms: float) -> Script:
+    acts = (*script.acts, Act(at_ms, "migrate"), Act(at_ms + 1_000, "start"))
+    return script._replace(acts=tuple(sorted(acts, key=lambda act: act.at_ms)))
 
 
 def _random_script(index: int, random: Random, assignor: str) -> Script:
@@ -84,6 +103,11 @@ def _random_script(index: int, random: Random, assignor: str) -> Script:
             acts.append(Act(at_ms, action, random.uniform(1_000, 15_000)))
     instance_id = f"i{index}" if random.random() < 0.4 else None
     return script(f"m{index}", assignor=assignor, instance_id=instance_id)._replace(acts=tuple(acts))
+
+
+def consumers(*scripts: Script) -> tuple[Script, ...]:
+    """Return the scripts with the consumer protocol."""
+    return tuple(each._replace(protocol="consumer") for each in scripts)
 
 
 BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
@@ -124,6 +148,43 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
     "names every member as leader": ("one-leader", lambda: played(TWO, broken.NamesEveryMemberAsLeader)),
     "wrong coordinator is named": ("coordinator-found", lambda: played(THREE, Coordinator, name_wrong_coordinator)),
     "two brokers serve the group": ("one-coordinator", lambda: played(TWO, Coordinator, serve_on_both_brokers)),
+    "assigns partitions that others have": (
+        "one-owner",
+        lambda: played(consumers(script("a"), script("b", (10, "start"))), consumer.AssignsOwnedPartitions),
+    ),
+    "goes back to an old epoch": (
+        "epochs-rise",
+        lambda: played(consumers(script("a"), script("b", (10, "start"))), consumer.GoesBackToOldEpoch),
+    ),
+    "loses released partitions": (
+        "targets-reached",
+        lambda: played(consumers(script("a"), script("b", (10, "start"))), consumer.LosesReleasedPartitions),
+    ),
+    "refuses the last commits": (
+        "revoked-committed",
+        lambda: played(consumers(script("a"), script("b", (10, "start"))), consumer.RefusesLastCommits),
+    ),
+    "never expires sessions of consumers": (
+        "silent-out",
+        lambda: played(
+            # The member that crashes has no partition.
+            consumers(
+                *(script(name, topics=("payments",)) for name in "ab"),
+                script("c", (9, "start"), (20, "crash"), topics=("payments",)),
+            ),
+            consumer.NeverExpiresConsumers,
+        ),
+    ),
+    "expires the live session of a consumer": (
+        "beating-stays",
+        lambda: played(consumers(script("a"), script("b", (10, "start"))), consumer.ExpiresLiveConsumer),
+    ),
+    "accepts unknown consumers": (
+        "unknown-refused",
+        lambda: played(
+            consumers(script("a", (20, "zombie", 6), commit_interval_ms=0)), consumer.AcceptsUnknownConsumers
+        ),
+    ),
 } | {name: (promise, partial(played_with, name)) for name, (promise, _) in BUGS.items()}
 
 
@@ -131,6 +192,8 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
 def events_and_members(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     """Return all runs, with broken and with correct coordinators; each is a group."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
+    runs |= {f"consumers-{seed}": random_run(seed, "consumer") for seed in CONSUMER_SEEDS}
+    runs |= {f"migration-{seed}": random_run(seed, PROTOCOLS[seed % 2], migrates=True) for seed in CONSUMER_SEEDS}
     runs |= {f"transactions-{seed}": random_transactions(seed) for seed in TRANSACTIONAL_SEEDS}
     members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
     events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
@@ -149,7 +212,7 @@ def checked(
     """Return the promises checked on all runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        return check_promises(spark, *events_and_members, PARTITIONS, file=violations_file)
+        return check_promises(spark, *events_and_members, PARTITIONS, file=violations_file, brokers=TIMES)
 
 
 def test_a_broken_coordinator_breaks_its_promise_and_no_other(
@@ -169,7 +232,7 @@ def test_every_violation_of_a_broken_coordinator_is_in_a_case(
     checked: list[PromiseCheck],
     subtests: pytest.Subtests,
 ) -> None:
-    counts = cases_by_group(spark, *events_and_members, PARTITIONS)
+    counts = cases_by_group(spark, *events_and_members, PARTITIONS, TIMES)
     for name, (promise, _) in BROKEN.items():
         broken = sum(v.group == name for check in checked if check.name == promise for v in check.violations)
         with subtests.test(coordinator=name):
@@ -188,7 +251,7 @@ def test_reports_mark_the_evidence(checked: list[PromiseCheck], subtests: pytest
                     for column, cell in enumerate(row.cells)
                     if any(part.is_decisive for part in cell)
                 }
-                assert EVIDENCE[check.name] <= marked
+                assert (CONSUMER_EVIDENCE if is_of_consumers(violation) else EVIDENCE)[check.name] <= marked
                 texts = [part.text for row in case.rows for cell in row.cells for part in cell]
                 assert [
                     text for text in (*texts, *case.facts.values()) if re.search(r"\bNone\b|[\[{]['\"]", text)
@@ -215,6 +278,21 @@ EVIDENCE = {
     "stable-offset-rises": {("Fetch", "details")},
 }
 """By promise: APIs and columns of values that are marked in every violation in this module."""
+
+CONSUMER_EVIDENCE = {
+    "one-owner": {("ConsumerGroupHeartbeat", "member"), ("ConsumerGroupHeartbeat", "details")},
+    "silent-out": {("ConsumerGroupHeartbeat", "response")},
+    "beating-stays": {("ConsumerGroupHeartbeat", "sent s"), ("ConsumerGroupHeartbeat", "response")},
+    "unknown-refused": {("ConsumerGroupHeartbeat", "response")},
+    "epochs-rise": {("ConsumerGroupHeartbeat", "generation")},
+    "revoked-committed": {("ConsumerGroupHeartbeat", "details"), ("OffsetCommit", "response")},
+    "targets-reached": {("ConsumerGroupHeartbeat", "generation")},
+}
+"""The same for members of the consumer protocol."""
+
+
+def is_of_consumers(violation: Violation) -> bool:
+    return any(event["api"] == "ConsumerGroupHeartbeat" for event in violation.events)
 
 
 def test_the_file_of_violations_has_all_of_them(

@@ -112,6 +112,18 @@ def test_scripts_follow_the_workload(spark: SparkSession) -> None:
     assert mean(is_hot) == pytest.approx(0.7 + 0.3 * 2 / 50, abs=0.12)
 
 
+def test_members_of_a_group_migrate_one_after_the_other(spark: SparkSession) -> None:
+    population = Groups(name="shops", count=5, members=3, protocol="consumer", migrate_at_s=(20, 30))
+    scripts = scripts_of(spark, workload_of(population))
+    assert {script.protocol for script in scripts} == {"consumer"}
+    firsts = {script.group: script.acts[1].at_ms for script in scripts if script.member.endswith("-0")}
+    assert len(set(firsts.values())) == 5
+    for script in scripts:
+        at_ms = firsts[script.group] + 1_000 * int(script.member.rpartition("-")[2])
+        assert 20_000 <= firsts[script.group] <= 30_000
+        assert script.acts[1:3] == (Act(at_ms, "migrate"), Act(at_ms + 1_000, "start"))
+
+
 def assert_restarted(acts: tuple[Act, ...], index: int) -> None:
     at_ms = 30_000 + 2_000 * index
     assert acts == (Act(at_ms, "leave"), Act(at_ms + 500, "start"))

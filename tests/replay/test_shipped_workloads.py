@@ -95,6 +95,10 @@ LOADING, NOT_COORDINATOR = "errors.COORDINATOR_LOAD_IN_PROGRESS", "errors.NOT_CO
 BATCH, REQUESTS = "groups_per_request of OffsetFetch from load", "requests of OffsetFetch from load"
 
 EFFECTS: dict[str, list[Effect]] = {
+    "classic-or-consumer": [
+        Effect("no restarts", groups(restart=None), ("generations",)),
+        Effect("the consumer protocol, which has the same expectations", groups(protocol="consumer"), ()),
+    ],
     "crash-storm": [Effect("no crashes", groups(crash=None), ("generations", "unassigned_member_s"))],
     "deploy": [
         Effect("no restarts", groups(restart=None), ("generations of dynamic",)),
@@ -241,7 +245,7 @@ def test_a_scaled_replay_has_the_numbers_of_its_events(
     assert (summary.head.scale, summary.head.members) == (0.02, len(play.scripts))
     assert summary.head.workload["groups"][0]["count"] == play.workload.groups[0].count
     assert sum(row["count"] for row in play.events if row["kind"] == "request") == summary.numbers.total.requests
-    plain = plain_numbers(play.events, play.scripts, play.workload.offsets_partitions)
+    plain = plain_numbers(play.events, play.scripts, play.workload.offsets_partitions, play.workload.topics)
     assert plain.metrics == summary.numbers.metrics
     assert sorted(map(repr, plain.apis)) == sorted(map(repr, summary.numbers.apis))
     assert sorted(map(repr, plain.subtotals)) == sorted(map(repr, summary.numbers.subtotals))

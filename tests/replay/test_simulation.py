@@ -2,7 +2,7 @@
 
 import dataclasses
 from hashlib import sha256
-from itertools import count, takewhile
+from itertools import count, product, takewhile
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_loop import LoopSettings
+from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.script import script as scripts_schema
 from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.simulation.scheduler import START_MS
@@ -30,6 +31,11 @@ from tests.support.replay.simulated_replays import Row, play_in_memory, rows_of,
 from tests.support.soak import examples, soak
 
 LEAVE = Act(20_000.0, "leave")
+SHORT_SESSIONS = Cluster(
+    brokers=2, config={"group.consumer.session.timeout.ms": 6_000, "group.consumer.heartbeat.interval.ms": 1_000}
+)
+"""Members of the consumer protocol have the same session timeout and heartbeat interval as others."""
+
 AT_BROKER_1 = [name for name in map("g{}".format, range(500)) if partition_for(name, 50) == 0][:2]
 """Two groups in offsets partition 0, which broker 1 leads at first."""
 
@@ -289,6 +295,45 @@ def test_a_pending_request_at_the_end_is_recorded_without_a_response() -> None:
     assert (pending["api"], pending["missing"], pending["error"]) == ("Heartbeat", "cut off", None)
 
 
+def test_members_migrate_one_after_the_other(subtests: pytest.Subtests) -> None:
+    """Both ways, each member commits, leaves, and continues with the other protocol where the last commits were."""
+    apis = {"classic": "Heartbeat", "consumer": "ConsumerGroupHeartbeat"}
+    protocols: tuple[GroupProtocol, ...] = ("classic", "consumer")
+    for before, after in (protocols, protocols[::-1]):
+        with subtests.test(before=before):
+            members = [
+                script(
+                    "g",
+                    number,
+                    *(
+                        Act(0.0, "start"),
+                        Act(8_000.0 + 2_000 * number, "migrate"),
+                        Act(9_000.0 + 2_000 * number, "start"),
+                    ),
+                    Act(25_000.0, "leave"),
+                    protocol=before,
+                )
+                for number in range(3)
+            ]
+            settings = two_broker_settings(cluster=SHORT_SESSIONS)
+            rows, slow = (play_in_memory(members, settings, is_fast=is_fast)[1] for is_fast in (True, False))
+            assert rows == slow
+            moments = {
+                protocol: [row["sent_us"] / 1000 - START_MS for row in rows_of(rows, apis[protocol])]
+                for protocol in protocols
+            }
+            assert max(moments[before]) < 12_100
+            assert min(moments[after]) > 9_000
+            assert max(moments[after]) > 24_000
+            committed: dict[str, int] = {}
+            for row in rows:
+                if row["api"] == "OffsetCommit" and row["error"] == 0:
+                    committed |= _offsets(row)
+                elif row["api"] == "OffsetFetch" and row["sent_us"] / 1000 - START_MS > 1_000:
+                    assert all(offset >= committed[name] for name, offset in _offsets(row).items())
+            assert {row["error"] for row in rows if row["sent_us"] / 1000 - START_MS > 16_000} <= {0, None}
+
+
 # Fast-forwarded heartbeats
 
 
@@ -302,7 +347,9 @@ def _acts() -> st.SearchStrategy[tuple[Act, ...]]:
 
 
 def _members() -> st.SearchStrategy[list[Script]]:
-    def made(number: int, acts: tuple[Act, ...], beat: int, commit: int, static: bool) -> Script:
+    def made(
+        number: int, protocols: tuple[GroupProtocol, ...], acts: tuple[Act, ...], beat: int, commit: int, static: bool
+    ) -> Script:
         return script(
             AT_BROKER_1[number % 2],
             number,
@@ -311,14 +358,16 @@ def _members() -> st.SearchStrategy[list[Script]]:
             commit_interval_ms=commit,
             instance_id=f"i{number}" if static else None,
             assignor="cooperative-sticky" if number % 2 else "range",
+            protocol=protocols[number % 2],
         )
 
-    def all_of(parts: list[tuple[Any, ...]]) -> list[Script]:
-        return [made(number, *part) for number, part in enumerate(parts)]
+    def all_of(protocols: tuple[GroupProtocol, ...], parts: list[tuple[Any, ...]]) -> list[Script]:
+        return [made(number, protocols, *part) for number, part in enumerate(parts)]
 
     intervals = st.sampled_from([250, 1_000, 1_700, 5_999])
     part = st.tuples(_acts(), intervals, st.sampled_from([0, 1_000, 2_500]), st.booleans())
-    return st.lists(part, min_size=1, max_size=5).map(all_of)
+    protocol: st.SearchStrategy[GroupProtocol] = st.sampled_from(["classic", "consumer"])
+    return st.builds(all_of, st.tuples(protocol, protocol), st.lists(part, min_size=1, max_size=5))
 
 
 _EVENT_TABLES: list[dict[str, Any]] = [
@@ -326,6 +375,7 @@ _EVENT_TABLES: list[dict[str, Any]] = [
     {"do": "rolling_restart", "load_ms": 300},
     {"do": "move_offsets_partition", "partition": 0, "to": 2},
     {"do": "fail", "api": "Heartbeat", "error": "REBALANCE_IN_PROGRESS", "times": 1},
+    {"do": "fail", "api": "ConsumerGroupHeartbeat", "error": "COORDINATOR_LOAD_IN_PROGRESS", "times": 1},
     {"do": "fail", "api": None, "delay_s": 0.1, "times": 5},
     {"do": "fail", "api": "OffsetCommit", "throttle_time_ms": 700, "times": 5},
     {"do": "clear_faults"},
@@ -347,10 +397,15 @@ def _end_state(simulation: Simulation) -> list[Any]:
         for group in broker.coordinator.groups()
     ]
     members = [
-        (each.member.state, each.member.identity, each.next_deadline(), each.member.positions)
+        (each.member.is_down, each.member.is_joined, each.member.identity, each.next_deadline(), each.member.positions)
         for each in (driver.member for driver in simulation.drivers)
     ]
-    return [groups, members]
+    consumer_groups = [
+        (group.group_id, group.group_epoch, {**group.members}, {**group.session_deadlines}, list(group.offsets))
+        for broker in simulation.virtual_cluster.cluster.brokers.values()
+        for group in broker.coordinator.consumer_groups
+    ]
+    return [groups, consumer_groups, members]
 
 
 @soak
@@ -359,7 +414,7 @@ def _end_state(simulation: Simulation) -> list[Any]:
 def test_fast_forwarded_heartbeats_give_the_same_events_and_state(
     members: list[Script], events: tuple[dict[str, Any], ...], folds: bool
 ) -> None:
-    settings = two_broker_settings(duration_s=14.0, events=events, folds=folds)
+    settings = two_broker_settings(duration_s=14.0, events=events, folds=folds, cluster=SHORT_SESSIONS)
     fast, slow = (play_in_memory(members, settings, is_fast=is_fast) for is_fast in (True, False))
     assert fast[1] == slow[1]
     assert _end_state(fast[0]) == _end_state(slow[0])
@@ -417,13 +472,17 @@ def test_fast_forwarded_commits_give_the_same_events_and_state(subtests: pytest.
 
 
 def test_heartbeats_and_commits_of_idle_members_are_not_simulated() -> None:
-    """A simulation that is 900 s longer has 2,520 more requests: one heartbeat per second and a commit every 2.5 s."""
+    """A simulation that is 900 s longer has 2,520 more requests: one heartbeat per second and a commit each 2.5 s."""
     calls = []
-    for duration_s in (100.0, 1_000.0):
-        simulation = Simulation([script("g", number) for number in range(2)], 0, two_broker_settings(duration_s))
+    protocols: tuple[GroupProtocol, ...] = ("classic", "consumer")
+    for protocol, duration_s in product(protocols, (100.0, 1_000.0)):
+        # With the consumer protocol both intervals begin at the same time, so commits must not be at full seconds.
+        members = [script("g", number, protocol=protocol, commit_interval_ms=2_501) for number in range(2)]
+        simulation = Simulation(members, 0, two_broker_settings(duration_s, cluster=SHORT_SESSIONS))
         step, end_ms = simulation.scheduler.step, START_MS + duration_s * 1000
         calls.append(sum(takewhile(bool, (step(end_ms) for _ in count()))))
     assert calls[1] - calls[0] < 70
+    assert calls[3] - calls[2] < 70
 
 
 _DIGESTS = {
@@ -433,6 +492,7 @@ _DIGESTS = {
     "failover": "979c38b3b8a1d608",
     "faults": "c7899489bc17c0ea",
     "loads": "c2e5bcfdf05e1935",
+    "consumers": "21ec7534ecaf5c19",
 }
 
 
@@ -462,6 +522,10 @@ def _workloads() -> dict[str, tuple[list[Script], dict[str, Any]]]:
         "failover": (often, {"events": _RESTART}),
         "faults": (often, {"events": faults}),
         "loads": (often, {"loads": loads}),
+        "consumers": (
+            [each._replace(protocol="consumer") for each in (*crash, *lasting, *often[4:])],
+            {"cluster": SHORT_SESSIONS, "events": _RESTART},
+        ),
     }
 
 
@@ -472,10 +536,14 @@ def test_a_seed_gives_the_same_events_in_all_versions(subtests: pytest.Subtests)
             digest = sha256()
             for folds in (False, True):
                 _, rows = play_in_memory(members, two_broker_settings(60.0, folds=folds, **changes))
-                if not members[0].transactions:
-                    rows = [{key: row[key] for key in row if key != "transaction"} for row in rows]
+                unused = {*(() if members[0].transactions else ("transaction",)), *_unused_columns(members)}
+                rows = [{key: row[key] for key in row if key not in unused} for row in rows]
                 digest.update(repr(rows).encode())
             assert digest.hexdigest()[:16] == _DIGESTS[name]
+
+
+def _unused_columns(members: list[Script]) -> tuple[str, ...]:
+    return () if members[0].protocol == "consumer" else ("epoch", "owned")
 
 
 # Over TCP

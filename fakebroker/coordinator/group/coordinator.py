@@ -1054,6 +1054,12 @@ class Coordinator:
         group.deadline_ms = min(group.deadline_ms, deadline_ms)
         self._schedule(group)
 
+    def resume_consumer_session(self, group: ConsumerGroup, member_id: str, deadline_ms: float) -> None:
+        """Resume the suspended session of a member (`ConsumerGroup.keepers`), which then expires at `deadline_ms`."""
+        del group.keepers[member_id]
+        group.arm_session(member_id, deadline_ms)
+        self._schedule(group)
+
     def _schedule(self, group: Group | ConsumerGroup) -> None:
         """Schedule the group at its next deadline, unless it is scheduled earlier."""
         if group.deadline_ms < group.scheduled_ms:

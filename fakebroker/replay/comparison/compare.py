@@ -203,7 +203,8 @@ class _Judge:
         """Yield all figures of the two runs."""
         before, after = map(figures_of, self.runs)
         for name, figure in (before | after).items():
-            missing = figure._replace(value=0 if figure.kind == "count" else None)
+            # An API without requests has a rate of 0, for example JoinGroup with the consumer protocol.
+            missing = figure._replace(value=0 if figure.kind in ("count", "rate") else None)
             repeated = [each.get(name, missing).value for each in self.repeats]
             yield self._difference(name, before.get(name, missing), after.get(name, missing), repeated)
 

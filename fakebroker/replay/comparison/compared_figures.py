@@ -113,6 +113,10 @@ def figures_of(run: Run) -> dict[str, Figure]:
         found[f"rebalance {name} ms"] = Figure(value, "quantile", answered(_rebalances()), q, "rebalances")
     found["rebalance max ms"] = Figure(rebalances.max_ms, "none", why=_SINGLE)
     found["unassigned member-s"] = Figure(metrics["unassigned_member_s"], "member-s", _unassigned(), noun="members")
+    if (partition_s := metrics.get("unassigned_partition_s")) is not None:  # None in runs of earlier versions
+        found["unassigned partition-s"] = Figure(
+            partition_s, "member-s", _unassigned_partitions(), noun="partitions", divisions=("groups",)
+        )
     not_joined = summary.head.members - (metrics["members_joined"] or 0)
     found["members never assigned"] = Figure(not_joined, "count", noun="members", divisions=())
     found["broker skew"] = Figure(metrics["broker_skew"], "skew", everything, noun="requests", divisions=("groups",))
@@ -150,6 +154,9 @@ def _figures_of_populations(summary: Summary) -> dict[str, Figure]:
         )
         found[f"{name}: unassigned member-s"] = Figure(
             row.unassigned_member_s, "member-s", _unassigned(name), noun="members", divisions=groups
+        )
+        found[f"{name}: unassigned partition-s"] = Figure(
+            row.unassigned_partition_s, "member-s", _unassigned_partitions(name), noun="partitions", divisions=groups
         )
         found[f"{name}: never assigned"] = Figure(
             row.members - row.members_joined, "count", noun="members", divisions=()
@@ -214,6 +221,10 @@ def _rebalances(population: str | None = None) -> Where:
 
 def _unassigned(population: str | None = None) -> Where:
     return _of_population("unassigned", population)
+
+
+def _unassigned_partitions(population: str | None = None) -> Where:
+    return _of_population("unassigned partition", population)
 
 
 def _of_population(kind: str, population: str | None) -> Where:

@@ -45,17 +45,18 @@ class Sample(NamedTuple):
         division: "time": parts are the time slices of `over_time`; "groups": parts are sets of groups.
         part: Number of the part, from 0. Requests are in the slice in which they were sent, rebalances in the slice in
             which they began.
-        kind: "request", "rebalance" (a generation, as in `rebalances`) or "unassigned" (time of members that run
-            without an assignment; only by groups).
+        kind: "request", "rebalance" (a generation, as in `rebalances`), "unassigned" (time of members that run without
+            an assignment; only by groups) or "unassigned partition" (time of partitions that no member has; only by
+            groups).
         api: The API of requests.
         source: What sent them, as in `events.parquet`.
         broker: Node id of the broker of requests; only by groups.
-        population: Name of the population of rebalances and unassigned members; only by groups.
+        population: Name of the population of rebalances, unassigned members and partitions; only by groups.
         error: Error code in the responses; null without a response.
         missing: Why there is no response, as in `events.parquet`.
         bucket: Latency of requests or duration of rebalances: from 1.02^bucket to 1.02^(bucket + 1) µs. Null without
             a response, or without an assignment.
-        n: Number of requests or rebalances; for "unassigned", microseconds.
+        n: Number of requests or rebalances; for "unassigned" and "unassigned partition", microseconds.
     """
 
     division: str

@@ -211,7 +211,7 @@ class CommittedReader:
 
     # MetadataListener and ConnectionUser
 
-    def metadata(self, partition_counts: Mapping[str, int]) -> None:
+    def metadata(self, partition_counts: Mapping[str, int], topic_ids: Mapping[str, bytes]) -> None:
         self._is_looking_up = False
         self._knows_leaders = len(partition_counts) == len(self._topics)
         self._partitions = [(topic, index) for topic, count in partition_counts.items() for index in range(count)]

@@ -48,10 +48,10 @@ class CoordinatorListener(Protocol):
 
 
 class MetadataListener(Protocol):
-    """Receives partition counts."""
+    """Receives partition counts and ids of topics."""
 
-    def metadata(self, partition_counts: Mapping[str, int]) -> None:
-        """Receive the partition counts of topics. Topics with an error are missing."""
+    def metadata(self, partition_counts: Mapping[str, int], topic_ids: Mapping[str, bytes]) -> None:
+        """Receive the partition counts and ids of topics. Topics with an error are missing."""
 
 
 Listeners = dict[str, list[tuple[CoordinatorListener, float]]]
@@ -181,8 +181,9 @@ class CoordinatorLookup:
                 self.leaders.update(
                     ((topic.name or "", each.partition_index), each.leader_id) for each in topic.partitions
                 )
-            counts = {topic.name or "": len(topic.partitions) for topic in response.topics if topic.error_code == 0}
-            pending.metadata_listener.metadata(counts)
+            found = [topic for topic in response.topics if topic.error_code == 0]
+            counts = {topic.name or "": len(topic.partitions) for topic in found}
+            pending.metadata_listener.metadata(counts, {topic.name or "": topic.topic_id for topic in found})
 
     def lost(self, connection: TransportConnection, why: str) -> None:
         """Try the next broker. If none can be reached, look-ups fail, and their listeners repeat them.

@@ -138,7 +138,7 @@ class EventRecorder:
             yield part
 
     def _fold(self, event: Event, member: str) -> None:
-        if event.api == "Heartbeat" and event.error == 0:
+        if event.error == 0 and (event.api == "Heartbeat" or _is_plain_heartbeat(event)):
             folded = self._folded.get(member)
             if folded is not None:
                 if _is_foldable(folded, event):
@@ -202,9 +202,20 @@ def _repeated(counts: Sequence[int] | _Numbers) -> tuple[_Numbers, _Numbers]:
     return index, np.arange(len(index)) - first[index]
 
 
+def _is_plain_heartbeat(event: Event) -> bool:
+    """Return whether an event is a heartbeat of the consumer protocol that reports and changes nothing."""
+    return (
+        event.api == "ConsumerGroupHeartbeat"
+        and event.epoch == event.generation
+        and event.owned is None
+        and event.assigned is None
+    )
+
+
 def _is_foldable(folded: Event, event: Event) -> bool:
     return (
-        folded.generation == event.generation
+        folded.api == event.api
+        and folded.generation == event.generation
         and folded.member_id == event.member_id
         and folded.broker == event.broker
         and folded.version == event.version

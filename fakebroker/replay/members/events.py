@@ -13,6 +13,9 @@ Source = Literal["members", "load"]
 PARKED_APIS = ("JoinGroup", "SyncGroup")
 """The APIs whose responses a coordinator may hold back until a rebalance makes progress."""
 
+IS_ASSIGNED = "error = 0 and (api = 'SyncGroup' or api = 'ConsumerGroupHeartbeat' and epoch >= 0)"
+"""SQL condition on events: after this response a member has an assignment, which may be empty."""
+
 OFFSET = pa.struct([pa.field("partition", pa.string()), pa.field("offset", pa.int64())])
 FOUND = pa.struct(
     [
@@ -58,6 +61,8 @@ SCHEMA = pa.schema(
         pa.field("found", pa.list_(FOUND)),
         pa.field("source", pa.string(), nullable=False),
         pa.field("transaction", TRANSACTION),
+        pa.field("epoch", pa.int32()),
+        pa.field("owned", pa.list_(pa.string())),
     ]
 )
 
@@ -91,11 +96,14 @@ class Event(NamedTuple):
         broker: Node id of the broker; -1 if it is unknown.
         group: Group id; `None` for Metadata, and for requests about several groups.
         member: Name of the member in its script; `None` for look-ups and loads.
-        generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's.
+        generation: Generation in the request; for a JoinGroup, the one in the response; for an action, the member's. Of
+            the consumer protocol it is the member epoch; for a ConsumerGroupHeartbeat that is accepted, the one in the
+            response.
         error: First error code in the response, 0 if there is none; `None` without a response.
         lookups: Number of groups, or of transactional ids, in a FindCoordinator; number of groups in an OffsetFetch or
             DescribeGroups of a load.
-        assigned: Assignment in a SyncGroup response, as `topic-partition`.
+        assigned: Assignment in a SyncGroup or ConsumerGroupHeartbeat response, as `topic-partition`; `None` if the
+            response has none, because it has not changed.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
             the action was done. "seen" for something in a response to the reader of committed records: with the API
             Fetch a batch of a transaction, which the reader returns or skips (`transaction.committed`), with
@@ -124,6 +132,10 @@ class Event(NamedTuple):
         transaction: In requests of a transactional producer, and in rows about its transactions: its producer id and
             epoch (for an InitProducerId, those in the response), the number of the transaction among those of the
             member, and whether it is committed or aborted, in an EndTxn and in batches that the reader has seen.
+        epoch: Member epoch in a ConsumerGroupHeartbeat request: 0 to join, -1 to leave, -2 to leave for a while as a
+            static member.
+        owned: Partitions that the member has, in a ConsumerGroupHeartbeat request, as `topic-partition`; `None` if the
+            request does not list them, because they have not changed.
     """
 
     scheduled_us: int
@@ -151,3 +163,5 @@ class Event(NamedTuple):
     found: list[tuple[str, int, int, bool]] | None = None
     source: Source = "members"
     transaction: tuple[int | None, int | None, int | None, bool | None] | None = None
+    epoch: int | None = None
+    owned: list[str] | None = None

@@ -149,9 +149,9 @@ class MemberDriver:
     def is_rejoining(self) -> bool:
         return self.member.is_rejoining
 
-    def metadata(self, partition_counts: Mapping[str, int]) -> None:
+    def metadata(self, partition_counts: Mapping[str, int], topic_ids: Mapping[str, bytes]) -> None:
         now_ms = self._context.now_ms()
-        self.member.metadata(partition_counts, now_ms)
+        self.member.metadata(partition_counts, topic_ids, now_ms)
         self.run(now_ms)
 
     # ConnectionUser and SharingMember

@@ -167,7 +167,7 @@ class ProducerDriver:
     def is_rejoining(self) -> bool:
         return False
 
-    def metadata(self, partition_counts: Mapping[str, int]) -> None:
+    def metadata(self, partition_counts: Mapping[str, int], topic_ids: Mapping[str, bytes]) -> None:
         wanted, lookup = self._wanted, self._context.lookup
         self._is_counting = False
         self.producer.partition_count = partition_counts.get(self.producer.topic, 0)

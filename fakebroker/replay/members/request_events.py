@@ -1,5 +1,7 @@
 """Makes the `Event` of a member's request and its response. Does not depend on members or clocks."""
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
@@ -7,6 +9,11 @@ from fakebroker.client.member.reactions import error_in
 from fakebroker.client.member.requests import Identity, fetched_offsets
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.consumer_protocol import decode_assignment
+from fakebroker.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatTopicPartitions,
+)
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -31,7 +38,10 @@ API_NAMES: dict[type[GroupRequest], str] = {
     OffsetFetchRequest: "OffsetFetch",
     LeaveGroupRequest: "LeaveGroup",
     RewriteJoinGroupRequest: "JoinGroup",
+    ConsumerGroupHeartbeatRequest: "ConsumerGroupHeartbeat",
 }
+
+NO_NAMES: Mapping[bytes, str] = MappingProxyType({})
 
 
 class SentRequest(NamedTuple):
@@ -98,13 +108,67 @@ def commit_event(sent: SentRequest, latency_us: int, identity: Identity, script:
     )
 
 
-def answered_event(
-    sent: SentRequest, latency_us: int, request: GroupRequest, response: GroupResponse, script: Script
+def consumer_heartbeat_event(
+    sent: SentRequest,
+    latency_us: int | None,
+    request: ConsumerGroupHeartbeatRequest,
+    response: ConsumerGroupHeartbeatResponse | None,
+    script: Script,
+    names: Mapping[bytes, str],
+    missing: str | None = None,
 ) -> Event:
-    """Return the event of a request with a response."""
+    """Return the event of a ConsumerGroupHeartbeat, with or without a response.
+
+    Args:
+        sent: When and where it was sent.
+        latency_us: Time until the response.
+        request: The request.
+        response: The response, if there is one.
+        script: The script of its member.
+        names: Names of topics by id.
+        missing: Why there is no response, as in `Event.missing`.
+    """
+    scheduled_us, sent_us, version, broker = sent
+    epoch, assigned = request.member_epoch, None
+    if response is not None and not response.error_code:
+        epoch = response.member_epoch
+        if response.assignment is not None:
+            assigned = _named(response.assignment.topic_partitions, names)
+    return Event(
+        *(scheduled_us, sent_us, latency_us, "ConsumerGroupHeartbeat", version, broker, script.group, script.member),
+        generation=epoch if epoch > 0 else None,
+        error=None if response is None else response.error_code,
+        assigned=assigned,
+        missing=missing,
+        member_id=request.member_id,
+        instance_id=script.instance_id,
+        epoch=request.member_epoch,
+        owned=None if request.topic_partitions is None else _named(request.topic_partitions, names),
+    )
+
+
+def _named(topics: Iterable[HeartbeatTopicPartitions], names: Mapping[bytes, str]) -> list[str]:
+    """Return partitions with the names of their topics, or with their ids where these are unknown."""
+    return [
+        f"{names.get(topic.topic_id) or topic.topic_id.hex()}-{index}" for topic in topics for index in topic.partitions
+    ]
+
+
+def answered_event(
+    sent: SentRequest,
+    latency_us: int,
+    request: GroupRequest,
+    response: GroupResponse,
+    script: Script,
+    names: Mapping[bytes, str] = NO_NAMES,
+) -> Event:
+    """Return the event of a request with a response; `names` are those of topics by id."""
     if type(request) is HeartbeatRequest:
         assert type(response) is HeartbeatResponse
         return heartbeat_event(sent, latency_us, response.error_code, request, script)
+    if type(request) is ConsumerGroupHeartbeatRequest:
+        assert type(response) is ConsumerGroupHeartbeatResponse
+        return consumer_heartbeat_event(sent, latency_us, request, response, script, names)
     error = int(_error(response))
     generation, member_id = _generation(request), _member_id(request)
     assigned = leader = protocol = members = offsets = None
@@ -129,7 +193,9 @@ def answered_event(
     )
 
 
-def unanswered_event(sent: SentRequest, request: GroupRequest, script: Script, missing: str) -> Event:
+def unanswered_event(
+    sent: SentRequest, request: GroupRequest, script: Script, missing: str, names: Mapping[bytes, str] = NO_NAMES
+) -> Event:
     """Return the event of a request without a response.
 
     Args:
@@ -137,9 +203,12 @@ def unanswered_event(sent: SentRequest, request: GroupRequest, script: Script, m
         request: The request.
         script: The script of its member.
         missing: Why there is no response, as in `Event.missing`.
+        names: Names of topics by id.
     """
     if isinstance(request, HeartbeatRequest):
         return heartbeat_event(sent, None, None, request, script, missing)
+    if isinstance(request, ConsumerGroupHeartbeatRequest):
+        return consumer_heartbeat_event(sent, None, request, None, script, names, missing)
     return Event(
         *(sent.scheduled_us, sent.sent_us, None, API_NAMES[type(request)], sent.version, sent.broker),
         group=script.group,

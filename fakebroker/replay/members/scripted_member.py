@@ -1,21 +1,35 @@
 """A state machine of a group member that follows a script. It returns the requests to send, and records events.
 
-Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. The `Member` of
-`fakebroker.client`, called the client's member here, decides what to send and when. The scripted member sends
-requests of its own only during the actions "slow" and "zombie".
+Does not depend on sockets or clocks: all `now_ms` are milliseconds since the Unix epoch. A `GroupMember` of
+`fakebroker.client`, called the client's member here, decides what to send and when; it is of the classic or of the
+consumer protocol. The scripted member sends requests of its own only during the actions "slow" and "zombie".
 """
 
 import math
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum, auto
+from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from fakebroker.client.member import requests
-from fakebroker.client.member.effects import Discover, FetchMetadata, GroupRequest, GroupResponse, Revoked, Send
+from fakebroker.client.member.effects import (
+    Discover,
+    FetchMetadata,
+    GroupRequest,
+    GroupResponse,
+    Revoked,
+    Revoking,
+    Send,
+)
 from fakebroker.client.member.group_member import GroupMember
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
+from fakebroker.client.member.modern.modern_member import ModernMember
+from fakebroker.client.member.modern.modern_settings import ModernSettings
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest
@@ -24,6 +38,7 @@ from fakebroker.protocol.messages.offset_fetch import OffsetFetchResponse
 from fakebroker.replay.members.consumption import Consumption, Growth
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.request_events import (
+    NO_NAMES,
     NOT_SENT,
     REBALANCE_REQUESTS,
     SentRequest,
@@ -32,14 +47,17 @@ from fakebroker.replay.members.request_events import (
     unanswered_event,
 )
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST, UNANSWERED
+from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.topic_partition import TopicPartition, by_topic
 
 LEAVE_TIMEOUT_MS = 5_000.0
 """How long a member that leaves waits for its last responses."""
 
-_SENT_WITHOUT_POLLING = (HeartbeatRequest, LeaveGroupRequest)
-"""Requests that Kafka's consumer sends from its heartbeat thread."""
+_SENT_WITHOUT_POLLING = (HeartbeatRequest, LeaveGroupRequest, ConsumerGroupHeartbeatRequest)
+"""Requests that Kafka's consumer sends from its heartbeat thread; of the consumer protocol, from its network thread."""
+
+_OTHER_PROTOCOL: Mapping[GroupProtocol, GroupProtocol] = {"classic": "consumer", "consumer": "classic"}
 
 
 class Mode(Enum):
@@ -94,7 +112,8 @@ class ScriptedMember:
 
     Attributes:
         script: The script.
-        member: The client's member: the state machine that joins the group, sends heartbeats and commits.
+        member: The client's member: the state machine that joins the group, sends heartbeats and commits. It is
+            replaced by one of the other protocol when the member migrates.
         node_id: Node id of the last known coordinator, -1 before there is one.
         address: Host and port of that coordinator.
     """
@@ -107,11 +126,14 @@ class ScriptedMember:
         "_disconnect_wanted",
         "_discovery_ms",
         "_has_coordinator",
+        "_ids",
         "_in_flight",
         "_in_flight_is_own",
         "_mode",
+        "_names",
         "_next_timer_ms",
         "_own_queue",
+        "_protocol",
         "_queue",
         "_record",
         "_restarts_on_resume",
@@ -131,20 +153,10 @@ class ScriptedMember:
     ) -> None:
         self.script = script
         self.node_id, self.address = -1, ("", 0)
-        self.member: GroupMember = Member(
-            MemberSettings(
-                group_id=script.group,
-                client_id=script.member,
-                topics=script.topics,
-                instance_id=script.instance_id,
-                assignor=script.assignor,
-                session_timeout_ms=script.session_timeout_ms,
-                rebalance_timeout_ms=script.rebalance_timeout_ms,
-                heartbeat_interval_ms=script.heartbeat_interval_ms,
-                commit_interval_ms=script.commit_interval_ms,
-            )
-        )
-        self._start_ms, self._record, self._closed_loop = start_ms, record, closed_loop
+        self._start_ms, self._protocol, self._ids = start_ms, script.protocol, 0
+        self.member = self._new_member()
+        self._names = NO_NAMES  # Of topics, by id.
+        self._record, self._closed_loop = record, closed_loop
         self._consumption = Consumption(script.consume_per_s) if script.consume_per_s else None
         self._mode = Mode.NORMAL
         self._acts_done = 0
@@ -162,6 +174,40 @@ class ScriptedMember:
         self._timers: dict[Timer, float] = {}
         self._next_timer_ms = math.inf
         self._schedule_next_action()
+
+    def _new_member(self) -> GroupMember:
+        """Return a member of the present protocol."""
+        script = self.script
+        if self._protocol == "consumer":
+            settings = ModernSettings(
+                group_id=script.group,
+                client_id=script.member,
+                topics=script.topics,
+                instance_id=script.instance_id,
+                rebalance_timeout_ms=script.rebalance_timeout_ms,
+                commit_interval_ms=script.commit_interval_ms,
+                awaits_revocation=True,
+            )
+            return ModernMember(settings, self._new_id)
+        return Member(
+            MemberSettings(
+                group_id=script.group,
+                client_id=script.member,
+                topics=script.topics,
+                instance_id=script.instance_id,
+                assignor=script.assignor,
+                session_timeout_ms=script.session_timeout_ms,
+                rebalance_timeout_ms=script.rebalance_timeout_ms,
+                heartbeat_interval_ms=script.heartbeat_interval_ms,
+                commit_interval_ms=script.commit_interval_ms,
+            )
+        )
+
+    def _new_id(self) -> str:
+        """Return a member id in Kafka's form of a UUID. It differs among members, starts and replays."""
+        self._ids += 1
+        key = f"{self._start_ms} {self.script.group} {self.script.member} {self._ids}"
+        return urlsafe_b64encode(blake2b(key.encode(), digest_size=16).digest()).decode().rstrip("=")
 
     @property
     def is_joined(self) -> bool:
@@ -275,7 +321,7 @@ class ScriptedMember:
                 self._restarts_on_resume = True
                 self._queue.clear()
                 self._cancel(Timer.HEARTBEAT)
-                self._leave(now_ms, commits=False)
+                self._leave(now_ms, polls=False)
             case Timer.LEAVE_TIMEOUT:
                 # The script stopped the wait for the end of a rebalance, which may take longer.
                 is_parked = self._in_flight is not None and isinstance(self._in_flight.request, REBALANCE_REQUESTS)
@@ -306,13 +352,18 @@ class ScriptedMember:
             )
         )
         if act.action == "start":
+            if self.member.is_down:
+                self.member.crash(now_ms)  # What starts is a new process.
             self._start(now_ms)
         elif not self.member.is_down:
             self._perform_running(act, now_ms)
+        if act.action == "migrate":
+            self._protocol = _OTHER_PROTOCOL[self._protocol]
+            self.member = self._new_member()
 
     def _perform_running(self, act: Act, now_ms: float) -> None:
         match act.action:
-            case "leave":
+            case "leave" | "migrate":
                 self._leave(now_ms)
             case "crash":
                 self.member.crash(now_ms)
@@ -333,21 +384,18 @@ class ScriptedMember:
             self.member.start(now_ms)
             self._execute_effects(now_ms)
 
-    def _leave(self, now_ms: float, *, commits: bool = True) -> None:
+    def _leave(self, now_ms: float, *, polls: bool = True) -> None:
         """Leave the group, and wait for the responses.
 
         Args:
             now_ms: The time.
-            commits: Whether to commit first. At the poll limit the consumer's heartbeat thread leaves without a commit.
+            polls: False at the poll limit, where the consumer leaves without a commit.
         """
         self._has_coordinator = False  # `member` loses its coordinator now, but the LeaveGroup needs the connection.
-        self.member.leave(now_ms)
-        if not commits:
-            self.member.effects = [
-                effect
-                for effect in self.member.effects
-                if not (isinstance(effect, Send) and isinstance(effect.request, OffsetCommitRequest))
-            ]
+        if polls:
+            self.member.leave(now_ms)
+        else:
+            self.member.expire(now_ms)
         self._set(Timer.LEAVE_TIMEOUT, now_ms + LEAVE_TIMEOUT_MS)
         self._execute_effects(now_ms)
         self._end_leave(now_ms)
@@ -367,7 +415,7 @@ class ScriptedMember:
 
     def _become_zombie(self, for_ms: float, now_ms: float) -> None:
         """Send nothing for the session timeout and one heartbeat interval: then the session has expired."""
-        silent_ms = self.script.session_timeout_ms + self.script.heartbeat_interval_ms
+        silent_ms = self.script.session_timeout_ms + self._heartbeat_interval_ms
         self._enter(Mode.SILENT, silent_ms + for_ms, now_ms)
         if self.member.member_id:
             self._set(Timer.HEARTBEAT, now_ms + silent_ms)
@@ -386,6 +434,8 @@ class ScriptedMember:
         self._own_queue.clear()
         if self._consumption is not None:
             self._consumption.resume(self.member.positions, now_ms)
+        self.member.revoked(now_ms)  # What the application was asked to give up while it did not poll.
+        self._execute_effects(now_ms)
         self._run_deferred(now_ms)
         if self._restarts_on_resume:
             self._restarts_on_resume = False
@@ -404,8 +454,8 @@ class ScriptedMember:
             self._mode = Mode.ZOMBIE
             self._run_deferred(now_ms)
         if timer is Timer.HEARTBEAT:
-            self._send_own(requests.heartbeat(self.member.identity), due_ms)
-            self._set(timer, due_ms + self.script.heartbeat_interval_ms)
+            self._send_own(self.member.heartbeat_request(), due_ms)
+            self._set(timer, due_ms + self._heartbeat_interval_ms)
         else:
             self._commit_own(due_ms, now_ms)
             self._set(timer, due_ms + self.script.commit_interval_ms)
@@ -418,6 +468,11 @@ class ScriptedMember:
         if positions:
             self._send_own(requests.offset_commit(member.identity, positions), due_ms)
 
+    @property
+    def _heartbeat_interval_ms(self) -> float:
+        """The heartbeat interval; that of the script if the member does not know the brokers' one."""
+        return self.member.heartbeat_interval_ms or self.script.heartbeat_interval_ms
+
     def _send_own(self, request: GroupRequest, scheduled_ms: float) -> None:
         """Queue a request; at most one of each type, in case the broker does not respond."""
         if not any(type(send.request) is type(request) for send in self._own_queue):
@@ -427,7 +482,7 @@ class ScriptedMember:
         """Start heartbeats for a slow member whose JoinGroup is queued, because the client's member then sends none."""
         is_join_queued = any(isinstance(send.request, JoinGroupRequest) for send in self._queue)
         if is_join_queued and self.member.generation_id >= 0 and Timer.HEARTBEAT not in self._timers:
-            self._set(Timer.HEARTBEAT, now_ms + self.script.heartbeat_interval_ms)
+            self._set(Timer.HEARTBEAT, now_ms + self._heartbeat_interval_ms)
 
     # Responses
 
@@ -441,7 +496,8 @@ class ScriptedMember:
             return
         self._in_flight = None
         sent = self._sent_request(send)
-        self._record(answered_event(sent, to_us(now_ms) - sent.scheduled_us, send.request, response, self.script))
+        latency_us = to_us(now_ms) - sent.scheduled_us
+        self._record(answered_event(sent, latency_us, send.request, response, self.script, self._names))
         if self._in_flight_is_own:
             self._end_leave(now_ms)
         elif self._mode is Mode.ZOMBIE:
@@ -501,7 +557,7 @@ class ScriptedMember:
         if send is not None:
             if self._version == NOT_SENT:
                 self._sent_ms = now_ms
-            event = unanswered_event(self._sent_request(send), send.request, self.script, missing)
+            event = unanswered_event(self._sent_request(send), send.request, self.script, missing, self._names)
             self._record(event._replace(until_us=to_us(now_ms)) if ended else event)
 
     def _sent_request(self, send: Send) -> SentRequest:
@@ -523,9 +579,11 @@ class ScriptedMember:
         """Process the error of a failed look-up; NETWORK_EXCEPTION if there was no response."""
         self._call_member(self.member.discovery_failed, error, now_ms)
 
-    def metadata(self, partition_counts: Mapping[str, int], now_ms: float) -> None:
-        """Process the partition counts of topics."""
-        self._call_member(self.member.metadata, partition_counts, now_ms)
+    def metadata(self, partition_counts: Mapping[str, int], topic_ids: Mapping[str, bytes], now_ms: float) -> None:
+        """Process the partition counts and ids of topics."""
+        if self._protocol == "consumer":
+            self._names = {topic_id: name for name, topic_id in topic_ids.items()}
+        self._call_member(partial(self.member.metadata, topic_ids=topic_ids), partition_counts, now_ms)
 
     def _call_member(self, call: Callable[[Any, float], None], result: Any, now_ms: float) -> None:
         """Call a method of the client's member, or defer the call."""
@@ -539,7 +597,7 @@ class ScriptedMember:
 
     def _execute_effects(self, now_ms: float) -> None:
         member = self.member
-        if member.effects:
+        while member.effects:
             effects, member.effects = member.effects, []
             for effect in effects:
                 match effect:
@@ -549,6 +607,8 @@ class ScriptedMember:
                         self._discovery_ms = effect.scheduled_ms
                     case FetchMetadata():
                         self._topics = (effect.topics, effect.scheduled_ms)
+                    case Revoking() if self._mode is Mode.NORMAL:
+                        member.revoked(now_ms)  # The application polls, and gives them up at once.
                     case Revoked() if self._consumption is not None:
                         self._consumption.revoke(effect.partitions)
         if self._has_coordinator and not member.has_coordinator:  # Queued requests are for the old coordinator.

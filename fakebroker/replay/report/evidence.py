@@ -4,6 +4,7 @@ What is decisive is derived from a violation and from the events around it, by o
 depend on the form of the report.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ _NOTHING = "nothing"
 
 _SENT, _ANSWERED, _API, _MEMBER, _GENERATION, _BROKER, _RESPONSE, _DETAILS = range(len(COLUMNS))
 
-_GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch")
+_GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "ConsumerGroupHeartbeat", "OffsetCommit", "OffsetFetch")
 _ACCEPTED = (0, 27)
 """Error codes of responses that accept the member: none, and REBALANCE_IN_PROGRESS."""
 _NOT_COORDINATOR, _UNKNOWN_MEMBER_ID = 16, 25
@@ -175,6 +176,8 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
     """Yield what else is known about an event; `decisive` values are marked."""
     if event.get("kind") == "act":
         yield [Part("action of the member's script")]
+    if (epoch := event.get("epoch")) is not None and epoch <= 0:
+        yield [Part("leaves" if epoch else "joins")]
     if event.get("transaction"):
         yield _transaction(event, decisive)
     if (event.get("count") or 1) > 1:
@@ -193,6 +196,8 @@ def _details(event: Event, began_us: int, decisive: Collection[str]) -> Iterator
         yield [Part("protocol "), Part(event["protocol"], event["protocol"] in decisive)]
     if event.get("assigned") is not None:
         yield [Part("assigned "), *_enumerated([(each, each) for each in event["assigned"]], decisive)]
+    if event.get("owned") is not None:
+        yield [Part("lists "), *_enumerated([(each, each) for each in event["owned"]], decisive)]
     if event.get("offsets"):
         offsets = [
             (each["partition"], f"{each['partition']}: {'no offset' if each['offset'] < 0 else each['offset']}")
@@ -289,6 +294,9 @@ def _of_generation(violation: Violation, events: Sequence[Event], api: str) -> I
 
 
 def _one_owner(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    if violation.generation is None:
+        yield from _taken_early(violation, events)
+        return
     assignments = [
         (index, event)
         for index, event in _of_generation(violation, events, "SyncGroup")
@@ -306,6 +314,56 @@ def _one_owner(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
             yield Mark(index, _MEMBER)
             yield Mark(index, _GENERATION)
             yield Mark(index, _DETAILS, partition)
+
+
+def _taken_early(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    """Mark the response that assigns partitions too early, and the last request of their former owner."""
+    former, new = violation.members
+    for index, event in enumerate(events):
+        if event.get("member") == new and _answered_us(event) == violation.at_us:
+            yield Mark(index, _ANSWERED)
+            yield Mark(index, _MEMBER)
+            for partition in event.get("assigned") or ():
+                if re.search(rf"(^|, ){re.escape(partition)}(,| of )", violation.what):
+                    yield Mark(index, _DETAILS, partition)
+        if event.get("member") == former and violation.until_us in (_sent_us(event), _last_us(event)):
+            yield Mark(index, _SENT)
+            yield Mark(index, _MEMBER)
+
+
+def _epochs_rise(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    for index, event in enumerate(events):
+        bounds = (violation.at_us, violation.until_us)
+        if event["api"] == "ConsumerGroupHeartbeat" and _answered_us(event) in bounds and _is_accepted(event):
+            yield Mark(index, _ANSWERED)
+            yield Mark(index, _GENERATION)
+
+
+def _revoked_committed(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    for index, event in enumerate(events):
+        if event.get("member") not in violation.members:
+            continue
+        if _answered_us(event) == violation.at_us:
+            yield Mark(index, _ANSWERED)
+            for partition in event.get("assigned") or (_NOTHING,):
+                yield Mark(index, _DETAILS, partition)
+        is_after = violation.at_us <= _sent_us(event) <= violation.until_us
+        if event["api"] == "OffsetCommit" and is_after and event.get("error"):
+            yield Mark(index, _RESPONSE)
+
+
+def _targets_reached(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
+    """Mark the last heartbeat of each member, and what it was assigned."""
+    last: dict[str, int] = {}
+    for index, event in enumerate(events):
+        is_of_member = event["api"] == "ConsumerGroupHeartbeat" and event.get("member") in violation.members
+        if is_of_member and _is_accepted(event) and _sent_us(event) <= violation.until_us:
+            last[event["member"]] = index
+            for partition in event.get("assigned") or ():
+                yield Mark(index, _DETAILS, partition)
+    for index in last.values():
+        yield Mark(index, _SENT)
+        yield Mark(index, _GENERATION)
 
 
 def _covered(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
@@ -414,8 +472,9 @@ def _unknown_refused(violation: Violation, events: Sequence[Event]) -> Iterator[
             yield Mark(index, _DETAILS, event.get("member_id") or "")
     for index, event in enumerate(events):
         is_before = event.get("member_id") in accepted_ids and _sent_us(event) < violation.until_us
-        if is_before and (event.get("error") == _UNKNOWN_MEMBER_ID or event["api"] == "LeaveGroup"):
-            yield Mark(index, _API if event["api"] == "LeaveGroup" else _RESPONSE)
+        leaves = event["api"] == "LeaveGroup" or (event.get("epoch") or 0) < 0
+        if is_before and (event.get("error") == _UNKNOWN_MEMBER_ID or leaves):
+            yield Mark(index, _API if leaves else _RESPONSE)
             yield Mark(index, _DETAILS, event.get("member_id") or "")
 
 
@@ -509,7 +568,7 @@ def _stable(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
 Rule = Callable[[Violation, Sequence[Event]], Iterator[Mark]]
 
 RULES: Mapping[str, tuple[str, Rule]] = {
-    "one-owner": ("the assignments of one generation that share partitions, and these partitions", _one_owner),
+    "one-owner": ("the assignments that share partitions, these partitions", _one_owner),
     "covered": ("the assignments of the generation, which together must be the topics subscribed to", _covered),
     "one-leader": ("what the JoinGroup responses of one generation disagree about", _one_leader),
     "generations-rise": ("the generations that do not follow each other", _generations_rise),
@@ -534,6 +593,9 @@ RULES: Mapping[str, tuple[str, Rule]] = {
     "answered": ("the request without a response", _answered_at_all),
     "coordinator-found": ("the broker that FindCoordinator names, and its refusals", _coordinator_found),
     "one-coordinator": ("the brokers that answered in turn", _one_coordinator),
+    "epochs-rise": ("the lower epoch, and the one before", _epochs_rise),
+    "revoked-committed": ("the new assignment, and the commits that were rejected after it", _revoked_committed),
+    "targets-reached": ("the last heartbeats and assignments of the members", _targets_reached),
     "atomic": ("the outcome of the transaction, and what became visible of it", _atomic),
     "old-epochs-refused": ("the newer epoch, and the request of the old one accepted after it", _old_epochs),
     "overdue-aborted": ("the beginning of the transaction, and when it was still open", _overdue),

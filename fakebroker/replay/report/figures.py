@@ -45,6 +45,7 @@ _APIS = (
     "Fetch",
     "ListTransactions",
     "ListOffsets",
+    "ConsumerGroupHeartbeat",
 )
 """The APIs in the order of their colors."""
 

@@ -2,19 +2,21 @@
 
 Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation: the number of rows returned
 does not depend on the number of events. numbers.py converts these rows and reads their columns by name. states.py
-creates the views `generations`, `member_states` and `group_states`. A slice is the index of a time slice: `:slice_us`
-is the length of a slice, and `:begin_us` is the start of slice 0.
+creates the views `generations`, `member_states`, `group_states` and `unassigned_partitions`. A slice is the index of a
+time slice: `:slice_us` is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, functions as f
 
 from fakebroker.replay.comparison.samples import GROUP_PARTS, bucket_sql, write_samples
-from fakebroker.replay.members.events import PARKED_APIS
+from fakebroker.replay.members.events import IS_ASSIGNED, PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
 from fakebroker.replay.report.numbers import numbers_of
@@ -23,13 +25,13 @@ from fakebroker.replay.report.series import Row, Slices
 from fakebroker.replay.report.states import create_states, drop_states
 from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.script.generator import offsets_partition
-from fakebroker.replay.spark.query_settings import computed_once, in_parallel, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, in_parallel, local_table, suited_to
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
 """Number of rebalances up to which their quantiles are exact. `percentile_disc` would need all rows in memory."""
 
-_BOUNDS = """
+_BOUNDS = f"""
     select coalesce(
             min(scheduled_us) filter (where kind = 'act' and api = 'start')
                 - (select bigint(1000 * min(acts[0].at_ms)) from members),
@@ -40,7 +42,7 @@ _BOUNDS = """
     from events cross join (
         select if(count(*) >= (select count(*) from members), max(joined_us), null) all_joined_us
         from (select min(scheduled_us + latency_us) joined_us from events
-            where api = 'SyncGroup' and error = 0 and member is not null group by member))"""
+            where {IS_ASSIGNED} and member is not null group by member))"""
 """Begin and end of the replay, when all members had joined for the first time (null if not all did), and rows about
 transactions."""
 
@@ -150,11 +152,16 @@ _POPULATIONS = """
         select population, count(distinct member) filter (where state = 'assigned') members_joined,
             sum(until_us - at_us) filter (where state = 'waiting') / 1e6 unassigned_member_s
         from member_states group by 1
+    ), unused as (
+        select population, sum(unassigned_us) / 1e6 unassigned_partition_s from unassigned_partitions group by 1
     )
     select population, groups, members, coalesce(members_joined, 0) members_joined,
         coalesce(generations, 0) generations, round(coalesce(unassigned_member_s, 0), 3) unassigned_member_s,
-        round(longest_us / 1000, 3) longest_rebalance_ms
-    from sizes left join rebalanced using (population) left join assigned using (population) order by population"""
+        round(longest_us / 1000, 3) longest_rebalance_ms,
+        round(coalesce(unassigned_partition_s, 0), 3) unassigned_partition_s
+    from sizes left join rebalanced using (population) left join assigned using (population)
+        left join unused using (population)
+    order by population"""
 
 _PARTITIONS = f"""
     with requested as (
@@ -242,7 +249,11 @@ _SAMPLES = f"""
     union all
     select 'groups', pmod(hash(group), {GROUP_PARTS}), 'unassigned', null, null, null, population, null, null, null,
         sum(until_us - at_us)
-    from member_states where state = 'waiting' and until_us > at_us group by all"""
+    from member_states where state = 'waiting' and until_us > at_us group by all
+    union all
+    select 'groups', pmod(hash(group), {GROUP_PARTS}), 'unassigned partition', null, null, null, population, null, null,
+        null, sum(unassigned_us)
+    from unassigned_partitions where unassigned_us > 0 group by all"""
 """The rows of `samples.parquet`."""
 
 
@@ -253,6 +264,7 @@ def compute_numbers(
     offsets_partitions: int,
     measure_from_s: float | None = None,
     samples: Path | None = None,
+    partitions: Mapping[str, int] = MappingProxyType({}),
 ) -> Numbers:
     """Return the numbers of a replay.
 
@@ -264,8 +276,11 @@ def compute_numbers(
         measure_from_s: Beginning of the steady state, in seconds from the start of the replay. If not given, when all
             members have joined for the first time.
         samples: File for the rows described in `replay.comparison.samples`; none is written if not given.
+        partitions: Partition counts by topic.
     """
+    topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
     with suited_to(events) as few:
+        local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
         return _run_queries(spark, events, members, offsets_partitions, measure_from_s, few, samples)
 
 

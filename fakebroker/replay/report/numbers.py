@@ -334,6 +334,7 @@ def _metrics(
         "rebalance_max_ms": rebalances.max_ms,
         "members_joined": sum(row.members_joined for row in populations),
         "unassigned_member_s": round(sum(row.unassigned_member_s for row in populations), 3),
+        "unassigned_partition_s": round(sum(row.unassigned_partition_s for row in populations), 3),
         **{
             f"{name}.{row.population}": getattr(row, key)
             for row in populations

@@ -23,6 +23,7 @@ from fakebroker.replay.spark.query_settings import (
 )
 from fakebroker.replay.verify.availability import Circumstances, check_availability
 from fakebroker.replay.verify.promise_queries import applicable_promises
+from fakebroker.replay.verify.promise_views import BrokerTimes
 from fakebroker.replay.verify.promises import check_promises
 from fakebroker.replay.verify.verdict import judge, with_default_expectation
 from fakebroker.replay.workload.expectations import Expectation
@@ -56,7 +57,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
             _wanted(workload),
             promises.get("require", ()),
             directory / VIOLATIONS,
-            round(1000 * run.initial_delay_ms),
+            _broker_times(head),
         )
         computed = threads.submit(
             compute_numbers,
@@ -66,6 +67,7 @@ def summarize(spark: SparkSession, directory: Path, head: Head) -> Summary:
             head.cluster.offsets_partitions,
             workload.get("measure_from_s"),
             directory / SAMPLES,
+            head.cluster.partitions,
         )
         available = threads.submit(check_availability, spark, recorded, members, run)
         numbers = computed.result()
@@ -79,7 +81,22 @@ def _wanted(workload: Mapping[str, Any]) -> Sequence[str]:
     wanted: Sequence[str] | None = workload["promises"]["check"]
     if wanted is not None:
         return wanted
-    return applicable_promises(is_transactional=any(each.get("transactional") for each in workload["groups"]))
+    populations = workload["groups"]
+    return applicable_promises(
+        is_transactional=any(each.get("transactional") for each in populations),
+        has_consumers=any(
+            each.get("protocol") == "consumer" or each.get("migrate_at_s") is not None for each in populations
+        ),
+    )
+
+
+def _broker_times(head: Head) -> BrokerTimes:
+    config = Config(head.workload["cluster"]["config"] if head.cluster.embedded else {})
+    return BrokerTimes(
+        delay_us=1000 * config.number("group.initial.rebalance.delay.ms"),
+        session_us=1000 * config.number("group.consumer.session.timeout.ms"),
+        heartbeat_us=1000 * config.number("group.consumer.heartbeat.interval.ms"),
+    )
 
 
 def _circumstances(head: Head, expected: Sequence[Expectation]) -> Circumstances:

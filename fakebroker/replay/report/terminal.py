@@ -154,10 +154,10 @@ def sparkline(numbers: list[float], width: int) -> str:
 
 
 def _populations(summary: Summary) -> Table:
-    grid = table("population", "groups", "members", "joined", "generations", "unassigned member-s")
+    grid = table("population", "groups", "members", "joined", "generations", "unassigned\nmember-s", "partition-s")
     for row in summary.numbers.populations:
         counts = (row.groups, row.members, row.members_joined, row.generations, row.unassigned_member_s)
-        grid.add_row(escape(row.population), *map(number, counts))
+        grid.add_row(escape(row.population), *map(number, (*counts, row.unassigned_partition_s)))
     return grid
 
 
@@ -190,9 +190,11 @@ def _rebalances(summary: Summary) -> str:
     row = summary.numbers.rebalances
     if not row.count:
         return "none"
+    ends = "from the first JoinGroup to the last SyncGroup response"
+    if summary.numbers.uses_consumer_protocol:
+        ends += ",\nor from the first heartbeat of a group epoch until all members have reached it"
     return (
-        f"{row.count:,} rebalances, from the first JoinGroup to the last SyncGroup response:\n"
-        f"p50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms"
+        f"{row.count:,} rebalances, {ends}:\np50 {ms(row.p50_ms)} ms, p99 {ms(row.p99_ms)} ms, max {ms(row.max_ms)} ms"
     )
 
 

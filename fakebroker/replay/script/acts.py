@@ -8,7 +8,7 @@ from pyspark.sql import Column, functions as f
 
 from fakebroker.replay.workload.behavior import Behavior, Grow, Restart
 from fakebroker.replay.workload.checks import LEAVING
-from fakebroker.replay.workload.population import Groups
+from fakebroker.replay.workload.population import MIGRATION_STEP_S, Groups
 from fakebroker.replay.workload.table import Span, ends
 from fakebroker.replay.workload.workload import Workload
 
@@ -61,6 +61,8 @@ def acts_of(population: Groups, workload: Workload, choose: RandomChoices) -> Co
     if population.restart:
         initial_acts.append(_restart(population.restart, choose))
     acts = f.concat(*initial_acts)
+    if population.migrate_at_s is not None:
+        initial_acts.append(_migration(population.migrate_at_s, choose))
     if population.grow:
         started_ms = _grown_ms(population.grow, choose)
         acts = f.when(f.col("index") < f.col("size"), acts).otherwise(_act(started_ms, "start"))
@@ -118,6 +120,12 @@ def _restart(restart: Restart, choose: RandomChoices) -> Column:
     at_ms = first_ms + f.col("index") * (1000.0 * restart.every_s)
     return_ms = at_ms + choose.within_ms(restart.return_after_s, choose.of_member("restart return"))
     return f.concat(_act(at_ms, "leave"), _act(return_ms, "start"))
+
+
+def _migration(at_s: Span, choose: RandomChoices) -> Column:
+    step_ms = 1000.0 * MIGRATION_STEP_S
+    at_ms = choose.within_ms(at_s, choose.of_group("migrate at")) + f.col("index") * step_ms
+    return f.concat(_act(at_ms, "migrate"), _act(at_ms + step_ms, "start"))
 
 
 def _grown_ms(grow: Grow, choose: RandomChoices) -> Column:

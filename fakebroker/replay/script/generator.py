@@ -19,7 +19,7 @@ from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import ends
 from fakebroker.replay.workload.workload import Workload
 
-_TRANSACTIONS = DDL.partition(" transactions ")[2]
+_TRANSACTIONS = DDL.partition(" transactions ")[2].removesuffix(", protocol string")
 """The type of the column `transactions`."""
 
 
@@ -167,13 +167,21 @@ class _ScriptGenerator:
             "topics": by_population(lambda population: f.array(*map(f.lit, workload.topics_of(population)))),
             "assignor": by_population(lambda population: f.lit(population.assignor)),
             "session_timeout_ms": by_population(
-                lambda groups: jitter("session", groups.session_timeout_ms, groups.timeout_jitter)
+                lambda groups: (
+                    jitter("session", groups.session_timeout_ms, groups.timeout_jitter)
+                    if groups.has_classic_members
+                    else f.lit(groups.session_timeout_ms)
+                )
             ),
             "rebalance_timeout_ms": by_population(
                 lambda groups: jitter("rebalance", groups.rebalance_timeout_ms, groups.timeout_jitter)
             ),
             "heartbeat_interval_ms": by_population(
-                lambda groups: jitter("heartbeat", workload.heartbeat_interval_ms(groups), groups.jitter)
+                lambda groups: (
+                    jitter("heartbeat", workload.heartbeat_interval_ms(groups), groups.jitter)
+                    if groups.has_classic_members
+                    else f.lit(groups.heartbeat_interval_ms)
+                )
             ),
             "commit_interval_ms": by_population(
                 lambda groups: f.lit(0) if groups.transactional else self._commit_interval_ms(groups)
@@ -181,6 +189,7 @@ class _ScriptGenerator:
             "consume_per_s": by_population(lambda population: f.lit(float(population.consume_per_s))),
             "acts": by_population(lambda population: acts_of(population, workload, self._choose)),
             "transactions": by_population(self._transactions),
+            "protocol": by_population(lambda population: f.lit(population.protocol)),
         }
 
     def _commit_interval_ms(self, population: Groups) -> Column:

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-Action = Literal["start", "leave", "crash", "pause", "slow", "zombie"]
+from fakebroker.replay.options import GroupProtocol
+
+Action = Literal["start", "leave", "migrate", "crash", "pause", "slow", "zombie"]
 """The actions of members.
 
 start: Look up the coordinator and join. No effect on a running member.
 leave: Commit, leave the group and stop. A static member sends no LeaveGroup (KIP-345).
+migrate: Like leave; from then on, the member uses the other protocol when it starts.
 crash: Stop and close the connection without a request.
 pause: Do nothing for `for_ms`, like a stopped process or a long garbage collection. The connection stays open.
 slow: Do not poll for `for_ms`: only heartbeats are sent. If this exceeds the rebalance timeout, the member leaves the
@@ -64,14 +67,15 @@ class Script(NamedTuple):
         member: Name of the member in the replay, and its `client.id`; not the member id that the coordinator assigns.
         instance_id: `group.instance.id`; None for a dynamic member.
         topics: Subscribed topics.
-        assignor: Name of the assignor, such as "range".
-        session_timeout_ms: `session.timeout.ms`.
+        assignor: Name of the assignor of the classic protocol, such as "range".
+        session_timeout_ms: `session.timeout.ms`; with the protocol `consumer`, that of the brokers.
         rebalance_timeout_ms: `max.poll.interval.ms`.
-        heartbeat_interval_ms: `heartbeat.interval.ms`.
+        heartbeat_interval_ms: `heartbeat.interval.ms`; with the protocol `consumer`, that of the brokers.
         commit_interval_ms: `auto.commit.interval.ms`; 0 for a member that never commits.
         consume_per_s: Records consumed per second and partition.
         acts: The actions, ordered by time; the first one is a start.
         transactions: The transactions; None for a member that commits without transactions.
+        protocol: `group.protocol` at first: "classic" or "consumer".
     """
 
     population: str
@@ -87,6 +91,7 @@ class Script(NamedTuple):
     consume_per_s: float
     acts: tuple[Act, ...]
     transactions: Transactions | None = None
+    protocol: GroupProtocol = "classic"
 
 
 DDL = (
@@ -94,7 +99,7 @@ DDL = (
     "session_timeout_ms int, rebalance_timeout_ms int, heartbeat_interval_ms int, commit_interval_ms int, "
     "consume_per_s double, acts array<struct<at_ms: double, action: string, for_ms: double>>, "
     "transactions struct<topic: string, records: int, interval_ms: int, timeout_ms: int, "
-    "abort: double, crash: double, return_ms: array<double>, seed: bigint>"
+    "abort: double, crash: double, return_ms: array<double>, seed: bigint>, protocol string"
 )
 """The schema of `Script` for Spark."""
 

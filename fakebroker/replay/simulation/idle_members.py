@@ -12,22 +12,20 @@ A heartbeat and a commit are simulated if one is due while the other is in fligh
 from collections.abc import Callable, Sequence
 from math import floor, inf
 
-from fakebroker.client.member import requests
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
-from fakebroker.coordinator.group.classic.group import Group
-from fakebroker.coordinator.group.classic.member import Member
-from fakebroker.coordinator.group.classic.states import STABLE
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.replay.members.event_recorder import EventRecorder
 from fakebroker.replay.members.member_driver import MemberDriver
-from fakebroker.replay.members.request_events import SentRequest, commit_event, heartbeat_event, to_us
+from fakebroker.replay.members.request_events import SentRequest, answered_event, commit_event, to_us
+from fakebroker.replay.simulation.idle_sessions import Session, accepting_session, session_of
 from fakebroker.replay.simulation.network import Network
 from fakebroker.replay.simulation.scheduler import ACTION, ARRIVAL, LATENCY_MS, RESPONSE, TIMER, Position, Scheduler
 
 _ROUND_TRIP_MS = 2 * LATENCY_MS
+
+_HEARTBEATS = ("Heartbeat", "ConsumerGroupHeartbeat")
 
 _MAX_COMMITS = 64
 """Maximum number of commits of a member that are recorded together. It limits how far events and progress lag."""
@@ -84,41 +82,35 @@ class IdleMembers:
             return False
         if heartbeat_ms >= until_ms:
             return False
-        group, registered = self._accepting(driver)
-        if group is None or registered is None or registered.deadline_ms <= heartbeat_ms + LATENCY_MS:
+        session = self._accepting(driver)
+        if session is None or session.deadline_ms <= heartbeat_ms + LATENCY_MS:
             return False
-        if any(rule.fault.api in (None, "Heartbeat") for rule in self._cluster.faults.active):
+        if any(rule.fault.api in (None, *_HEARTBEATS) for rule in self._cluster.faults.active):
             return False
-        until_ms = self._first_simulated_commit(driver, group, until_ms)
+        until_ms = self._first_simulated_commit(driver, session, until_ms)
         if heartbeat_ms >= until_ms:
             return False
         self.numbers.add(driver.number)
-        driver.scheduled_ms, registered.keeper = until_ms, self._wake_before_timer
+        driver.scheduled_ms = until_ms
+        session.suspend(self._wake_before_timer)
         if until_ms < inf:
             self._scheduler.schedule_private(until_ms, driver.number, self._act, driver, until_ms)
         return True
 
-    def _accepting(self, driver: MemberDriver) -> tuple[Group | None, Member | None]:
-        """Return the coordinator's group and member if the connected broker would accept heartbeats, else None."""
-        identity = driver.member.member.identity
+    def _accepting(self, driver: MemberDriver) -> Session | None:
+        """Return the member's session if the connected broker would accept its heartbeats, else None."""
         broker: BrokerNode = driver.connection.broker
         if broker.node_id != driver.member.node_id:
-            return None, None
-        group = broker.coordinator.group(identity.group_id)
-        if group is None or group.state is not STABLE or group.generation_id != identity.generation_id:
-            return None, None
-        registered = group.members.get(identity.member_id)
-        if registered is None or identity.instance_id not in (None, registered.instance_id):
-            return None, None
-        return group, registered
+            return None
+        return accepting_session(broker, driver.member.member.identity)
 
-    def _first_simulated_commit(self, driver: MemberDriver, group: Group, until_ms: float) -> float:
+    def _first_simulated_commit(self, driver: MemberDriver, session: Session, until_ms: float) -> float:
         """Return when the first commit is due that cannot be skipped; `until_ms` if it is not due before."""
         client, script = driver.member.member, driver.member.script
         due_ms = client.next_commit_ms
-        if due_ms >= until_ms or not self._accepts_commits(driver, group):
+        if due_ms >= until_ms or not self._accepts_commits(driver, session):
             return min(due_ms, until_ms)
-        interval_ms, first_ms = script.heartbeat_interval_ms, client.next_heartbeat_ms
+        interval_ms, first_ms = client.heartbeat_interval_ms, client.next_heartbeat_ms
         last_ms = min(until_ms, due_ms + _MAX_COMMITS * script.commit_interval_ms)
         while due_ms < last_ms:
             since_ms = (due_ms - first_ms) % interval_ms  # Since the last heartbeat was due.
@@ -127,12 +119,12 @@ class IdleMembers:
             due_ms += script.commit_interval_ms
         return last_ms
 
-    def _accepts_commits(self, driver: MemberDriver, group: Group) -> bool:
+    def _accepts_commits(self, driver: MemberDriver, session: Session) -> bool:
         """Return whether the commits of a member would succeed, and only the last one would have a lasting effect."""
-        cluster, broker = self._cluster, driver.connection.broker
+        cluster, broker, group = self._cluster, driver.connection.broker, session.group
         if self._network.keeps_order or cluster.faults.active or cluster.append_failures.active:
             return False
-        if group.config.is_before_kip_211:  # Offsets may expire, so the time of each commit counts.
+        if not session.keeps_offsets:
             return False
         partition = cluster.offsets_partition(group.partition)
         if not cluster.has_enough_replicas(partition, log_config(cluster, broker, partition.topic)):
@@ -185,20 +177,22 @@ class IdleMembers:
         driver.scheduled_ms = inf
         client, script = driver.member.member, driver.member.script
         heartbeat_ms, commit_ms = client.next_heartbeat_ms, client.next_commit_ms
-        heartbeats = _answered_before(position, heartbeat_ms, script.heartbeat_interval_ms, driver.number)
+        interval_ms = client.heartbeat_interval_ms
+        heartbeats = _answered_before(position, heartbeat_ms, interval_ms, driver.number)
         commits = _answered_before(position, commit_ms, script.commit_interval_ms, driver.number)
-        heartbeat_ms += heartbeats * script.heartbeat_interval_ms
+        heartbeat_ms += heartbeats * interval_ms
         commit_ms += commits * script.commit_interval_ms
         # In the order of the last ones, which decides between the next ones if they are due at the same time.
-        if heartbeat_ms - script.heartbeat_interval_ms < commit_ms - script.commit_interval_ms:
+        if heartbeat_ms - interval_ms < commit_ms - script.commit_interval_ms:
             self._skip_heartbeats(driver, heartbeats)
             self._skip_commits(driver, commits)
         else:
             self._skip_commits(driver, commits)
             self._skip_heartbeats(driver, heartbeats)
         has_arrived = (heartbeat_ms + LATENCY_MS, ARRIVAL, driver.number) < position
-        arrived_ms = heartbeat_ms - (0 if has_arrived else script.heartbeat_interval_ms) + LATENCY_MS
-        self._resume_session(driver, arrived_ms if heartbeats or has_arrived else -inf)
+        arrived_ms = heartbeat_ms - (0 if has_arrived else interval_ms) + LATENCY_MS
+        self._session_of(driver).resume(arrived_ms if heartbeats or has_arrived else -inf)
+        self._network.schedule_timer(driver.connection.broker.coordinator.next_deadline())
         if (min(heartbeat_ms, commit_ms), ACTION, driver.number) < position:
             self._begin_request(driver, min(heartbeat_ms, commit_ms), position)
 
@@ -207,10 +201,10 @@ class IdleMembers:
         if not count:
             return
         scripted = driver.member
-        client, interval_ms = scripted.member, scripted.script.heartbeat_interval_ms
-        due_ms = client.next_heartbeat_ms
-        sent, latency_us = self._sent(driver, due_ms, driver.connection.versions.version_for(HeartbeatRequest))
-        event = heartbeat_event(sent, latency_us, 0, requests.heartbeat(client.identity), scripted.script)
+        client, interval_ms = scripted.member, scripted.member.heartbeat_interval_ms
+        due_ms, request = client.next_heartbeat_ms, client.heartbeat_request()
+        sent, latency_us = self._sent(driver, due_ms, driver.connection.versions.version_for(type(request)))
+        event = answered_event(sent, latency_us, request, self._session_of(driver).response(), scripted.script)
         self._recorder.add_heartbeats(event, count, interval_ms, due_ms)
         client.heartbeats_skipped(due_ms + count * interval_ms, due_ms + (count - 1) * interval_ms + _ROUND_TRIP_MS)
 
@@ -235,21 +229,8 @@ class IdleMembers:
         at_us = to_us(due_ms)
         return SentRequest(at_us, at_us, version, driver.member.node_id), to_us(due_ms + _ROUND_TRIP_MS) - at_us
 
-    def _resume_session(self, driver: MemberDriver, arrived_ms: float) -> None:
-        """Restore the session's deadline at the coordinator.
-
-        Args:
-            driver: The member's driver.
-            arrived_ms: When the last heartbeat arrived; -inf if none did.
-        """
-        broker: BrokerNode = driver.connection.broker
-        group = broker.coordinator.group(driver.group)
-        assert group is not None
-        registered = group.members[driver.member.member.member_id]
-        # A later commit may have extended the session already.
-        deadline_ms = max(registered.deadline_ms, arrived_ms + registered.session_timeout_ms)
-        broker.coordinator.resume_session(group, registered, deadline_ms)
-        self._network.schedule_timer(broker.coordinator.next_deadline())
+    def _session_of(self, driver: MemberDriver) -> Session:
+        return session_of(driver.connection.broker, driver.group, driver.member.member.member_id)
 
     def _begin_request(self, driver: MemberDriver, due_ms: float, position: Position) -> None:
         """Schedule the arrival of a request that was sent before a position, or its response if it has arrived."""
@@ -264,8 +245,8 @@ class IdleMembers:
         connection.pending.append(driver)
         if (due_ms + LATENCY_MS, ARRIVAL, driver.number) >= position:
             network.send(call, due_ms)
-        elif isinstance(request, HeartbeatRequest):
-            network.send_response(call, HeartbeatResponse(), due_ms + LATENCY_MS)
+        elif not isinstance(request, OffsetCommitRequest):
+            network.send_response(call, self._session_of(driver).response(), due_ms + LATENCY_MS)
         else:
             response = network.commit_at_once(call, due_ms + LATENCY_MS)
             network.send_response(call, response, due_ms + LATENCY_MS)

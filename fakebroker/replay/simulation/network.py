@@ -17,6 +17,7 @@ from fakebroker.cluster.handlers import offset_commit
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode, encode
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fakebroker.protocol.registry import APIS, api_of
 from fakebroker.protocol.schema import Message
 from fakebroker.replay.simulation.scheduler import (
@@ -255,7 +256,7 @@ class Network:
             self._handle(call, now_ms)
 
     def _handle(self, call: Call, now_ms: float) -> None:
-        if call.api.name not in _PRIVATE_APIS:
+        if call.api.name not in _PRIVATE_APIS and not _only_extends_session(call):
             self._observer.before_change(call.group_ids)
         elif call.api.name == "OffsetFetch":
             self._observer.before_read(call.group_ids)
@@ -386,6 +387,18 @@ class Network:
         self._cluster.tick(self._scheduler.clock.moment_ms)
         self.send_responses(self._scheduler.clock.moment_ms)
         self.schedule_timer(self._cluster.next_deadline())
+
+
+def _only_extends_session(call: Call) -> bool:
+    """Return whether a request is a heartbeat of the consumer protocol that affects only the session of its member."""
+    request = call.request
+    if not isinstance(request, ConsumerGroupHeartbeatRequest):
+        return False
+    reports = request.topic_partitions, request.subscribed_topic_names, request.subscribed_topic_regex
+    groups = call.broker.coordinator.consumer_groups
+    group = groups.get(request.group_id)
+    is_settled = group is not None and groups.settled_member(group, request.member_id, request.member_epoch) is not None
+    return is_settled and all(each is None for each in reports)
 
 
 def received(message: M, version: int) -> M:

@@ -46,9 +46,10 @@ class PostponedAppends:
     def add(self, written: Sequence[Record], leader_epoch: int, now_ms: float, release: Release = NEWEST) -> None:
         """Append records as one batch when the log is next read or truncated; see `append_records`.
 
-        Offsets and ends of transactions are appended at once, because the log tells which transactions are open.
+        Offsets and ends of transactions are appended at once, because the log tells which transactions are open. So are
+        records of consumer groups (KIP-848), most of which stay the last ones of their keys.
         """
-        if not isinstance(written[0], GroupRecord | OffsetRecord):
+        if not all(isinstance(record, GroupRecord | OffsetRecord) for record in written):
             self._append_postponed()
             append_records(self.log, written, leader_epoch, now_ms, release)
             return

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from fakebroker.client.member.modern import reactions as modern
 from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
@@ -49,12 +50,17 @@ _NEVER_US = 2**62
 
 
 def _stopped_by() -> Iterator[str]:
-    """Yield, for each API, an SQL condition for the errors after which a member stops."""
-    for kind, reactions in REACTIONS.items():
+    """Yield, for each API, an SQL condition for the errors after which a member stops.
+
+    For an API of both protocols, these are the errors after which members of either protocol stop.
+    """
+    otherwise = modern.OTHERWISE | OTHERWISE
+    for kind in otherwise:
+        reactions = modern.REACTIONS.get(kind, {}) | REACTIONS.get(kind, {})
         api = kind.__name__.removesuffix("Response")
         fatal = [error for error, reaction in reactions.items() if reaction is Reaction.FATAL]
         others = [error for error in reactions if error not in fatal]
-        if OTHERWISE[kind] is Reaction.FATAL:
+        if otherwise[kind] is Reaction.FATAL:
             yield f"api = '{api}' and error not in ({_codes([ErrorCode.NONE, *others])})"
         elif fatal:
             yield f"api = '{api}' and error in ({_codes(fatal)})"

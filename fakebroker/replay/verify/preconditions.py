@@ -8,7 +8,8 @@ from math import inf
 
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ConfigError
-from fakebroker.replay.verify.promise_queries import TRANSACTION_PROMISES, applicable_promises
+from fakebroker.replay.verify.consumer_queries import TARGET_HEARTBEATS
+from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, TRANSACTION_PROMISES, applicable_promises
 from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US
 from fakebroker.replay.verify.transaction_queries import OVERDUE_TRANSACTION_US
 from fakebroker.replay.workload.population import Groups
@@ -32,6 +33,8 @@ _ON_ASSIGNMENTS = (
     "unknown-refused",
 )
 """Promises about members that have got an assignment."""
+_ON_GENERATIONS = ("covered", "one-leader", "generations-rise", "stale-refused", "fenced-refused")
+"""Promises about groups in which all members use the classic protocol."""
 
 
 def unmet_preconditions(workload: Workload, *, is_embedded: bool = True) -> dict[str, str]:
@@ -49,7 +52,7 @@ def wanted_promises(workload: Workload) -> Sequence[str]:
     """Return the names of the promises that a workload checks. Without a list, these are all that apply to it."""
     if workload.promises.check is not None:
         return workload.promises.check
-    return applicable_promises(is_transactional=workload.is_transactional)
+    return applicable_promises(is_transactional=workload.is_transactional, has_consumers=bool(_consumers(workload)))
 
 
 def check_required(workload: Workload, *, is_embedded: bool = True) -> None:
@@ -98,15 +101,23 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     """Yield the promises whose preconditions are not met, with what would be expected instead."""
     duration_s, groups = workload.duration_s, workload.groups
     delay_ms = Config(workload.cluster.config).number(_INITIAL_DELAY)
-    if is_embedded and duration_s * 1000 <= delay_ms:
+    consumers, classic = _consumers(workload), [each for each in groups if not each.has_consumer_members]
+    if not classic:
+        yield from ((name, "groups that only use the classic protocol") for name in _ON_GENERATIONS)
+    if not consumers:
+        yield from ((name, "members of the protocol 'consumer'") for name in CONSUMER_PROMISES)
+    else:
+        yield from _unmet_of_consumers(workload, consumers)
+    if is_embedded and duration_s * 1000 <= delay_ms and not consumers:
         names = (*_ON_ASSIGNMENTS, *TRANSACTION_PROMISES)
         yield from ((name, f"duration_s > {delay_ms / 1000:g} ({_INITIAL_DELAY})") for name in names)
         return
     is_changing = any(map(_changes, groups)) or bool(workload.event)
-    if not any(_has_several_members(each) for each in groups):
-        for name in ("one-owner", "one-leader"):
-            yield name, "groups with several members"
-    if not is_changing:
+    if not any(map(_has_several_members, groups)):
+        yield "one-owner", "groups with several members"
+    if classic and not any(map(_has_several_members, classic)):
+        yield "one-leader", "groups with several members"
+    if classic and not is_changing:
         yield "generations-rise", "members that join an existing group, for example with arrival, restart or grow"
     if not any(each.commit_interval_ms and not each.transactional for each in groups):
         yield "commits-kept", "members that commit without transactions (commit_interval_ms > 0)"
@@ -118,15 +129,30 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     if duration_s <= needed_s:
         yield "beating-stays", f"duration_s > {needed_s:g}, when the first member has run for its session timeout"
     is_left_behind = bool(workload.event) or any(map(_can_be_left_behind, groups))
-    if not is_left_behind:
+    if classic and not is_left_behind:
         yield "stale-refused", "members that send requests after their group has continued without them (pause, zombie)"
-    if not any(each.static or (each.grow is not None and each.grow.how == "static") for each in groups):
+    if classic and not any(each.static or (each.grow is not None and each.grow.how == "static") for each in classic):
         yield "fenced-refused", "static members (static > 0)"
     if not is_left_behind:
         yield "unknown-refused", "members that send requests after their session has expired (pause, zombie)"
     yield from _unmet_of_transactions(workload)
     if is_embedded and not workload.event:
         yield "one-coordinator", "an [[event]] that moves coordinators, such as stop_broker"
+
+
+def _consumers(workload: Workload) -> list[Groups]:
+    return [population for population in workload.groups if population.has_consumer_members]
+
+
+def _unmet_of_consumers(workload: Workload, consumers: Sequence[Groups]) -> Iterator[tuple[str, str]]:
+    """Yield the promises to members of the consumer protocol whose preconditions are not met."""
+    changing = [each for each in consumers if _has_several_members(each)]
+    if not any(each.commit_interval_ms and not each.transactional for each in changing):
+        yield "revoked-committed", "members of the protocol 'consumer' that commit, in groups with several members"
+    interval_ms = Config(workload.cluster.config).number("group.consumer.heartbeat.interval.ms")
+    needed_s = min(each.arrival.at_s for each in consumers) + TARGET_HEARTBEATS * interval_ms / 1000 + _BOUND_S
+    if workload.duration_s <= needed_s:
+        yield "targets-reached", f"duration_s > {needed_s:g}, when the first targets must be reached"
 
 
 def _unmet_of_transactions(workload: Workload) -> Iterator[tuple[str, str]]:
@@ -159,7 +185,8 @@ def _has_several_members(population: Groups) -> bool:
 
 def _changes(population: Groups) -> bool:
     """Return whether a group of the population can have more than one generation."""
-    return bool(_has_several_members(population) or population.behaviors or population.restart)
+    restarts = population.restart is not None or population.migrate_at_s is not None
+    return _has_several_members(population) or bool(population.behaviors) or restarts
 
 
 def _can_be_left_behind(population: Groups) -> bool:

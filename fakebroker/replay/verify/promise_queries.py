@@ -18,6 +18,7 @@ which the last request was sent. Error codes in the queries:
 
 from typing import NamedTuple
 
+from fakebroker.replay.verify import consumer_queries as consumer
 from fakebroker.replay.verify.promise_views import (
     BOUND_US,
     CLOCK_SKEW_US,
@@ -51,6 +52,8 @@ class Promise(NamedTuple):
         case: What is counted as a case, as a plural.
         cases: SQL for the number of cases, in any number of rows with the columns `group` and `cases`.
         suspects: SQL for rows without which there is no violation; None if `query` is as fast.
+        consumer: Queries for violations and cases, as `query` and `cases`, in groups with members of the consumer
+            protocol (KIP-848).
     """
 
     sentence: str
@@ -58,6 +61,7 @@ class Promise(NamedTuple):
     case: str
     cases: str
     suspects: str | None = None
+    consumer: tuple[str, str] | None = None
 
 
 _ONE_OWNER = """
@@ -245,7 +249,9 @@ _BEATING_CASES = f"""
             from calls left join (
                 select `group`, collect_list(at_us) signs from lookups where is_sign group by `group`
             ) using (`group`)
-            where {SESSION} and error is not null and member is not null and member_id is not null group by all
+            where {SESSION} and error is not null and member is not null and member_id is not null
+                and not in_consumer_group
+            group by all
         ) join scripts using (`group`, member)
         where beat_us > least(synced_us, if(stretch > 0, first_us + {LOADING_US}, null)) + session_timeout_ms * 1000L
         union
@@ -288,7 +294,7 @@ _REPLACED = """
             max_by(generation, sent_us) generation, max(if(api in ('JoinGroup', 'SyncGroup', 'OffsetCommit')
                 and error = 0 or api = 'Heartbeat' and error = 27, last_us, null)) proof_us,
             max(if(api <> 'LeaveGroup' and error not in (14, 15, 16), last_us, null)) answered_us
-        from calls where instance_id is not null and member_id is not null
+        from calls where instance_id is not null and member_id is not null and not in_consumer_group
         group by `group`, instance_id, member_id
     ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)"""
 
@@ -474,7 +480,7 @@ _ANSWERED_CASES = f"""
                 and second between until_us div 1000000 - 3 and until_us div 1000000 - 1))"""
 
 _REJECTED = "error in (14, 15, 16)"
-_OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit', 'OffsetFetch')"
+_OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'ConsumerGroupHeartbeat', 'OffsetCommit', 'OffsetFetch')"
 
 # A broker that FindCoordinator names has `BOUND_US` to serve the group. It is a violation if the broker refuses, is
 # still named later than `BOUND_US` after that, and refuses again. A series of refusals ends when the broker serves or
@@ -546,10 +552,12 @@ _ONE_COORDINATOR_CASES = f"""{_SERVED}
 
 PROMISES: dict[str, Promise] = {
     "one-owner": Promise(
-        "In a generation, no partition is assigned to more than one member.",
+        "In a generation, no partition is assigned to more than one member; with the consumer protocol, none is before "
+        "its former owner has given it up.",
         _ONE_OWNER,
-        "partitions assigned in generations with several members",
+        "partitions assigned in generations with several members, or taken over from another member",
         _ONE_OWNER_CASES,
+        consumer=(consumer.OWNERS, consumer.OWNERS_CASES),
     ),
     "covered": Promise(
         "The assignments of a generation cover exactly the topics its members subscribe to.",
@@ -581,12 +589,14 @@ PROMISES: dict[str, Promise] = {
         _SILENT,
         f"silent members whose group was observed for the session timeout plus {BOUND_US // 1_000_000} s",
         _SILENT_CASES,
+        consumer=(consumer.SILENT, consumer.SILENT_CASES),
     ),
     "beating-stays": Promise(
         "A member that sends its heartbeats in time is not removed from its group.",
         _BEATING,
         "members that were observed for longer than their session timeout",
         _BEATING_CASES,
+        consumer=(consumer.BEATING, consumer.BEATING_CASES),
     ),
     "stale-refused": Promise(
         "Requests of an old generation are rejected once the next one is complete.",
@@ -605,6 +615,7 @@ PROMISES: dict[str, Promise] = {
         _UNKNOWN,
         "requests of members that had left or were removed",
         _UNKNOWN_CASES,
+        consumer=(consumer.UNKNOWN, consumer.UNKNOWN_CASES),
     ),
     "answered": Promise(
         "A broker that answers requests leaves none unanswered; JoinGroup and SyncGroup are answered within the "
@@ -625,6 +636,25 @@ PROMISES: dict[str, Promise] = {
         _ONE_COORDINATOR,
         "changes of the broker that serves a group",
         _ONE_COORDINATOR_CASES,
+    ),
+    "epochs-rise": Promise(
+        "The epochs of members of the consumer protocol never go back, also after their coordinator has moved.",
+        consumer.EPOCHS,
+        "heartbeats answered with an epoch after another one",
+        consumer.EPOCHS_CASES,
+    ),
+    "revoked-committed": Promise(
+        "A member of the consumer protocol can commit the partitions that it must give up before they move.",
+        consumer.COMMITTED,
+        "partitions given up after a commit was answered",
+        consumer.COMMITTED_CASES,
+    ),
+    "targets-reached": Promise(
+        f"Within {consumer.TARGET_HEARTBEATS} heartbeat intervals plus {BOUND_US // 1_000_000} s after the last change "
+        "of a group of the consumer protocol, its members have reached the newest epoch and have all partitions.",
+        consumer.TARGETS,
+        "times in which a group was left alone for longer",
+        consumer.TARGETS_CASES,
     ),
     "atomic": Promise(
         "The records and offsets of a transaction become visible together if it is committed, and never if it is not.",
@@ -658,6 +688,11 @@ TRANSACTION_PROMISES = ("atomic", "old-epochs-refused", "overdue-aborted", "stab
 """The promises of transaction coordinators: without transactions, there is no case of them."""
 
 
-def applicable_promises(*, is_transactional: bool) -> list[str]:
+CONSUMER_PROMISES = ("epochs-rise", "revoked-committed", "targets-reached")
+"""The promises to members of the consumer protocol only: without such members, there is no case of them."""
+
+
+def applicable_promises(*, is_transactional: bool, has_consumers: bool) -> list[str]:
     """Return the names of the promises that a workload checks by default."""
-    return [name for name in PROMISES if is_transactional or name not in TRANSACTION_PROMISES]
+    left_out = (*(() if is_transactional else TRANSACTION_PROMISES), *(() if has_consumers else CONSUMER_PROMISES))
+    return [name for name in PROMISES if name not in left_out]

@@ -1,5 +1,8 @@
 """Views that the queries of the promises share, as Spark SQL over the views `events` and `members`.
 
+Those that are about generations are of groups in which all members use the classic protocol; consumer_views.py has
+others for groups with members of the consumer protocol (KIP-848).
+
 Requests are partitioned by group once; every view and window is by group, so that Spark does not shuffle them again.
 Times are by the members' clocks. A request takes effect between `sent_us` and `done_us`; a request without a response
 takes effect at any time after `sent_us`, or never.
@@ -11,7 +14,7 @@ Error codes in the views: 3 UNKNOWN_TOPIC_OR_PARTITION, 7 REQUEST_TIMED_OUT, 14 
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +28,7 @@ from fakebroker.replay.spark.query_settings import (
     settings_for_count,
     temporary_settings,
 )
+from fakebroker.replay.verify.consumer_views import CONSUMER_VIEWS
 
 CLOCK_SKEW_US = 100_000
 """Maximum difference between the clocks of the machines on which members run, in microseconds."""
@@ -43,9 +47,6 @@ LOADING_US = 60_000_000
 
 RETENTION_US = 60_000_000
 """Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
-
-INITIAL_DELAY_US = 3_000_000
-"""Kafka's default of `group.initial.rebalance.delay.ms`, in microseconds."""
 
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
@@ -72,13 +73,13 @@ These are rows without a look-up between `since_us` and `until_us`: members that
 
 # Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response
 # was read; `last_us`: when the last of several folded requests was sent; `listed`: the number of members in the
-# response.
+# response; `in_consumer_group`: whether a member of the group has used the consumer protocol (KIP-848).
 CALLS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
         coalesce(instance_id, member_id) owner, api, version, broker, generation, error, missing,
         latency_us is null is_unanswered, sent_us, until_us,
         scheduled_us + latency_us done_us, if(missing is null, coalesce(until_us, sent_us), sent_us) last_us,
-        leader, protocol, members listed, assigned, offsets
+        leader, protocol, members listed, assigned, offsets, epoch, owned, {in_consumer_group} in_consumer_group
     from events where kind = 'request' and `group` is not null and api not in ('FindCoordinator', 'Metadata')"""
 
 SCRIPTS = """
@@ -105,7 +106,7 @@ STEPS = f"""
         select `group`, member, member_id, instance_id, owner, api, generation, sent_us, done_us, leader, protocol,
             listed, assigned, lag(generation) over line before,
             last(if(api = 'SyncGroup', struct(generation, done_us), null), true) over line complete
-        from calls where {PARKED} and error = 0 and member is not null
+        from calls where {PARKED} and error = 0 and member is not null and not in_consumer_group
         window line as (partition by `group` order by done_us, sent_us))"""
 
 # The start of each life of a group after the first.
@@ -127,7 +128,7 @@ LAST_REQUESTS = f"""
         max(last_us) filter (where api = 'Heartbeat' and error not in (0, 27)) refused_beat_us
     from calls left join lives using (`group`)
     where {_IN_GENERATION} and generation >= 0 and owner is not null and member is not null
-        and error not in (14, 15, 16)
+        and error not in (14, 15, 16) and not in_consumer_group
     group by all"""
 
 # A generation is joined with its first JoinGroup response, and complete with its first SyncGroup response.
@@ -171,7 +172,9 @@ SESSION_REQUESTS = f"""
             max(if(api in ('JoinGroup', 'LeaveGroup'), sent_us, null)) over earlier left_or_joined_us,
             max(if(api = 'SyncGroup' and error = 0, done_us, null)) over earlier synced_us
         from (select `group`, member, owner, member_id, api, broker, generation, error, is_unanswered, sent_us, last_us,
-            done_us from calls where ({SESSION} or api = 'LeaveGroup') and owner is not null and member is not null)
+            done_us from calls
+            where ({SESSION} or api = 'LeaveGroup') and owner is not null and member is not null
+                and not in_consumer_group)
         window mine as (partition by `group`, owner order by sent_us, last_us), earlier as (
             partition by `group`, owner order by sent_us, last_us rows between unbounded preceding and 1 preceding)
     )
@@ -314,6 +317,24 @@ _TRANSACTION_VIEWS = {"producer_calls": PRODUCER_CALLS, "transactions": TRANSACT
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerTimes:
+    """Settings of the brokers that decide what they promise; by default those of Kafka. All are in microseconds.
+
+    Attributes:
+        delay_us: `group.initial.rebalance.delay.ms`.
+        session_us: `group.consumer.session.timeout.ms`, the session timeout of members of the consumer protocol.
+        heartbeat_us: `group.consumer.heartbeat.interval.ms`, their heartbeat interval.
+    """
+
+    delay_us: int = 3_000_000
+    session_us: int = 45_000_000
+    heartbeat_us: int = 5_000_000
+
+
+DEFAULT_TIMES = BrokerTimes()
+
+
+@dataclass(frozen=True, slots=True)
 class PromiseViews:
     """The session with the views of a run.
 
@@ -321,19 +342,21 @@ class PromiseViews:
         spark: The session.
         few: Whether there are few events, as for `computed_once`.
         end_us: When the last request was sent.
-        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+        brokers: Settings of the brokers.
         has_transactions: Whether members have used transactions. Otherwise the views about them do not exist.
+        has_consumers: Whether members have used the consumer protocol. Otherwise the views about them do not exist.
     """
 
     spark: SparkSession
     few: bool
     end_us: int
-    delay_us: int
+    brokers: BrokerTimes
     has_transactions: bool
+    has_consumers: bool
 
     def sql(self, query: str) -> DataFrame:
-        """Return the result of a query on the views, with the parameters `:end_us` and `:delay_us`."""
-        return self.spark.sql(query, {"end_us": self.end_us, "delay_us": self.delay_us})
+        """Return the result of a query on the views, with the parameter `:end_us` and those of `BrokerTimes`."""
+        return self.spark.sql(query, {"end_us": self.end_us, **asdict(self.brokers)})
 
 
 @contextmanager
@@ -342,7 +365,7 @@ def promise_views(
     events: DataFrame,
     members: DataFrame,
     partitions: Mapping[str, int],
-    delay_us: int = INITIAL_DELAY_US,
+    brokers: BrokerTimes = DEFAULT_TIMES,
 ) -> Iterator[PromiseViews]:
     """Create the views; they are cached, and exist until the context ends.
 
@@ -351,7 +374,7 @@ def promise_views(
         events: Rows as in `events.Event`; read twice.
         members: Rows as in `script.Script`.
         partitions: Partition counts by topic, only of topics whose count did not change during the replay.
-        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+        brokers: Settings of the brokers.
 
     Yields:
         Functions on the views.
@@ -360,17 +383,24 @@ def promise_views(
     members.createOrReplaceTempView("members")
     topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
     local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
-    (found,) = spark.sql("select count(*) rows, max(sent_us) end_us, count(transaction) used from events").collect()
+    (found,) = spark.sql(
+        "select count(*) rows, max(sent_us) end_us, count(transaction) used, count(epoch) beats from events"
+    ).collect()
+    in_consumer_group = "bool_or(epoch is not null) over (partition by `group`)" if found["beats"] else "false"
+    calls = CALLS.format(in_consumer_group=in_consumer_group)
+    views = _VIEWS | (_TRANSACTION_VIEWS if found["used"] else {}) | (CONSUMER_VIEWS if found["beats"] else {})
     few, kept = are_few(found["rows"]), []
     with temporary_settings(spark, {**settings_for_count(spark, found["rows"]), **_IN_PLACE}):
         try:
-            for name, query in (("calls", CALLS), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
+            for name, query in (("calls", calls), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            for name, query in (_VIEWS | (_TRANSACTION_VIEWS if found["used"] else {})).items():
+            for name, query in views.items():
                 kept.append(computed_once(spark.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            yield PromiseViews(spark, few, found["end_us"] or 0, delay_us, bool(found["used"]))
+            yield PromiseViews(
+                spark, few, found["end_us"] or 0, brokers, bool(found["used"]), has_consumers=bool(found["beats"])
+            )
         finally:
             for view in kept:
                 view.unpersist()

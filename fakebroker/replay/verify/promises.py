@@ -4,7 +4,7 @@ Counts the cases and the violations, writes the violations to a file and lists t
 are in `promise_queries`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from pyspark.sql.functions import lit
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.run_summary import PromiseCheck, PromiseOutcome, Violation
 from fakebroker.replay.spark.query_settings import computed_once, in_parallel, local_table
-from fakebroker.replay.verify.promise_queries import PROMISES, TRANSACTION_PROMISES, Promise
-from fakebroker.replay.verify.promise_views import INITIAL_DELAY_US, PromiseViews, promise_views
+from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, PROMISES, TRANSACTION_PROMISES, Promise
+from fakebroker.replay.verify.promise_views import DEFAULT_TIMES, BrokerTimes, PromiseViews, promise_views
 from fakebroker.replay.verify.violations import SCHEMA, ViolationRow
 
 __all__ = ["PROMISES", "Promise", "check_promises"]
@@ -66,7 +66,7 @@ def check_promises(
     wanted: Sequence[str] | None = None,
     required: Sequence[str] = (),
     file: Path | None = None,
-    delay_us: int = INITIAL_DELAY_US,
+    brokers: BrokerTimes = DEFAULT_TIMES,
 ) -> list[PromiseCheck]:
     """Check the promises of coordinators.
 
@@ -80,7 +80,7 @@ def check_promises(
         required: Names of promises that must have a case.
         file: Path for all violations, as Parquet with the columns of `ViolationRow`, overwritten if it exists; it has
             no rows if there are none. If not given, they are not written.
-        delay_us: `group.initial.rebalance.delay.ms` of the cluster, in microseconds.
+        brokers: Settings of the brokers.
 
     Returns:
         The result for each promise, with its first violations and the events around them.
@@ -89,9 +89,9 @@ def check_promises(
         ConfigError: A name in `wanted` is not the name of a promise.
     """
     names = _checked_names(wanted)
-    with promise_views(spark, events, members, partitions, delay_us) as views:
+    with promise_views(spark, events, members, partitions, brokers) as views:
         cases, is_suspected = _cases(views, names)
-        queries = {name: PROMISES[name].query for name in names if cases[name] and is_suspected[name]}
+        queries = {name: violations_query(views, name) for name in names if cases[name] and is_suspected[name]}
         broken = _numbers(views, {name: f"select count(*) n from ({query})" for name, query in queries.items()})
         violations = _violations(views, [name for name in broken if broken[name]], file)
     return [
@@ -109,6 +109,32 @@ def check_promises(
     ]
 
 
+def countable_promises(views: PromiseViews, names: Iterable[str] = PROMISES) -> list[str]:
+    """Return those of the promises whose views exist."""
+    missing = (
+        *(() if views.has_transactions else TRANSACTION_PROMISES),
+        *(() if views.has_consumers else CONSUMER_PROMISES),
+    )
+    return [name for name in names if name not in missing]
+
+
+def violations_query(views: PromiseViews, name: str) -> str:
+    """Return the query for the violations of a promise, in groups of both protocols if there are such."""
+    promise = PROMISES[name]
+    if promise.consumer is None or not views.has_consumers:
+        return promise.query
+    columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
+    return " union all ".join(f"select {columns} from ({query})" for query in (promise.query, promise.consumer[0]))
+
+
+def cases_query(views: PromiseViews, name: str) -> str:
+    """Return the query for the cases of a promise, in groups of both protocols if there are such."""
+    promise = PROMISES[name]
+    if promise.consumer is None or not views.has_consumers:
+        return promise.cases
+    return " union all ".join(f"select `group`, cases from ({query})" for query in (promise.cases, promise.consumer[1]))
+
+
 def _checked_names(wanted: Sequence[str] | None) -> list[str]:
     """Return the names of the promises to check, in the order of `PROMISES`."""
     for name in wanted or ():
@@ -123,8 +149,8 @@ def _outcome(cases: int, broken: int) -> PromiseOutcome:
 
 def _cases(views: PromiseViews, names: Sequence[str]) -> tuple[dict[str, int], dict[str, bool]]:
     """Return the number of cases of each promise, and whether there may be violations of it."""
-    counted = [name for name in names if views.has_transactions or name not in TRANSACTION_PROMISES]
-    counts = {("cases", name): f"select sum(cases) n from ({PROMISES[name].cases})" for name in counted}
+    counted = countable_promises(views, names)
+    counts = {("cases", name): f"select sum(cases) n from ({cases_query(views, name)})" for name in counted}
     suspects = {("suspects", name): PROMISES[name].suspects for name in counted}
     counts |= {key: f"select count(*) n from ({query})" for key, query in suspects.items() if query is not None}
     found = _numbers(views, {"/".join(key): query for key, query in counts.items()})
@@ -175,7 +201,7 @@ def _all_violations(views: PromiseViews, names: Sequence[str]) -> DataFrame:
         return local_table(views.spark, [], SCHEMA)
     columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
     union = " union all ".join(
-        f"select {place} place, '{name}' promise, {columns} from ({PROMISES[name].query})"
+        f"select {place} place, '{name}' promise, {columns} from ({violations_query(views, name)})"
         for place, name in enumerate(names)
     )
     ordered = views.sql(f"{union} order by place, at_us, `group`, generation, what").drop("place")

@@ -1,9 +1,9 @@
 """Queries for groups without service and for brokers without responses. Spark SQL on the views of `availability`.
 
-A group has service while a member gets responses to SyncGroup, Heartbeat or OffsetCommit that accept it as a member; a
-broker is in service while it responds to any client. The queries look for times in which requests were in vain: each
-was lost, unanswered, rejected or is still pending, and the next one followed soon. Times of planned outages do not
-count.
+A group has service while a member gets responses to SyncGroup, Heartbeat, ConsumerGroupHeartbeat or OffsetCommit that
+accept it as a member; a broker is in service while it responds to any client. The queries look for times in which
+requests were in vain: each was lost, unanswered, rejected or is still pending, and the next one followed soon. Times of
+planned outages do not count.
 """
 
 from fakebroker.errors import ErrorCode
@@ -15,7 +15,7 @@ CHAIN_US = BOUND_US
 
 # Not JoinGroup: members of a group whose SyncGroups are not answered join again and again.
 _ACCEPTED = (
-    "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit') "
+    "api in ('SyncGroup', 'Heartbeat', 'ConsumerGroupHeartbeat', 'OffsetCommit') "
     f"and coalesce(error, -1) in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"
 )
 _IN_VAIN = f"coalesce(error, -1) not in ({int(ErrorCode.NONE)}, {int(ErrorCode.REBALANCE_IN_PROGRESS)})"

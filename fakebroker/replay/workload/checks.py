@@ -6,12 +6,13 @@ Each function yields the mistakes it finds; their fields are paths of keys, such
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from fakebroker.cluster.configs.settings import KIP_848, REBALANCE_PROTOCOLS, Config
 from fakebroker.cluster.topics import INTERNAL_TOPICS
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.protocol.releases import Release
 from fakebroker.replay.workload.behavior import Grow, Restart
 from fakebroker.replay.workload.loads import Load
-from fakebroker.replay.workload.population import Groups
+from fakebroker.replay.workload.population import MIGRATION_STEP_S, Groups
 from fakebroker.replay.workload.table import Span, ends
 from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
@@ -19,6 +20,15 @@ from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 _MAX_PER_MEMBER_S = 100
 _STATIC_MEMBERS = Release(2, 3)
 """The first release that supports static members (KIP-345)."""
+
+_BROKER_SETTINGS = {
+    "assignor": "group.consumer.assignors",
+    "session_timeout_ms": "group.consumer.session.timeout.ms",
+    "heartbeat_interval_ms": "group.consumer.heartbeat.interval.ms",
+}
+"""Keys that members of the protocol `consumer` do not have, and the settings of brokers in their place."""
+
+MIGRATION_POLICY = "group.consumer.migration.policy"
 
 _TRANSACTIONS = Release(0, 11)
 """The first release that supports transactions (KIP-98)."""
@@ -143,7 +153,8 @@ def check_times(where: str, population: Groups, duration_s: float) -> Iterator[C
     for key, at_s, over_s in _periods(population):
         if ends(at_s)[0] < population.arrived_s and key != "grow":
             expected = f"a time >= {population.arrived_s:g}, when all members have started"
-            yield ConfigError.of(f"{where}.{key}.at_s", list(at_s) if isinstance(at_s, tuple) else at_s, expected)
+            field = key if key == "migrate_at_s" else f"{key}.at_s"
+            yield ConfigError.of(f"{where}.{field}", _plain(at_s), expected)
         if over_s > leaving_s:
             yield _too_late(f"{where}.{key}", over_s, leaving_s)
 
@@ -162,6 +173,8 @@ def _periods(population: Groups) -> Iterator[tuple[str, Span, float]]:
         yield action, behavior.at_s, ends(behavior.at_s)[1] + behavior.lasts_s + silent_s
     if restart := population.restart:
         yield "restart", restart.at_s, _last_s(restart, population.max_members) + ends(restart.return_after_s)[1]
+    if (migrate_at_s := population.migrate_at_s) is not None:
+        yield "migrate_at_s", migrate_at_s, ends(migrate_at_s)[1] + population.max_members * MIGRATION_STEP_S
     if grow := population.grow:
         yield "grow", grow.at_s, _last_s(grow, grow.instances)
 
@@ -229,12 +242,74 @@ def check_hot_partitions(where: str, population: Groups, offsets_partitions: int
 
 def check_session(where: str, population: Groups, least_ms: int, most_ms: int) -> Iterator[ConfigError]:
     """Check that the cluster accepts the session timeouts."""
+    if not population.has_classic_members:
+        return
     if population.session_timeouts_ms[0] < least_ms or population.session_timeouts_ms[1] > most_ms:
         expected = (
             f"{least_ms} to {most_ms}, timeout_jitter included: the limits of the cluster "
             "(group.min.session.timeout.ms, group.max.session.timeout.ms)"
         )
         yield ConfigError.of(f"{where}.session_timeout_ms", population.session_timeout_ms, expected)
+
+
+def check_protocol(where: str, population: Groups, config: Config, release: Release) -> Iterator[ConfigError]:
+    """Check that the cluster supports the protocols of the members, and a migration between them.
+
+    Args:
+        where: Path of the population.
+        population: The population.
+        config: The settings of the cluster.
+        release: The release that it emulates.
+    """
+    if not population.has_consumer_members:
+        return
+    field, value, what = f"{where}.protocol", _plain(population.protocol), "no members of the protocol 'consumer'"
+    if population.protocol == "classic":
+        field, value, what = f"{where}.migrate_at_s", _plain(population.migrate_at_s), "no migration to 'consumer'"
+    supported = config.items(REBALANCE_PROTOCOLS)
+    if release < KIP_848:
+        yield ConfigError.of(field, value, f"{what} with cluster.as_version {release}; they need {KIP_848} or later")
+    elif "consumer" not in supported:
+        expected = f"{what} in a cluster with {REBALANCE_PROTOCOLS} = {','.join(supported)!r}"
+        yield ConfigError.of(field, value, expected)
+    elif population.migrate_at_s is not None:
+        needed = "downgrade" if population.protocol == "consumer" else "upgrade"
+        policy = (config.text(MIGRATION_POLICY) or "").lower()
+        if policy not in (needed, "bidirectional"):
+            expected = f"none in a cluster with {MIGRATION_POLICY} = {policy!r}; it needs {needed!r} or 'bidirectional'"
+            yield ConfigError.of(f"{where}.migrate_at_s", _plain(population.migrate_at_s), expected)
+
+
+def check_protocol_keys(groups: Sequence[object]) -> Iterator[ConfigError]:
+    """Check that populations of the protocol `consumer` have no keys about settings that only brokers have.
+
+    Args:
+        groups: The `[[groups]]` tables as in the file, of any type: a key with its default is a mistake, too.
+    """
+    for index, table in enumerate(groups):
+        if not isinstance(table, Mapping) or table.get("protocol") != "consumer" or "migrate_at_s" in table:
+            continue
+        for key, setting in _BROKER_SETTINGS.items():
+            if key in table:
+                expected = f"none with protocol = 'consumer': the brokers decide it ({setting})"
+                yield ConfigError.of(f"groups[{index}].{key}", table[key], expected)
+
+
+def check_pace_of_brokers(populations: Sequence[Groups], pacing: Mapping[str, object]) -> Iterator[ConfigError]:
+    """Check that the workload does not set the pace of members whose heartbeat interval comes from the broker.
+
+    Args:
+        populations: All populations.
+        pacing: The keys of `[pacing]` that set a pace, without those that are off.
+    """
+    for key, value in pacing.items() if any(each.has_consumer_members for each in populations) else ():
+        expected = "none with members of the protocol 'consumer', whose heartbeat interval comes from the broker"
+        yield ConfigError.of(f"pacing.{key}", value, expected)
+
+
+def _plain(value: object) -> object:
+    """Return a value as in the file: spans are lists."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def check_static(where: str, population: Groups, release: Release) -> Iterator[ConfigError]:

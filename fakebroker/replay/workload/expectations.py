@@ -30,14 +30,18 @@ METRICS = {
     "broker_skew": "requests to the broker with the most requests, divided by the mean of the brokers with requests",
     "partition_skew": "requests about groups on the busiest partition of `__consumer_offsets`, divided by the mean of "
     "all partitions",
-    "generations": "number of pairs of group and generation that at least one member joined",
+    "generations": "number of pairs of group and generation (group epoch of the consumer protocol) that at least one "
+    "member joined",
     "rebalances": "number of `generations` in which at least one member got an assignment",
     "rebalance_p50_ms": "median duration of rebalances, from the first JoinGroup sent until every member that joined "
-    "has received its SyncGroup response",
+    "has received its SyncGroup response; with the consumer protocol, from the first heartbeat answered with a group "
+    "epoch until the last member has reached it and has its partitions",
     "rebalance_p99_ms": "99th percentile of the duration of rebalances",
     "rebalance_max_ms": "maximum duration of rebalances",
     "members_joined": "number of members that got an assignment at least once",
     "unassigned_member_s": "sum over all members of the time that they were running without an assignment",
+    "unassigned_partition_s": "sum over all partitions of the time that no member had them while their group had "
+    "members",
 }
 """The metrics for expectations, with their descriptions in the guide."""
 
@@ -61,6 +65,7 @@ METRICS_OF_A_POPULATION = {
     "generations": "generations",
     "members_joined": "members_joined",
     "unassigned_member_s": "unassigned_member_s",
+    "unassigned_partition_s": "unassigned_partition_s",
     "rebalance_max_ms": "longest_rebalance_ms",
 }
 """The metrics that may be limited to a population, with their keys in `populations`."""
@@ -72,6 +77,7 @@ COUNTS = (
     "rebalances",
     "members_joined",
     "unassigned_member_s",
+    "unassigned_partition_s",
 )
 """The metrics that grow with the number of groups and members."""
 
@@ -86,6 +92,7 @@ Api = Literal[
     "JoinGroup",
     "SyncGroup",
     "Heartbeat",
+    "ConsumerGroupHeartbeat",
     "OffsetCommit",
     "OffsetFetch",
     "LeaveGroup",

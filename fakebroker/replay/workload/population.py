@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from fakebroker.errors import ConfigError, one_of
+from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.workload.behavior import Behavior, Crash, Grow, Leave, Pause, Restart, Slow, Zombie
-from fakebroker.replay.workload.table import MOST_MEMBERS, Table
+from fakebroker.replay.workload.table import MOST_MEMBERS, Span, Table, check_span
 from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.validation import Count, Positive, PositiveSeconds, Rate, Seconds, Share
 
@@ -20,6 +22,9 @@ Name = Annotated[str, Meta(min_length=1)]
 Timeout = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Size = Annotated[int, Meta(ge=1, le=MOST_MEMBERS)]
 Jitter = Annotated[float, Meta(ge=0, lt=1)]
+
+MIGRATION_STEP_S = 1.0
+"""Time between the members of a group that migrate, and until each starts again, in seconds."""
 
 
 def _check_single(table: Table, keys: Sequence[str], *, is_required: bool) -> Iterator[ConfigError]:
@@ -135,6 +140,10 @@ class Groups(Table, frozen=True):
         hot_share: Share of the groups that are on hot partitions.
         members: Number of members of each group, or its distribution.
         topics: Topics that the members subscribe to; all topics of the workload if not given.
+        protocol: The consumer's `group.protocol`. Members of the protocol `consumer` (KIP-848) have no assignor,
+            session timeout and heartbeat interval of their own: the brokers have them.
+        migrate_at_s: Time of a rolling migration: the first member of each group leaves then, the others follow at
+            intervals of one second, ordered by number, and each starts again one second later with the other protocol.
         assignor: Partition assignor, as in the consumer's `partition.assignment.strategy`.
         session_timeout_ms: The consumer's `session.timeout.ms`: a member without heartbeats for this time is removed
             from its group.
@@ -169,6 +178,8 @@ class Groups(Table, frozen=True):
     hot_share: Share = 1.0
     members: Size | Sizes = 1
     topics: tuple[str, ...] = ()
+    protocol: GroupProtocol = "classic"
+    migrate_at_s: Span | None = None
     assignor: Literal["range", "roundrobin", "sticky", "cooperative-sticky"] = "range"
     session_timeout_ms: Timeout = 45_000
     rebalance_timeout_ms: Timeout = 300_000
@@ -206,7 +217,12 @@ class Groups(Table, frozen=True):
             first, terms = next(iter(shares)), " + ".join(f"{name} {share:g}" for name, share in shares.items())
             expected = f"shares with a sum of at most 1, not {terms}"
             yield ConfigError.of(f"{first}.share", shares[first], expected)
-        if self.heartbeat_interval_ms * (1 + self.jitter) >= self.session_timeouts_ms[0]:
+        yield from check_span("migrate_at_s", self.migrate_at_s)
+        for key in ("restart", "grow") if self.migrate_at_s is not None else ():
+            if (table := getattr(self, key)) is not None:
+                expected = "none with migrate_at_s, which restarts all members of each group"
+                yield ConfigError.of(key, msgspec.to_builtins(table), expected)
+        if self.has_classic_members and self.heartbeat_interval_ms * (1 + self.jitter) >= self.session_timeouts_ms[0]:
             expected = f"less than session_timeout_ms ({self.session_timeout_ms}), jitter and timeout_jitter included"
             yield ConfigError.of("heartbeat_interval_ms", self.heartbeat_interval_ms, expected)
         if self.transactional and self.transaction is None:
@@ -217,6 +233,16 @@ class Groups(Table, frozen=True):
         if self.transactional and not self.commit_interval_ms:
             expected = "an integer >= 1 with transactional: the interval between transactions"
             yield ConfigError.of("commit_interval_ms", self.commit_interval_ms, expected)
+
+    @property
+    def has_classic_members(self) -> bool:
+        """Whether members use the classic protocol, at least until or after a migration."""
+        return self.protocol == "classic" or self.migrate_at_s is not None
+
+    @property
+    def has_consumer_members(self) -> bool:
+        """Whether members use the consumer protocol (KIP-848), at least until or after a migration."""
+        return self.protocol == "consumer" or self.migrate_at_s is not None
 
     @property
     def session_timeouts_ms(self) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from fakebroker.cluster.emulation import NodeId
 from fakebroker.cluster.topics import MAX_PARTITIONS
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.releases import NEWEST, Release, release
+from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.workload import checks
 from fakebroker.replay.workload.expectations import Expectation, Promises
 from fakebroker.replay.workload.group_names import names_in
@@ -132,6 +133,9 @@ class Workload(Table, frozen=True, kw_only=True):
         yield from checks.check_topic_names(self.topics)
         yield from checks.check_names(self.groups)
         yield from checks.check_rate(self.pacing.rate_per_s, self.groups)
+        paces = {"rate_per_s": self.pacing.rate_per_s, "closed_loop": self.pacing.closed_loop or None}
+        given = {key: value for key, value in paces.items() if value is not None}
+        yield from checks.check_pace_of_brokers(self.groups, given)
         yield from self._check_populations()
         populations = {population.name: population for population in self.groups}
         for index, load in enumerate(self.load):
@@ -152,6 +156,7 @@ class Workload(Table, frozen=True, kw_only=True):
             yield from checks.check_topics(where, population, self.topics)
             yield from checks.check_hot_partitions(where, population, self.offsets_partitions)
             yield from checks.check_session(where, population, least_ms, most_ms)
+            yield from checks.check_protocol(where, population, config, self.cluster.release)
             yield from checks.check_static(where, population, self.cluster.release)
             yield from checks.check_times(where, population, self.duration_s)
             if population.transaction is not None:
@@ -224,15 +229,22 @@ class Workload(Table, frozen=True, kw_only=True):
         return 1000 * sum(each.member_count for each in self.groups) / self.pacing.rate_per_s
 
 
-def load_workload(path: Path) -> Workload:
+def load_workload(path: Path, protocol: GroupProtocol | None = None) -> Workload:
     """Read a workload file.
+
+    Args:
+        path: The file.
+        protocol: The protocol of all populations, instead of those in the file.
 
     Raises:
         ConfigError: The file, or a file with names of groups, cannot be read or is invalid. The message has the path,
             the number of mistakes and up to ten of them, each with its key, its value and what was expected.
     """
     raw = read_toml(path)
-    mistakes: list[ConfigError] = []
+    groups = [*tables] if isinstance(tables := raw.get("groups"), list) else []
+    if protocol is not None:
+        raw["groups"] = groups = [{**each, "protocol": protocol} if isinstance(each, dict) else each for each in groups]
+    mistakes = [*checks.check_protocol_keys(groups)]
     try:
         workload = convert(raw, Workload)
     except ConfigError:
@@ -240,10 +252,27 @@ def load_workload(path: Path) -> Workload:
     mistakes += _mistakes_of_events(raw, {mistake.field for mistake in mistakes})
     try:
         if not mistakes:
-            return _with_group_names(workload, path.parent)
+            return _with_group_names(_with_broker_timeouts(workload), path.parent)
     except ConfigError as error:
         mistakes += error.mistakes
     raise ConfigError.all_of(mistakes, where=str(path))
+
+
+def _with_broker_timeouts(workload: Workload) -> Workload:
+    """Return the workload with the timeouts that the brokers decide, for members of the protocol `consumer`."""
+    config = Config(workload.cluster.config).of_release(workload.cluster.release)
+    session_ms, heartbeat_ms = map(
+        config.number, ("group.consumer.session.timeout.ms", "group.consumer.heartbeat.interval.ms")
+    )
+    return msgspec.structs.replace(
+        workload,
+        groups=tuple(
+            each
+            if each.has_classic_members
+            else msgspec.structs.replace(each, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms)
+            for each in workload.groups
+        ),
+    )
 
 
 def _mistakes_of_events(raw: Mapping[str, Any], known: Collection[str | None]) -> list[ConfigError]:

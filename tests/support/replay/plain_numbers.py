@@ -6,7 +6,7 @@ It has the numbers that expectations may be about, nothing over time, and takes 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
-from typing import Any
+from typing import Any, NamedTuple
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.members.events import PARKED_APIS
@@ -18,17 +18,20 @@ from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.script.script import Script
 from tests.support.replay.simulated_replays import Row
 
-_MEMBERSHIP_ENDS = (22, 25, 82)
-"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+_MEMBERSHIP_ENDS = (22, 25, 82, 110)
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH."""
 
 
-def plain_numbers(events: Sequence[Row], scripts: Sequence[Script], offsets_partitions: int) -> Numbers:
+def plain_numbers(
+    events: Sequence[Row], scripts: Sequence[Script], offsets_partitions: int, partitions: Mapping[str, int]
+) -> Numbers:
     """Return the numbers of a replay; those over time and the slowest groups are empty.
 
     Args:
         events: The rows of `events.parquet`.
         scripts: The scripts of all members.
         offsets_partitions: Number of partitions of `__consumer_offsets`.
+        partitions: Partition counts by topic.
     """
     requests = [row for row in events if row["kind"] == "request"]
     first_us = min(row["scheduled_us"] for row in requests)
@@ -38,7 +41,7 @@ def plain_numbers(events: Sequence[Row], scripts: Sequence[Script], offsets_part
         "latencies": list(_latencies(requests)),
         "errors": list(_errors(requests)),
         "requests": list(_counts(requests)),
-        "populations": list(_populations(events, scripts, lengths_us, end_us)),
+        "populations": list(_populations(events, scripts, lengths_us, end_us, partitions)),
         "rebalances": [_all_rebalances(list(lengths_us.values()))],
         "changes": [],
         "slowest_groups": [],
@@ -147,7 +150,29 @@ def _rebalances(requests: Sequence[Row]) -> dict[tuple[str, int], int | None]:
                 done_us = row["scheduled_us"] + row["latency_us"]
                 synced_us[row["member"]] = min(done_us, synced_us.get(row["member"], done_us))
         lengths_us[key] = max(synced_us.values()) - min(joins) if synced_us else None
-    return lengths_us
+    return lengths_us | _reconciliations(requests)
+
+
+def _reconciliations(requests: Sequence[Row]) -> dict[tuple[str, int], int | None]:
+    """Return how long it took until the members of each group and epoch of the consumer protocol had reached it."""
+    begun: dict[tuple[str, int], int] = {}
+    ended: dict[tuple[str, int], int] = {}
+    seen: set[tuple[str, int, str]] = set()
+    assigned: dict[str, set[str]] = {}
+    for row in sorted(requests, key=lambda row: row["sent_us"]):
+        if row["epoch"] is None or row["epoch"] < 0 or row["error"] != 0:
+            continue
+        key, member = (row["group"], row["generation"]), row["member"]
+        is_first = (*key, member) not in seen
+        gained = set(row["assigned"] or ()) - assigned.get(member, set())
+        if row["assigned"] is not None:
+            assigned[member] = set(row["assigned"])
+        if is_first:
+            seen.add((*key, member))
+            begun[key] = min(row["sent_us"], begun.get(key, row["sent_us"]))
+        if is_first or gained:
+            ended[key] = max(row["scheduled_us"] + row["latency_us"], ended.get(key, 0))
+    return {key: ended[key] - begun[key] for key in begun}
 
 
 def _all_rebalances(lengths_us: Sequence[int | None]) -> Row:
@@ -163,42 +188,79 @@ def _all_rebalances(lengths_us: Sequence[int | None]) -> Row:
     }
 
 
-def _waits(events: Sequence[Row], scripts: Sequence[Script], end_us: int) -> dict[str, tuple[int, bool]]:
-    """Return for each member how long it waited for assignments, in microseconds, and whether it got one."""
+class _Mark(NamedTuple):
+    """A change of a member's state; None is unchanged."""
+
+    at_us: int
+    turn: int
+    present: int | None
+    owned: int | None
+    is_assigned: int | None
+
+
+def _marks(events: Sequence[Row], scripts: Sequence[Script]) -> dict[str, list[_Mark]]:
+    """Return the changes of each member's state."""
     assignors = {script.member: script.assignor for script in scripts}
-    marks: dict[str, list[tuple[int, int, int | None, int | None]]] = defaultdict(list)
+    marks: dict[str, list[_Mark]] = defaultdict(list)
     for row in events:
-        member, api, at_us = row["member"], row["api"], row["sent_us"]
+        member, api, at_us, epoch = row["member"], row["api"], row["sent_us"], row["epoch"]
         if member is None:
             continue
         if row["kind"] == "act":
-            if api in ("start", "leave", "crash"):
-                marks[member].append((at_us, 2, int(api == "start"), 0))
+            if api in ("start", "leave", "migrate", "crash"):
+                marks[member].append(_Mark(at_us, 2, int(api == "start"), 0, 0))
             continue
-        if api in ("JoinGroup", "LeaveGroup"):
+        joins, leaves = api == "JoinGroup" or epoch == 0, api == "LeaveGroup" or (epoch or 0) < 0
+        if joins or leaves:
             keeps = api == "JoinGroup" and assignors.get(member) == "cooperative-sticky"
-            marks[member].append((at_us, 2, int(api == "JoinGroup"), None if keeps else 0))
+            kept = None if keeps else 0
+            marks[member].append(_Mark(at_us, 2, int(joins), kept, kept))
         if row["latency_us"] is not None:
             done_us = row["scheduled_us"] + row["latency_us"]
-            if api == "SyncGroup" and row["error"] == 0:
-                marks[member].append((done_us, 0, None, 1))
+            is_answer = api == "SyncGroup" or epoch == 0 or ((epoch or 0) > 0 and row["assigned"] is not None)
+            if is_answer and row["error"] == 0:
+                marks[member].append(_Mark(done_us, 0, None, len(row["assigned"] or ()), 1))
             if row["error"] in _MEMBERSHIP_ENDS:
-                marks[member].append((done_us, 1, None, 0))
+                marks[member].append(_Mark(done_us, 1, None, 0, 0))
+    return marks
+
+
+class _Times(NamedTuple):
+    """What became of a member: how long it waited, its partitions times their durations, and when it was there."""
+
+    waited_us: int = 0
+    owned_us: int = 0
+    has_joined: bool = False
+    present: tuple[tuple[int, int], ...] = ()
+
+
+def _times(events: Sequence[Row], scripts: Sequence[Script], end_us: int) -> dict[str, _Times]:
     found = {}
-    for member, of_member in marks.items():
-        waited_us, has_joined, present, assigned, since_us = 0, False, None, None, 0
-        for at_us, _, is_present, is_assigned in [
-            *sorted(of_member, key=lambda mark: mark[:2]),
-            (end_us, 3, None, None),
-        ]:
-            if present != 0 and assigned != 1 and present is not None:
-                waited_us += at_us - since_us
-            present = present if is_present is None else is_present
-            assigned = assigned if is_assigned is None else is_assigned
+    for member, of_member in _marks(events, scripts).items():
+        waited_us, owned_us, has_joined, spans = 0, 0, False, []
+        present, assigned, owned, since_us = None, None, 0, 0
+        for mark in [*sorted(of_member, key=lambda mark: mark[:2]), _Mark(end_us, 3, None, None, None)]:
+            if present is not None and present != 0:
+                spans.append((since_us, mark.at_us))
+                waited_us += (mark.at_us - since_us) * (assigned != 1)
+                owned_us += (mark.at_us - since_us) * owned * (assigned == 1)
+            present = present if mark.present is None else mark.present
+            assigned = assigned if mark.is_assigned is None else mark.is_assigned
+            owned = owned if mark.owned is None else mark.owned
             has_joined = has_joined or (present != 0 and assigned == 1)
-            since_us = at_us
-        found[member] = (waited_us, has_joined)
+            since_us = mark.at_us
+        found[member] = _Times(waited_us, owned_us, has_joined, tuple(spans))
     return found
+
+
+def _unassigned_us(members: Sequence[Script], times: Mapping[str, _Times], partitions: Mapping[str, int]) -> int:
+    """Return the time for which no member had the partitions of a group while the group had members."""
+    count = sum(partitions[topic] for topic in {topic for script in members for topic in script.topics})
+    present_us, until_us = 0, 0
+    for begin_us, end_us in sorted(span for script in members for span in times.get(script.member, _Times()).present):
+        present_us += max(0, end_us - max(begin_us, until_us))
+        until_us = max(until_us, end_us)
+    return count * present_us - sum(times.get(script.member, _Times()).owned_us for script in members)
 
 
 def _populations(
@@ -206,21 +268,26 @@ def _populations(
     scripts: Sequence[Script],
     lengths_us: dict[tuple[str, int], int | None],
     end_us: int,
+    partitions: Mapping[str, int],
 ) -> Iterator[Row]:
-    waits = _waits(events, scripts, end_us)
+    times = _times(events, scripts, end_us)
     for population in sorted({script.population for script in scripts}):
         members = [script for script in scripts if script.population == population]
         groups = {script.group for script in members}
         lengths = [length for (group, _), length in lengths_us.items() if group in groups]
         known = [length for length in lengths if length is not None]
-        found = [waits.get(script.member, (0, False)) for script in members]
+        found = [times.get(script.member, _Times()) for script in members]
+        of_groups = [[script for script in members if script.group == group] for group in groups]
         yield {
             "population": population,
             "groups": len(groups),
             "members": len(members),
-            "members_joined": sum(has_joined for _, has_joined in found),
+            "members_joined": sum(each.has_joined for each in found),
             "generations": len(lengths),
-            "unassigned_member_s": round(sum(waited_us for waited_us, _ in found) / 1e6, 3),
+            "unassigned_member_s": round(sum(each.waited_us for each in found) / 1e6, 3),
+            "unassigned_partition_s": round(
+                sum(_unassigned_us(each, times, partitions) for each in of_groups) / 1e6, 3
+            ),
             "longest_rebalance_ms": round(max(known) / 1000, 3) if known else None,
         }
 

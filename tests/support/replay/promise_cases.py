@@ -6,28 +6,32 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.replay.spark.query_settings import computed_once
-from fakebroker.replay.verify.promise_queries import PROMISES, TRANSACTION_PROMISES
-from fakebroker.replay.verify.promise_views import promise_views
+from fakebroker.replay.verify.promise_views import DEFAULT_TIMES, BrokerTimes, promise_views
+from fakebroker.replay.verify.promises import cases_query, countable_promises
 
 
 def cases_by_group(
-    spark: SparkSession, events: DataFrame, members: DataFrame, partitions: Mapping[str, int]
+    spark: SparkSession,
+    events: DataFrame,
+    members: DataFrame,
+    partitions: Mapping[str, int],
+    brokers: BrokerTimes = DEFAULT_TIMES,
 ) -> dict[str | None, dict[str, int]]:
     """Return the number of cases by group and promise; promises without a case are left out.
 
     Requests about several groups are cases of no group.
     """
     counts: dict[str | None, dict[str, int]] = {}
-    with promise_views(spark, events, members, partitions) as views:
+    with promise_views(spark, events, members, partitions, brokers) as views:
         frames = [
             computed_once(
                 views.sql(
-                    f"select '{name}' promise, `group`, sum(cases) cases from ({promise.cases}) group by `group`"
+                    f"select '{name}' promise, `group`, sum(cases) cases from ({cases_query(views, name)}) "
+                    "group by `group`"
                 ),
                 views.few,
             )
-            for name, promise in PROMISES.items()
-            if views.has_transactions or name not in TRANSACTION_PROMISES
+            for name in countable_promises(views)
         ]
         for row in reduce(DataFrame.union, frames).where("cases > 0").collect():
             counts.setdefault(row["group"], {})[row["promise"]] = row["cases"]

@@ -85,6 +85,35 @@ def beats(first_s: float, last_s: float, generation: int = 2, **more: Any) -> Ev
     return beat(first_s, generation, count=round(last_s - first_s) + 1, until_s=last_s, **more)
 
 
+def reports(
+    at_s: float,
+    epoch: int,
+    generation: int,
+    *,
+    assigned: Sequence[int] | None = None,
+    owned: Sequence[int] | None = None,
+    **more: Any,
+) -> Event:
+    """Return an answered ConsumerGroupHeartbeat.
+
+    Args:
+        at_s: Time, in seconds from the start.
+        epoch: Member epoch in the request.
+        generation: Member epoch in the response.
+        assigned: Partitions of the topic "orders" in the response.
+        owned: Partitions of the topic "orders" in the request.
+        more: Fields of `Event` to override.
+    """
+    lists = {"assigned": assigned, "owned": owned}
+    named = {key: None if each is None else [f"orders-{number}" for number in each] for key, each in lists.items()}
+    return event("ConsumerGroupHeartbeat", at_s, **({"epoch": epoch, "generation": generation} | named | more))
+
+
+def steady(first_s: float, last_s: float, epoch: int, **more: Any) -> Event:
+    """Return heartbeats of the consumer protocol with an interval of five seconds, aggregated into one row."""
+    return reports(first_s, epoch, epoch, count=round((last_s - first_s) / 5) + 1, until_s=last_s, **more)
+
+
 def initialized(at_s: float, epoch: int, producer_id: int = 7) -> Event:
     """Return an answered InitProducerId."""
     return event("InitProducerId", at_s, member_id=None, transaction=(producer_id, epoch, None, None))

@@ -14,16 +14,21 @@ from typing import Any
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.members.scripted_member import ScriptedMember
 from fakebroker.replay.script.script import Act, Action, Script
+from tests.support.coordinator.consumer_group_harness import FakeTopics
 from tests.support.coordinator.coordinator_adapter import CoordinatorAdapter, Respond
 from tests.support.virtual_time import SimulatedConnection, VirtualTime
 
 PARTITIONS = {"orders": 4, "payments": 2}
 SESSION_MS, REBALANCE_MS = 6_000, 9_000
+HEARTBEAT_MS = 1_500
+"""Heartbeat interval of all members; with the protocol `consumer` the coordinators have it, and `SESSION_MS`."""
+_TOPICS = FakeTopics(**PARTITIONS)
 _OFFSETS_PARTITION = 0
 _DELAYS_MS = (1.0, 2.0, 20.0)
 _BROKERS = (1, 2)
@@ -42,7 +47,18 @@ def script(name: str, *acts: tuple[float, Action] | tuple[float, Action, float],
     if not script_acts or script_acts[0].action != "start":
         script_acts = (Act(0.0, "start"), *script_acts)
     plain = Script(
-        "all", "g", name, None, tuple(PARTITIONS), "range", SESSION_MS, REBALANCE_MS, 1_500, 2_000, 100.0, script_acts
+        "all",
+        "g",
+        name,
+        None,
+        tuple(PARTITIONS),
+        "range",
+        SESSION_MS,
+        REBALANCE_MS,
+        HEARTBEAT_MS,
+        2_000,
+        100.0,
+        script_acts,
     )
     return plain._replace(**more)
 
@@ -86,9 +102,14 @@ class ScriptedGroup(VirtualTime):
         self._coordinator_id = 1
         self._log: list[Record] = []
         ids = count(1)
-        config = CoordinatorConfig(group_initial_rebalance_delay_ms=1_000, offsets_topic_num_partitions=1)
+        consumer = ConsumerGroupConfig(
+            topics=_TOPICS, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=HEARTBEAT_MS
+        )
+        config = CoordinatorConfig(
+            group_initial_rebalance_delay_ms=1_000, offsets_topic_num_partitions=1, consumer=consumer
+        )
         self._coordinators = {
-            node_id: coordinator_class(config, lambda: f"{next(ids):04}", self._append) for node_id in _BROKERS
+            node_id: coordinator_class(config, lambda: f"{next(ids):032}", self._append) for node_id in _BROKERS
         }
         self._coordinators[1].lead(_OFFSETS_PARTITION, self.now_ms)
         self._clients = [_Client(ScriptedMember(each, self.now_ms, self._record)) for each in scripts]
@@ -136,7 +157,8 @@ class ScriptedGroup(VirtualTime):
             self._look_up(client, since_ms)
         if (topics := member.take_metadata()) is not None:
             counts = {topic: PARTITIONS[topic] for topic in topics[0]}
-            self._call_later(client, lambda: member.metadata(counts, self.now_ms))
+            ids = {topic: found.topic_id for topic in counts if (found := _TOPICS.named(topic)) is not None}
+            self._call_later(client, lambda: member.metadata(counts, ids, self.now_ms))
         if (request := member.take_request()) is not None:
             member.sent(9, self.now_ms)
             if client.connection is None:

@@ -17,6 +17,7 @@ from tests.support.virtual_time import START_MS
 
 MEMBER_ID = "g-0-id"
 PARTITIONS = (("orders", 0), ("orders", 1))
+TOPIC_IDS = {"orders": bytes(15) + b"o"}
 
 
 class ScriptedMemberHarness:
@@ -60,7 +61,7 @@ class ScriptedMemberHarness:
             if self.scripted.take_discovery() is not None:
                 self.scripted.discovered(1, "b1", 9092, self.now_ms)
             if self.scripted.take_metadata() is not None:
-                self.scripted.metadata({"orders": 2}, self.now_ms)
+                self.scripted.metadata({"orders": 2}, TOPIC_IDS, self.now_ms)
             request = self.scripted.take_request()
             if request is None:
                 return

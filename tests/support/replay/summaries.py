@@ -124,6 +124,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
                 "members_joined": 450,
                 "generations": 205,
                 "unassigned_member_s": 812.25,
+                "unassigned_partition_s": 400.5,
                 "longest_rebalance_ms": 3_012.0,
             }
             for name in ("dynamic", "static")
@@ -191,6 +192,7 @@ def summary_document(seed: int, heartbeat_latency: float = 1.0) -> dict[str, Any
             "rebalance_max_ms": 3_012.0,
             "members_joined": 900,
             "unassigned_member_s": 1_624.5,
+            "unassigned_partition_s": 801.0,
             "broker_share": 0.38,
             "broker_skew": 1.19,
             "partition_skew": 2.5,

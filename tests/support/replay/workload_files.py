@@ -9,6 +9,7 @@ WITHOUT_GROUPS = "duration_s = 100\ntopics = { orders = 1 }\n"
 MINIMAL = WITHOUT_GROUPS + "[[groups]]\n"
 WITH_TARGET = "duration_s = 100\ntopics = { orders = 1, payments = 1 }\n[[groups]]\n"
 TRANSACTIONAL = f"{WITH_TARGET}transactional = true\n"
+CONSUMERS = f'{MINIMAL}protocol = "consumer"\n'
 EXPECT = '[[expect]]\nmetric = "p99_ms"\ncomparison = "<"\nvalue = 5\n'
 BATCH_JOIN = (
     'duration_s = 100\ntopics = { orders = 1 }\ncluster.proposals = ["batch-join"]\n'
@@ -39,6 +40,7 @@ hot_partitions = [9]
 hot_share = 0.5
 members = { zipf = 1.2, max = 50 }
 topics = ["orders"]
+protocol = "classic"
 assignor = "sticky"
 session_timeout_ms = 10_000
 rebalance_timeout_ms = 60_000
@@ -164,7 +166,7 @@ INVALID: dict[str, dict[str, str]] = {
     },
     "groups: names and counts": {
         f"{MINIMAL}cuont = 5": "groups[0].cuont=5: unknown field; expected one of name, pattern, count, from_file, "
-        "from_column, hot_partitions, hot_share, members, topics, assignor, ",
+        "from_column, hot_partitions, hot_share, members, topics, protocol, ",
         f'{MINIMAL}count = "many"': "groups[0].count='many': expected an integer from 1 to 100000000 or none",
         f"{MINIMAL}count = 100_000_001": "groups[0].count=100000001: expected an integer from 1 to 100000000 or none",
         f'{MINIMAL}pattern = ""': "groups[0].pattern='': expected a string of 1 or more characters or none",
@@ -310,6 +312,54 @@ INVALID: dict[str, dict[str, str]] = {
             "groups[0].session_timeout_ms=600000: expected 6000 to 300000, timeout_jitter "
             "included: the limits of the cluster (group.min.session.timeout.ms, "
             "group.max.session.timeout.ms)"
+        ),
+    },
+    "groups: protocols": {
+        f'{MINIMAL}protocol = "share"': "groups[0].protocol='share': expected one of classic, consumer",
+        f'{CONSUMERS}assignor = "range"': (
+            "groups[0].assignor='range': expected none with protocol = 'consumer': the brokers decide it "
+            "(group.consumer.assignors)"
+        ),
+        f"{CONSUMERS}session_timeout_ms = 45_000": (
+            "groups[0].session_timeout_ms=45000: expected none with protocol = 'consumer': the brokers decide it "
+            "(group.consumer.session.timeout.ms)"
+        ),
+        f"{CONSUMERS}heartbeat_interval_ms = 3_000": (
+            "groups[0].heartbeat_interval_ms=3000: expected none with protocol = 'consumer': the brokers decide it "
+            "(group.consumer.heartbeat.interval.ms)"
+        ),
+        f"{CONSUMERS}[pacing]\nrate_per_s = 5": (
+            "pacing.rate_per_s=5.0: expected none with members of the protocol 'consumer', whose heartbeat interval "
+            "comes from the broker"
+        ),
+        f"{CONSUMERS}[pacing]\nclosed_loop = true": (
+            "pacing.closed_loop=True: expected none with members of the protocol 'consumer', whose heartbeat interval "
+            "comes from the broker"
+        ),
+        f'{CONSUMERS}[cluster]\nas_version = "3.9"': (
+            "groups[0].protocol='consumer': expected no members of the protocol 'consumer' with cluster.as_version "
+            "3.9; they need 4.0 or later"
+        ),
+        f'{MINIMAL}migrate_at_s = 9\n[cluster]\nconfig = {{ "group.coordinator.rebalance.protocols" = "classic" }}': (
+            "groups[0].migrate_at_s=9.0: expected no migration to 'consumer' in a cluster with "
+            "group.coordinator.rebalance.protocols = 'classic'"
+        ),
+        f'{MINIMAL}migrate_at_s = 9\n[cluster]\nconfig = {{ "group.consumer.migration.policy" = "downgrade" }}': (
+            "groups[0].migrate_at_s=9.0: expected none in a cluster with group.consumer.migration.policy = "
+            "'downgrade'; it needs 'upgrade' or 'bidirectional'"
+        ),
+        f"{MINIMAL}migrate_at_s = [5, 3]": (
+            "groups[0].migrate_at_s=[5.0, 3.0]: expected seconds >= 0, or [minimum, maximum]"
+        ),
+        f"{MINIMAL}migrate_at_s = 9\nrestart = {{ at_s = 9 }}": (
+            "groups[0].restart={'at_s': 9.0, 'every_s': 1.0, 'return_after_s': 1.0}: expected none with migrate_at_s, "
+            "which restarts all members of each group"
+        ),
+        f"{MINIMAL}members = 5\nmigrate_at_s = 86": (
+            "groups[0].migrate_at_s ends at 91 s: expected an end before 90 s, when the groups begin to leave"
+        ),
+        f"{MINIMAL}arrival.at_s = 9\nmigrate_at_s = [8, 9]": (
+            "groups[0].migrate_at_s=[8.0, 9.0]: expected a time >= 9, when all members have started"
         ),
     },
     "groups: arrival": {
@@ -465,10 +515,10 @@ INVALID: dict[str, dict[str, str]] = {
             "max_ms, groups_per_request"
         ),
         f'{MINIMAL}{EXPECT}api = "Fetch"': "expect[0].api='Fetch': expected one of FindCoordinator, Metadata, "
-        "JoinGroup, SyncGroup, Heartbeat, OffsetCommit, OffsetFetch, LeaveGroup, ",
+        "JoinGroup, SyncGroup, Heartbeat, ConsumerGroupHeartbeat, OffsetCommit, ",
         f'{MINIMAL}{EXPECT}groups = "group"': (
             "expect[0].groups='group': expected no groups with metric 'p99_ms'; it is "
-            "allowed with generations, members_joined, unassigned_member_s, rebalance_max_ms"
+            "allowed with generations, members_joined, unassigned_member_s, unassigned_partition_s, rebalance_max_ms"
         ),
         f'{MINIMAL}{EXPECT}source = "lode"': "expect[0].source='lode': expected one of members, load or none; did you "
         "mean 'load'?",

@@ -65,7 +65,7 @@ class WorkloadPlayer:
             simulation = Simulation(list(here), partition, settings)
             events += [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]
             outcomes |= simulation.outcomes
-        numbers = plain_numbers(events, scripts, workload.offsets_partitions)
+        numbers = plain_numbers(events, scripts, workload.offsets_partitions, workload.topics)
         timeline = timeline_of(workload.events, outcomes, is_complete=True)
         checks = [*expectations(with_default_expectation(workload.expect), numbers), *events_done(timeline)]
         return Play(workload, scripts, events, timeline, checks)
@@ -119,8 +119,9 @@ def _tagged_row(name: str, row: Row, shift_us: int) -> Row:
     for key in ("group", "member", "member_id", "leader"):
         if row[key]:
             changed[key] = f"{name}/{row[key]}"
-    if row["assigned"] is not None:
-        changed["assigned"] = [f"{name}.{partition}" for partition in row["assigned"]]
+    for key in ("assigned", "owned"):
+        if row[key] is not None:
+            changed[key] = [f"{name}.{partition}" for partition in row[key]]
     if row["offsets"] is not None:
         changed["offsets"] = [{**each, "partition": f"{name}.{each['partition']}"} for each in row["offsets"]]
     if row["found"] is not None:

@@ -36,6 +36,11 @@ class HeartbeatFields:
         self._assignor: str | None = None
         self._assignment: LocalAssignment | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the coordinator knows everything, so that a heartbeat without changes reports nothing."""
+        return self._assignment is not None
+
     def next_heartbeat(
         self,
         identity: Identity,

@@ -149,7 +149,8 @@ class ModernMember(GroupMember):
         return heartbeat(self.identity, self.member_epoch)
 
     def idle_until(self) -> float:
-        return super().idle_until() if self.state is _State.STABLE else -inf
+        is_idle = self.state is _State.STABLE and self._fields.is_known
+        return super().idle_until() if is_idle else -inf
 
     # Application calls
 

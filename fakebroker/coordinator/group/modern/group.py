@@ -4,6 +4,7 @@ The same records are read from the log after a failover, so a group never has st
 """
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -56,6 +57,9 @@ class ConsumerGroup:
             right; -1 after loading.
         offsets: The committed offsets.
         session_deadlines: When each member's session expires, by member id.
+        keepers: Of members whose sessions are suspended, because a simulation adds their heartbeats later, by member
+            id. One is called with the group id before other timers of the group expire; it then calls
+            `Coordinator.resume_consumer_session` for all of them.
         rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
             epoch for which this holds.
         join_deadlines: For classic members that have to rejoin: when they have to have done so.
@@ -86,6 +90,7 @@ class ConsumerGroup:
         self.metadata_version = -1
         self.offsets = OffsetStore()
         self.session_deadlines: dict[str, float] = {}
+        self.keepers: dict[str, Callable[[str], None]] = {}
         self.rebalance_deadlines: dict[str, tuple[float, int]] = {}
         self.join_deadlines: dict[str, float] = {}
         self.sync_deadlines: dict[str, float] = {}
@@ -237,6 +242,7 @@ class ConsumerGroup:
             self.unacknowledged.pop(member_id, None)
             for deadlines in (self.session_deadlines, self.join_deadlines, self.sync_deadlines):
                 deadlines.pop(member_id, None)
+            self.keepers.pop(member_id, None)
             self.rebalance_deadlines.pop(member_id, None)
 
     def _put(self, member: ConsumerGroupMember) -> None:
@@ -387,9 +393,16 @@ class ConsumerGroup:
 
     def earliest_deadline(self) -> float:
         """Return the earliest deadline of all members, infinite without one."""
-        timers = (self.session_deadlines, self.join_deadlines, self.sync_deadlines)
+        timers = (self.join_deadlines, self.sync_deadlines)
         rebalances = (deadline_ms for deadline_ms, _ in self.rebalance_deadlines.values())
-        return min(chain(*(each.values() for each in timers), rebalances), default=inf)
+        sessions = self._unsuspended_sessions().values()
+        return min(chain(sessions, *(each.values() for each in timers), rebalances), default=inf)
+
+    def _unsuspended_sessions(self) -> Mapping[str, float]:
+        """Return when sessions expire, without those that are suspended."""
+        if not self.keepers:
+            return self.session_deadlines
+        return {each: at_ms for each, at_ms in self.session_deadlines.items() if each not in self.keepers}
 
     def expired_members(self, now_ms: float) -> dict[str, str]:
         """Return the members that are to be removed now in order of their deadlines, by member id, each with the cause.
@@ -397,7 +410,7 @@ class ConsumerGroup:
         A rebalance timer that was started in another epoch of its member is only stopped.
         """
         timers = (
-            (self.session_deadlines, "session of {} expired"),
+            (self._unsuspended_sessions(), "session of {} expired"),
             (self.join_deadlines, "{} did not rejoin in time"),
             (self.sync_deadlines, "{} did not sync in time"),
         )

@@ -204,15 +204,10 @@ class ConsumerGroups:
             more, or is to be rejected. Then `heartbeat` has to handle it.
         """
         group = self._groups.get(group_id)
-        member = None if group is None else group.members.get(member_id)
+        member = None if group is None else self.settled_member(group, member_id, member_epoch)
         if (
             group is None
             or member is None
-            or member_epoch != group.group_epoch
-            or not member_epoch == member.member_epoch == group.assignment_epoch
-            or member.state is not STABLE
-            or member.classic is not None
-            or group.metadata_version != self.config.topics.version
             or (member.client_id, member.client_host) != client
             or (instance_id is not None and group.static_members.get(instance_id) != member_id)
             or (group.subscriptions.regexes and self._must_resolve(group, now_ms))
@@ -223,6 +218,23 @@ class ConsumerGroups:
             return None
         group.session_deadlines[member_id] = deadline_ms
         return self.heartbeat_interval_ms(group_id)
+
+    def settled_member(self, group: ConsumerGroup, member_id: str, member_epoch: int) -> ConsumerGroupMember | None:
+        """Return a member that has all of its target and sends its present epoch, in a group that needs no new target.
+
+        None if there is no such member.
+        """
+        member = group.members.get(member_id)
+        if (
+            member is None
+            or member_epoch != group.group_epoch
+            or not member_epoch == member.member_epoch == group.assignment_epoch
+            or member.state is not STABLE
+            or member.classic is not None
+            or group.metadata_version != self.config.topics.version
+        ):
+            return None
+        return member
 
     def _must_resolve(self, group: ConsumerGroup, now_ms: float) -> bool:
         """Whether the next heartbeat, if it does not change the subscription, resolves the regular expressions."""
@@ -435,7 +447,10 @@ class ConsumerGroups:
 
     def expire(self, group: ConsumerGroup, now_ms: float) -> Procedure[None]:
         """Remove the members whose session or rebalance timer has expired, each in a step of its own, as in Kafka."""
-        for member_id, cause in group.expired_members(now_ms).items():
+        expired = group.expired_members(now_ms)
+        if expired and group.keepers:
+            next(iter(group.keepers.values()))(group.group_id)
+        for member_id, cause in expired.items():
             if member_id in group.members and (yield from self.remove(group, [member_id], now_ms, cause)):
                 # As in Kafka, where the timer runs again after a failed append.
                 group.arm_session(member_id, now_ms + _RETRY_MS)
