@@ -7,7 +7,7 @@ import pytest
 
 from fakebroker.control import Client
 from fakebroker.control.client.client import GroupOptions
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from tests.control.test_metrics import labeled, scrape
@@ -219,3 +219,21 @@ def test_holds_are_shown_where_they_apply(control: ControlHarness, client: Clien
         assert [each["is_held"] for each in client.blocked_groups()["groups"]] == [True]
         client.fence_epoch("g", "b")
         assert control.get("/groups/g")["members"][1]["member_epoch"] == 0
+
+
+def test_commands_for_consumer_groups(control: ControlHarness, client: Client) -> None:
+    client.seed_group("g", ["a", "b"], topics=["orders"], type="consumer")
+    with client.hold("g", "Reconciling", member="a"), client.hold("g", "Assigning"):
+        client.force_rebalance("g")
+        assert "The assignor is held until it is released." in client.explain("g")
+        client.release("g", member="a")
+        with pytest.raises(ConfigError, match="member='a': expected a member that is held; there is none"):
+            client.release("g", "Reconciling", "a")
+    assert "The next heartbeat of a member runs the assignor." in client.explain("g")
+    client.choose_assignment("g", {"a": ["orders-0"]})
+    client.fence_epoch("g", "a")
+    assert [member.member_epoch for member in client.group("g").members] == [0, 1]
+    client.evict("g", "b")
+    client.expire("g", "a")
+    assert client.group("g") == control.cluster.group("g")
+    assert client.group("g").state == "Empty"
