@@ -36,7 +36,10 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "validation", "topic_partition", "host_port", "open_files", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),
     },
-    "lab": {"errors", "validation", "topic_partition", "host_port", "protocol", "coordinator", "client", "replay"},
+    "lab": {
+        *("errors", "validation", "topic_partition", "host_port"),
+        *("protocol", "coordinator", "cluster", "client", "replay"),
+    },
     "control": {
         *("errors", "validation", "topic_partition", "host_port", ""),
         *("protocol", "coordinator", "cluster", "server"),

@@ -209,6 +209,14 @@ class CoordinatorPort(Protocol):
     def partition_counts(self) -> Mapping[str, int]:
         """Return the partition counts by topic, as this broker knows them."""
 
+    def group_config(self, group_id: str, name: str) -> int | None:
+        """Return a config of a group in milliseconds, for designs in which the broker has the settings of members.
+
+        Args:
+            group_id: The group.
+            name: `consumer.session.timeout.ms` or `consumer.heartbeat.interval.ms`.
+        """
+
     def now_ms(self) -> float:
         """Return the present time, which callbacks of `append` and `access` do not get as an argument."""
 
@@ -271,6 +279,10 @@ class Coordinator(Protocol):
         """
 
 
+def _never(message: Message) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """A design of group coordination.
@@ -282,6 +294,7 @@ class Design:
         coordinator: Makes the coordinator of a broker.
         has_replies: Whether a broker reads the next request of a connection only after `CoordinatorPort.reply`.
         beats: The classes of messages that are repeated while nothing changes. Other messages mark a rebalance.
+        is_change: Whether a message of these classes marks a rebalance, too.
         guarantees: The invariants that it promises, by their names in `invariants.INVARIANTS`.
     """
 
@@ -291,4 +304,9 @@ class Design:
     coordinator: Callable[[CoordinatorSettings, CoordinatorPort], Coordinator]
     has_replies: bool = True
     beats: frozenset[type[Message]] = frozenset()
+    is_change: Callable[[Message], bool] = _never
     guarantees: frozenset[str] = frozenset()
+
+    def is_beat(self, message: Message) -> bool:
+        """Return whether a message is repeated while nothing changes."""
+        return type(message) in self.beats and not self.is_change(message)

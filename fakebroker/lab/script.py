@@ -78,6 +78,14 @@ class GroupPlan:
     retry_backoff_ms: int = 100
     assignor: str = "range"
 
+    @property
+    def configs(self) -> Mapping[str, int]:
+        """Its session timeout and heartbeat interval under Kafka's names of configs of groups."""
+        return {
+            "consumer.session.timeout.ms": self.session_timeout_ms,
+            "consumer.heartbeat.interval.ms": self.heartbeat_interval_ms,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPlan:

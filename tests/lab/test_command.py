@@ -36,7 +36,7 @@ def test_a_missing_scenario() -> None:
 def test_an_unknown_design(tmp_path: Path) -> None:
     status, output = run(str(written(tmp_path, "small.toml", SMALL)), "--designs", "classic, rewrit")
     assert status == BAD_INPUT
-    assert "--designs='rewrit': expected one of classic, rewrite" in output
+    assert "--designs='rewrit': expected one of classic, consumer, rewrite" in output
     assert "did you mean 'rewrite'?" in output
 
 

@@ -31,22 +31,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     if cluster.acls is not None and (error := _error(cluster, call)):
         return ConsumerGroupHeartbeatResponse(error_code=error)
     request: ConsumerGroupHeartbeatRequest = call.request
-    if (
-        request.topic_partitions is None
-        and request.subscribed_topic_names is None
-        and request.subscribed_topic_regex is None
-        and request.rebalance_timeout_ms == -1
-        and request.server_assignor is None
-        and request.rack_id is None
-        and (interval_ms := _extend_session(call, request, now_ms)) is not None
-    ):
+    if is_bare(request) and (interval_ms := _extend_session(call, request, now_ms)) is not None:
         return ConsumerGroupHeartbeatResponse(
             error_code=_NONE,
             member_id=request.member_id,
             member_epoch=request.member_epoch,
             heartbeat_interval_ms=interval_ms,
         )
-    late: LateResponse[HeartbeatResult] = LateResponse(_response)
+    late: LateResponse[HeartbeatResult] = LateResponse(response_of)
     call.broker.coordinator.consumer_group_heartbeat(_heartbeat(cluster, call), now_ms, late)
     return late.take(cluster, call)
 
@@ -74,6 +66,18 @@ def is_enabled(cluster: "Cluster", call: Call) -> bool:
     return cluster.features.level(GROUP_VERSION) >= 1 or call.broker.release < KIP_848
 
 
+def is_bare(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Return whether a request reports nothing: the member has what it had, and wants what it wanted."""
+    return (
+        request.topic_partitions is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.server_assignor is None
+        and request.rack_id is None
+    )
+
+
 def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: float) -> int | None:
     peer = call.peer
     return peer.broker.coordinator.extend_consumer_session(
@@ -87,18 +91,24 @@ def _extend_session(call: Call, request: ConsumerGroupHeartbeatRequest, now_ms: 
 
 
 def _heartbeat(cluster: "Cluster", call: Call) -> ConsumerGroupHeartbeat:
-    request: ConsumerGroupHeartbeatRequest = call.request
-    names, owned = request.subscribed_topic_names, request.topic_partitions
-
     def may_describe(topic: str) -> bool:
         return not topic_error(cluster, call, AclOperation.DESCRIBE, topic)
 
+    heartbeat = heartbeat_of(call.request, call.client_id, call.peer.client_host)
+    heartbeat.may_describe = None if cluster.acls is None else may_describe
+    heartbeat.requires_member_id = call.api_version >= 1
+    return heartbeat
+
+
+def heartbeat_of(request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str) -> ConsumerGroupHeartbeat:
+    """Convert a request to plain data."""
+    names, owned = request.subscribed_topic_names, request.topic_partitions
     return ConsumerGroupHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
         member_epoch=request.member_epoch,
-        client_id=call.client_id,
-        client_host=call.peer.client_host,
+        client_id=client_id,
+        client_host=client_host,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
@@ -106,8 +116,6 @@ def _heartbeat(cluster: "Cluster", call: Call) -> ConsumerGroupHeartbeat:
         subscribed_topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=None if owned is None else _partitions(owned),
-        may_describe=None if cluster.acls is None else may_describe,
-        requires_member_id=call.api_version >= 1,
     )
 
 
@@ -119,7 +127,8 @@ def _partitions(owned: Iterable[HeartbeatTopicPartitions]) -> Partitions:
     return partitions
 
 
-def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+def response_of(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
+    """Convert a result to a response."""
     if result.error:
         # Errors that are not about the request have no message (Kafka's `ApiError.fromThrowable`).
         return ConsumerGroupHeartbeatResponse(error_code=result.error, error_message=result.message)

@@ -13,7 +13,7 @@ from types import ModuleType
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.lab.design import Design
 
-DESIGNS = ("classic", "rewrite", "option-1a", "option-1b", "option-1c")
+DESIGNS = ("classic", "consumer", "rewrite", "option-1a", "option-1b", "option-1c")
 """The names of all designs, in the order of reports. The module of a name has underscores for hyphens."""
 
 

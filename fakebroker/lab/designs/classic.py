@@ -1,28 +1,25 @@
 """The classic protocol: the group coordinator of `coordinator.group`, and the member of `client.member`."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from functools import partial
-from math import inf
 
 from fakebroker.client.member.member import Member
 from fakebroker.client.member.member_settings import MemberSettings
-from fakebroker.coordinator.group.api import ItemResults, JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult
+from fakebroker.coordinator.group.api import ItemResults, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import STABLE
 from fakebroker.coordinator.group.config import CoordinatorConfig
-from fakebroker.coordinator.group.coordinator import Coordinator
-from fakebroker.coordinator.group.history import Change, ChangedGroup, discard_change
+from fakebroker.coordinator.group.history import Change, ChangedGroup
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
-from fakebroker.errors import ErrorCode
-from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort, Records
+from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.effects_member import ALIVE, EffectsMember
-from fakebroker.lab.designs.offset_responses import commit_response, committed_partitions, fetch_response
+from fakebroker.lab.designs.group_coordinator import GroupCoordinator, never
 from fakebroker.lab.invariants import INVARIANTS
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from fakebroker.protocol.schema import Message
 
@@ -48,7 +45,7 @@ class ClassicMember(EffectsMember):
         return self._classic.is_leader
 
 
-class ClassicCoordinator:
+class ClassicCoordinator(GroupCoordinator):
     """The coordinator of one broker; a `lab.design.Coordinator`.
 
     Args:
@@ -57,28 +54,14 @@ class ClassicCoordinator:
     """
 
     def __init__(self, settings: CoordinatorSettings, port: CoordinatorPort) -> None:
-        self._port = port
         config = CoordinatorConfig(
             group_initial_rebalance_delay_ms=settings.initial_rebalance_delay_ms,
             group_max_session_timeout_ms=settings.max_session_timeout_ms,
             offsets_topic_num_partitions=settings.offsets_partitions,
         )
-        self._coordinator = Coordinator(config, port.new_id, self._append, on_change=self._on_change)
-        self._links: dict[str, Link] = {}  # By member id.
-        self._leaving: set[str] = set()
+        super().__init__(config, port)
 
     # lab.design.Coordinator
-
-    def elected(self, partition: int, now_ms: float) -> None:
-        self._coordinator.start_loading(partition)
-
-    def loaded(self, partition: int, records: Records, now_ms: float) -> None:
-        self._coordinator.finish_loading(partition, records.values(), now_ms)
-        self._answer()
-
-    def resigned(self, partition: int, now_ms: float) -> None:
-        self._coordinator.resign(partition, now_ms)
-        self._answer()
 
     def topics_changed(self, now_ms: float) -> None:
         """The leader of the group notices this."""
@@ -100,27 +83,13 @@ class ClassicCoordinator:
                 self._leave(link, message, now_ms)
         self._answer()
 
-    def disconnected(self, link: Link, now_ms: float) -> None:
-        """Kafka's coordinator does not know connections."""
-
-    def next_deadline(self) -> float:
-        due_ms = self._coordinator.next_deadline()
-        return inf if due_ms is None else due_ms
-
-    def tick(self, now_ms: float) -> None:
-        self._coordinator.tick(now_ms)
-        self._answer()
-
     def is_steady(self, group_id: str, links: int) -> bool:
         group = self._coordinator.group(group_id)
         return group is not None and group.state is STABLE and len(group.members) == links and not group.pending_members
 
-    def next_beats(self, group_id: str) -> Mapping[Link, float]:
-        return {}
-
     def rest(self, group_id: str) -> None:
         for member in self._group(group_id).members.values():
-            member.keeper = _never
+            member.keeper = never
 
     def wake(self, group_id: str, last_ms: Mapping[Link, float]) -> None:
         group = self._group(group_id)
@@ -142,23 +111,6 @@ class ClassicCoordinator:
             request.group_id, request.generation_id, request.member_id, request.group_instance_id, now_ms
         )
         self._port.reply(link, HeartbeatResponse(error_code=error) if error else ALIVE)
-
-    def _commit(self, link: Link, request: OffsetCommitRequest, now_ms: float) -> None:
-        offsets = [
-            OffsetToCommit(topic=topic.name, partition=each.partition_index, offset=each.committed_offset)
-            for topic in request.topics
-            for each in topic.partitions
-        ]
-        self._coordinator.commit_offsets(
-            *(request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id),
-            *(offsets, now_ms, lambda errors: self._port.reply(link, commit_response(request, errors[0]))),
-        )
-
-    def _fetched(self, request: OffsetFetchRequest, now_ms: float) -> OffsetFetchResponse:
-        group_id = request.groups[0].group_id
-        error, found = self._coordinator.fetch_offsets(group_id, committed_partitions(request), now_ms)
-        offsets = {(topic, index): each.offset for topic, index, each in found if each is not None}
-        return fetch_response(request, offsets, error)
 
     def _leave(self, link: Link, request: LeaveGroupRequest, now_ms: float) -> None:
         members = [(each.member_id, each.group_instance_id) for each in request.members]
@@ -190,36 +142,19 @@ class ClassicCoordinator:
                 case SyncResult():
                     self._port.reply(link, _synced(result))  # type: ignore[arg-type]
 
-    def _append(self, partition: int, records: tuple[Record, ...], done: Callable[[ErrorCode], None]) -> None:
-        keyed: dict[Hashable, Record | None] = {}
-        for record in records:
-            match record:
-                case GroupRecord(group_id, value):
-                    keyed["group", group_id] = record if value is not None else None
-                case OffsetRecord(group_id, topic, index, offset):
-                    keyed["offset", group_id, topic, index] = record if offset is not None else None
+    def _key_of(self, record: Record) -> tuple[Hashable, bool]:
+        match record:
+            case GroupRecord(group_id, value):
+                return ("group", group_id), value is None
+            case OffsetRecord(group_id, topic, index, offset):
+                return ("offset", group_id, topic, index), offset is None
+        raise AssertionError(f"{record}: expected a record of a classic group")
 
-        def stored(is_stored: bool) -> None:
-            done(ErrorCode.NONE if is_stored else ErrorCode.NOT_COORDINATOR)
-            self._answer()
-
-        self._port.append(partition, keyed, stored)
-
-    def _on_change(self, group: ChangedGroup, now_ms: float) -> None:
+    def _removed(self, group: ChangedGroup) -> list[str]:
         change = group.pending_change
-        if isinstance(change, Change):
-            removed = dict.fromkeys([*change.left, *(each for moment in change.moments for each in moment.left)])
-            discard_change(group, now_ms)
-            for member_id in removed:
-                self._links.pop(member_id, None)
-                if member_id in self._leaving:
-                    self._leaving.discard(member_id)
-                else:
-                    self._port.expelled(group.group_id, member_id)
-
-
-def _never(group_id: str) -> None:
-    """The keeper of sessions that are suspended: no other timer of a group that rests expires."""
+        if not isinstance(change, Change):
+            return []
+        return list(dict.fromkeys([*change.left, *(each for moment in change.moments for each in moment.left)]))
 
 
 def _join(request: JoinGroupRequest) -> JoinGroup:

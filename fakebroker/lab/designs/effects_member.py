@@ -1,16 +1,16 @@
 """The member of a design whose pure member is in `client.member`: its effects become calls of the port."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import Discover, Fatal, FetchMetadata, GroupRequest, Send
-from fakebroker.client.member.group_member import GroupMember
+from fakebroker.client.member.group_member import NO_TOPIC_IDS, GroupMember
 from fakebroker.errors import ErrorCode
 from fakebroker.lab.design import Beat, Idle, Link, MemberPort
 from fakebroker.lab.designs.offset_responses import commit_response
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 
@@ -56,6 +56,18 @@ class EffectsMember:
         """Whether the member has to look for changes of partition counts."""
         return False
 
+    def _changes_nothing(self, message: Message) -> bool:
+        """Whether a response only says that the member is alive."""
+        return type(message) is HeartbeatResponse and not message.error_code
+
+    def _alive(self) -> Message:
+        """Return the response to a heartbeat without an error."""
+        return ALIVE
+
+    def _topic_ids(self, topics: Iterable[str]) -> Mapping[str, bytes]:
+        """Return the ids of topics, for members that need them."""
+        return NO_TOPIC_IDS
+
     # lab.design.Member
 
     def start(self, now_ms: float) -> None:
@@ -80,7 +92,7 @@ class EffectsMember:
         self._update_positions()
         self._is_fetching_metadata = False
         self._metadata_due_ms = now_ms + self._port.metadata_max_age_ms
-        self._member.metadata(partition_counts, now_ms)
+        self._member.metadata(partition_counts, now_ms, topic_ids=self._topic_ids(partition_counts))
         self._act(now_ms)
 
     def connected(self, link: Link, now_ms: float) -> None:
@@ -99,7 +111,7 @@ class EffectsMember:
         if link is not self._link:
             return
         request = self._in_flight.popleft()
-        if type(message) is not HeartbeatResponse or message.error_code:
+        if not self._changes_nothing(message):
             self._update_positions()
         self._member.answered(request, message, now_ms)  # type: ignore[arg-type]  # what the coordinator sends
         self._act(now_ms)
@@ -125,7 +137,7 @@ class EffectsMember:
             return None
         if self._is_fetching_metadata:
             return None
-        beats = [Beat(member.next_heartbeat_ms, self._heartbeat_interval_ms, self._heartbeat(), ALIVE)]
+        beats = [Beat(member.next_heartbeat_ms, self._heartbeat_interval_ms, member.heartbeat_request(), self._alive())]
         if member.next_commit_ms < inf and member.assigned:
             commit = requests.offset_commit(member.identity, dict.fromkeys(member.assigned, 0))
             interval_ms = self._commit_interval_ms
@@ -139,9 +151,6 @@ class EffectsMember:
             self._member.heartbeats_skipped(next_due_ms, last_ms)
 
     # Effects
-
-    def _heartbeat(self) -> HeartbeatRequest:
-        return requests.heartbeat(self._member.identity)
 
     def _fetch_metadata(self) -> None:
         self._is_fetching_metadata = True

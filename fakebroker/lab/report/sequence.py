@@ -110,7 +110,7 @@ class _Recorder:
     """A `world.Observer` that keeps the messages and notes of a run."""
 
     def __init__(self, design: Design) -> None:
-        self._beats = design.beats
+        self._is_beat = design.is_beat
         self.steps: list[Arrow | Note] = []
         self.quiet: set[int] = set()
         """The indexes of beats that change nothing."""
@@ -119,7 +119,7 @@ class _Recorder:
     def sent(self, at_ms: float, member: MemberProcess, message: Message, node_id: int, *, to_member: bool) -> None:
         kind, error = kind_of(message), _error(message)
         name, is_response = kind.removesuffix("Request").removesuffix("Response"), kind.endswith("Response")
-        if type(message) in self._beats:
+        if self._is_beat(message):
             self._pair((member.number, node_id, name), is_response=is_response, has_error=bool(error))
         detail = message_detail(message) or (f" ({error_name(error)})" if error else "")
         self.steps.append(Arrow(at_ms, member.number, node_id, to_member, f"{name}{detail}", is_response, bool(error)))

@@ -94,7 +94,7 @@ class BrokerProcess:
         self.coordinator.received(link, message, self._world.now_ms())
         self.plan()
         design = self._world.design
-        if not design.has_replies and type(message) in design.beats:
+        if not design.has_replies and design.is_beat(message):
             link.member.plan()  # The response to a beat of the coordinator ends it: the group may rest now.
 
     def on_closed(self, link: MemberLink) -> None:
@@ -147,6 +147,9 @@ class BrokerProcess:
 
     def partition_counts(self) -> Mapping[str, int]:
         return self._world.partition_counts
+
+    def group_config(self, group_id: str, name: str) -> int | None:
+        return self._world.group_configs[group_id].get(name)
 
     def now_ms(self) -> float:
         return self._world.now_ms()

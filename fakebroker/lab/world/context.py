@@ -101,6 +101,7 @@ class Run(Protocol):
         design, script: What is run.
         scheduler, links: The virtual time and network.
         partition_counts: By topic.
+        group_configs: See `CoordinatorPort.group_config`, by group id and name.
         ownership: The owners of partitions.
     """
 
@@ -109,6 +110,7 @@ class Run(Protocol):
     scheduler: Scheduler
     links: Links
     partition_counts: dict[str, int]
+    group_configs: Mapping[str, Mapping[str, int]]
     ownership: Ownership
 
     @property

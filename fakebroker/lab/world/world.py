@@ -1,7 +1,7 @@
 """One run: a script, played with one design in virtual time."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Protocol, TypeVar
@@ -77,6 +77,7 @@ class World:
         brokers: By node id.
         members: By number.
         partition_counts: By topic.
+        group_configs: The settings of the members that brokers have in designs that say so: by group id and name.
         registry: The registry.
         ownership, traffic, failures: The measurements.
     """
@@ -95,6 +96,7 @@ class World:
         self._ended_ms: dict[tuple[int, int], float] = {}  # By number and incarnation, until it is noticed.
         plan = script.cluster
         self.partition_counts = dict(plan.topics)
+        self.group_configs: Mapping[str, Mapping[str, int]] = {group.group_id: group.configs for group in script.groups}
         self.registry: Registry[Any] = Registry()
         self.traffic = Traffic(script.duration_ms)
         self.failures = Failures()
@@ -249,7 +251,7 @@ class World:
     def sent(self, member: MemberProcess, message: Message, node_id: int, *, to_member: bool) -> None:
         """Count a message between a member and a broker."""
         size = self.traffic.sent(message, self.now_ms() - START_MS)
-        self.ownership.sent(member.group_id, size, is_beat=type(message) in self.design.beats)
+        self.ownership.sent(member.group_id, size, is_beat=self.design.is_beat(message))
         if self._observer is not None:
             self._observer.sent(self.now_ms() - START_MS, member, message, node_id, to_member=to_member)
 

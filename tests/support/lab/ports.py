@@ -155,6 +155,9 @@ class FakeCoordinatorPort(_Recorder):
     def partition_counts(self) -> Mapping[str, int]:
         return self.counts
 
+    def group_config(self, group_id: str, name: str) -> int | None:
+        return None
+
     def now_ms(self) -> float:
         return self.clock_ms
 
