@@ -177,7 +177,8 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
             speed, host = workload.pacing.speed, address_for(options.master)
             cluster = stack.enter_context(embedded_cluster(workload.cluster, seed, out, speed, host))
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
-        check_answers(bootstrap)
+        has_consumer_members = any(population.has_consumer_members for population in workload.groups)
+        check_answers(bootstrap, has_consumer_members=has_consumer_members)
         partitions = trio.run(ready_topics, bootstrap, workload.topics)
         found = trio.run(brokers, bootstrap)
     return Run(

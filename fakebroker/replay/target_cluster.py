@@ -21,18 +21,26 @@ DEFAULT_OFFSETS_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
 
 
-def check_answers(bootstrap: str) -> None:
+def check_answers(bootstrap: str, *, has_consumer_members: bool = False) -> None:
     """Check that members can talk to a cluster. Members do not support TLS or authentication.
 
     Args:
         bootstrap: HOST:PORT of the cluster, several separated by commas.
+        has_consumer_members: Whether members use the consumer protocol (KIP-848).
 
     Raises:
         BrokerUnreachable: No broker responds.
+        FakebrokerError: The cluster does not have the consumer protocol.
     """
     no_members = MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None)
     no_members.connect()
+    is_old = has_consumer_members and not no_members.lookup.has_consumer_protocol
     no_members.transport.close()
+    if is_old:
+        raise FakebrokerError(
+            f"cluster {bootstrap} does not have group.version=1: members of the protocol 'consumer' need Kafka 4.0 or "
+            "later"
+        )
 
 
 async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, int]:

@@ -232,6 +232,21 @@ def test_an_embedded_cluster_can_have_ipv6_addresses(tmp_path: Path) -> None:
         assert final_state(small_run(cluster.bootstrap, tmp_path))[1]
 
 
+def test_a_cluster_without_the_consumer_protocol_is_named_before_anything_starts(tmp_path: Path) -> None:
+    for as_version in ("3.9", None):
+        with embedded_cluster(Cluster(brokers=1, as_version=as_version), 1, tmp_path) as cluster:
+            check_answers(cluster.bootstrap)
+            if as_version is None:
+                check_answers(cluster.bootstrap, has_consumer_members=True)
+                continue
+            with pytest.raises(FakebrokerError) as caught:
+                check_answers(cluster.bootstrap, has_consumer_members=True)
+            assert str(caught.value) == (
+                f"cluster {cluster.bootstrap} does not have group.version=1: members of the protocol 'consumer' need "
+                "Kafka 4.0 or later"
+            )
+
+
 def test_a_simulated_cluster_has_the_default_settings_of_kafka(tmp_path: Path) -> None:
     delay = "group.initial.rebalance.delay.ms"
     others: dict[str, str | int | float | bool] = {"group.max.size": 9}

@@ -139,6 +139,15 @@ class CoordinatorLookup:
         self._is_ready = False
         self._connection = self._transport.connect(self._brokers[0], self)
 
+    @property
+    def has_consumer_protocol(self) -> bool:
+        """Whether the connected cluster has the consumer protocol (KIP-848), by the level of `group.version`.
+
+        Releases from 3.7 on have its APIs, but do not support it in production.
+        """
+        versions = None if self._connection is None else self._connection.versions
+        return versions is not None and versions.features.get("group.version", 0) >= 1
+
     def next_deadline(self) -> float:
         """Return when to call `process`, in milliseconds since the Unix epoch; infinite for never."""
         if self._connection is None:
