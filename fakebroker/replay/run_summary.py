@@ -118,8 +118,8 @@ class RequestNumbers(Section, frozen=True):
         p99_ms: 99th percentile of the latency.
         p99_9_ms: 99.9th percentile of the latency.
         max_ms: Maximum latency.
-        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED;
-            requests without a response are not among them.
+        unexpected_errors: Number of responses with an error other than REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED and
+            STALE_MEMBER_EPOCH; requests without a response are not among them.
         lost: Number of requests whose connection was refused, or closed before the response.
         unanswered: Number of requests without a response for as long as the client waits: its session timeout; for
             JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s.
@@ -173,7 +173,8 @@ class ErrorCount(Section, frozen=True):
         api: The API.
         source: As in `apis`.
         requests: Number of requests whose response had the error.
-        ordinary: True for the errors of normal operation, REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED.
+        ordinary: True for the errors of normal operation, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED and
+            STALE_MEMBER_EPOCH.
     """
 
     name: str

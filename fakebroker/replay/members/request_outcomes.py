@@ -5,15 +5,21 @@ Plain data; does not depend on Spark.
 
 from fakebroker.errors import ErrorCode
 
-ORDINARY_ERRORS = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED)
-"""Error codes that a healthy cluster returns: during rebalances, and to the first JoinGroup of a dynamic member."""
+ORDINARY_ERRORS = (
+    ErrorCode.NONE,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MEMBER_ID_REQUIRED,
+    ErrorCode.STALE_MEMBER_EPOCH,
+)
+"""Error codes that a healthy cluster returns: during rebalances, to the first JoinGroup of a dynamic member, and to a
+commit that was due before the response with the next epoch of its member (KIP-848)."""
 
 LOST, UNANSWERED, CUT_OFF = "lost", "unanswered", "cut off"
 """The values of the column `missing` of events: why a request has no response. It is null if there is a response."""
 
 MEANINGS = {
-    "unexpected_errors": "number of responses with an error other than REBALANCE_IN_PROGRESS and MEMBER_ID_REQUIRED; "
-    "requests without a response are not among them",
+    "unexpected_errors": "number of responses with an error other than REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED and "
+    "STALE_MEMBER_EPOCH; requests without a response are not among them",
     "lost": "number of requests whose connection was refused, or closed before the response",
     "unanswered": "number of requests without a response for as long as the client waits: its session timeout; for "
     "JoinGroup and SyncGroup its rebalance timeout plus 5 s; for LeaveGroup 5 s; for loads and look-ups 30 s",
