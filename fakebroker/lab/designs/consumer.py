@@ -1,8 +1,8 @@
 """The consumer protocol of KIP-848: the coordinator assigns, members reconcile with their heartbeats.
 
 The coordinator is that of `coordinator.group`, the member that of `client.member.modern`. Session timeout and heartbeat
-interval of a scenario are configs of the group, because brokers have them. Members whose assignor is "range" vote for
-`range`; all others leave the choice to the coordinator, which takes `uniform`.
+interval of a scenario are configs of the group, because brokers have them. Partitions are assigned by `uniform`, the
+default; the assignor of a scenario is one of the classic protocol.
 
 A member that joins first gets an empty assignment. All others still have theirs, so the group is complete then, and
 what moves to the new member afterwards counts as rebalances of its own.
@@ -61,7 +61,6 @@ class ConsumerMember(EffectsMember):
             group_id=settings.group_id,
             client_id=settings.client_id,
             topics=settings.topics,
-            server_assignor="range" if settings.assignor == "range" else None,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
             commit_interval_ms=settings.commit_interval_ms,
             retry_backoff_ms=settings.retry_backoff_ms,
