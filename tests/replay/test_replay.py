@@ -38,7 +38,10 @@ from tests.support.replay.summaries import summary_document
 SMALL = Workload(
     duration_s=3,
     topics={"orders": 4, "payments": 2},
-    cluster=Cluster(brokers=3, config={"group.initial.rebalance.delay.ms": 100}),
+    cluster=Cluster(
+        brokers=3,
+        config={"group.initial.rebalance.delay.ms": 100, "group.consumer.heartbeat.interval.ms": 300},
+    ),
     groups=(
         Groups(
             name="a",
@@ -46,6 +49,14 @@ SMALL = Workload(
             members=Sizes(uniform=(1, 3)),
             session_timeout_ms=6_000,
             heartbeat_interval_ms=300,
+            commit_interval_ms=400,
+            arrival=Arrival(ramp_s=0.5),
+        ),
+        Groups(
+            name="c",
+            count=2,
+            members=Sizes(uniform=(2, 3)),
+            protocol="consumer",
             commit_interval_ms=400,
             arrival=Arrival(ramp_s=0.5),
         ),
@@ -86,15 +97,19 @@ def test_a_replay_against_an_embedded_cluster(spark: SparkSession, tmp_path: Pat
     assert [check for check in summary["verdict"]["expectations"] if not check["met"]] == [
         {"expectation": "events_done == 2", "met": False, "actual": 1}
     ]
-    assert (summary["seed"], summary["groups"], summary["spark"]["tasks"]) == (11, 6, 2)
+    assert (summary["seed"], summary["groups"], summary["spark"]["tasks"]) == (11, 8, 2)
     assert {row["broker"] for row in summary["brokers"]} <= {1, 2, 3}
     apis = {row["api"]: row["requests"] for row in summary["apis"]}
     members = summary["members"]
-    assert apis["LeaveGroup"] == members == summary["metrics"]["members_joined"]
-    assert apis["Heartbeat"] > members
+    assert members == summary["metrics"]["members_joined"]
+    assert 6 <= apis["LeaveGroup"] <= members - 4
+    assert apis["Heartbeat"] > apis["LeaveGroup"]
+    assert apis["ConsumerGroupHeartbeat"] > 4 * (members - apis["LeaveGroup"])
     assert apis["OffsetCommit"] > members
-    assert {row["name"] for row in summary["errors"]} <= {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS"}
-    assert summary["rebalances"]["count"] >= 6
+    assert {row["name"] for row in summary["errors"]} <= {
+        *("MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"),
+    }
+    assert summary["rebalances"]["count"] >= 8
     assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
     events = spark.read.parquet(str(tmp_path / "events.parquet"))
     assert events.where("kind = 'request'").count() == summary["total"]["requests"]
