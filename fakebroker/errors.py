@@ -293,6 +293,10 @@ class ConfigError(FakebrokerError):
         return ConfigError(f"{path}{separator}{self}", field=field, value=self.value, expected=self.expected)
 
 
+class AuthenticationError(FakebrokerError):
+    """A client is not authenticated. The message is the text for the client; it is empty if there is no special one."""
+
+
 class ListenError(FakebrokerError):
     """A broker cannot listen at its address."""
 

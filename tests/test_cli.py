@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,8 @@ from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 V6 = "HOST:PORT with an IPv6 address in brackets, such as [::1]:9092"
@@ -150,6 +153,40 @@ def test_serve_stops_at_the_end_of_stdin() -> None:
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None
         assert "event" not in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_serve_has_users_and_listeners_and_shows_no_password(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text('alice = "horse-battery"\n')
+    listeners = ("--listener", "IN:PLAINTEXT", "--listener", "OUT:SASL_PLAINTEXT")
+    with start_serve("--port", "0", "--brokers", "1", "--users", str(users), *listeners) as process:
+        assert process.stdout is not None
+        first, second = process.stdout.readline(), process.stdout.readline()
+        assert first.startswith("bootstrap.servers=127.0.0.1:")
+        assert second.startswith("bootstrap.servers.OUT=127.0.0.1:")
+        with WireClient(BrokerView(1, "127.0.0.1", int(second.rpartition(":")[2]), True)) as wire:
+            assert not wire.ask(SaslHandshakeRequest(mechanism="PLAIN"), SaslHandshakeResponse).error_code
+            token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0horse-battery")
+            assert not wire.ask(token, SaslAuthenticateResponse).error_code
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+    assert "battery" not in f"{process.args!r} {first} {second} {out} {err}"
+
+
+@pytest.mark.parametrize("text", ["alice = 724193", "alice 724193", "[alice]\nx = 724193"])
+def test_invalid_users_are_an_error_without_their_passwords(run: Run, tmp_path: Path, text: str) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(text)
+    status, out, err = run("serve", "--port", "0", "--users", str(users))
+    assert status
+    assert "users" in err
+    assert "724" not in out + err
+
+
+def test_an_unknown_protocol_of_a_listener_is_an_error(run: Run) -> None:
+    _, _, err = run("serve", "--port", "0", "--listener", "OUT:SSL")
+    assert "--listener='OUT:SSL': expected NAME:PROTOCOL with PLAINTEXT or SASL_PLAINTEXT" in err
 
 
 @pytest.mark.slow

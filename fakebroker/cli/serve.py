@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -21,6 +22,7 @@ from fakebroker.host_port import expected_host_port, parse_host_port
 from fakebroker.open_files import allow_all
 
 if TYPE_CHECKING:
+    from fakebroker.cluster.listeners import SecurityProtocol
     from fakebroker.control.server import ControlServer
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
@@ -76,6 +78,21 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
 )
 @click.option(
     "--advertised-host", metavar="HOST", show_default="same as --host", help="Host that brokers report to clients."
+)
+@click.option(
+    "--listener",
+    "listeners",
+    metavar="NAME:PROTOCOL",
+    multiple=True,
+    help="Name and security protocol of a listener of all brokers, such as CLIENTS:SASL_PLAINTEXT; repeatable. Without "
+    "it there is one listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT.",
+)
+@click.option(
+    "--users",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="TOML file with the passwords of the users that can authenticate, one line per user, such as alice = "
+    '"secret".',
 )
 @click.option(
     "--seed", type=int, show_default="random", help="Seed for reproducible member ids, topic ids and cluster id."
@@ -143,6 +160,8 @@ def serve(
     config: tuple[str, ...],
     host: str,
     advertised_host: str | None,
+    listeners: tuple[str, ...],
+    users: str | None,
     seed: int | None,
     as_version: str | None,
     clock: Literal["real", "manual"],
@@ -155,8 +174,10 @@ def serve(
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM.
 
-    Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With --control,
-    prints control=URL on the next line. Prints neither if a port is in use.
+    Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With several
+    listeners, these are the addresses of the first one; those of the others follow, one line for each, such as
+    bootstrap.servers.CLIENTS=HOST:PORT,... With --control, prints control=URL on the next line. Prints none of them if
+    a port is in use.
     """
     from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
     from fakebroker.cluster.emulation import Broker
@@ -172,6 +193,8 @@ def serve(
         as_version=as_version,
         clock=_clock(clock, speed),
         proposals=proposals,
+        users=None if users is None else _users(users),
+        listeners=_each_once("--listener", listeners, _listener) or None,
         first_node_id=first_node_id,
         host=host,
         port=port,
@@ -183,6 +206,8 @@ def serve(
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster, _controlled(cluster, control_address, control_token) as server:
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+        for listener in cluster.cluster.listeners[1:]:
+            print(f"bootstrap.servers.{listener.name}={cluster.bootstrap_servers_of(listener.name)}", flush=True)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
         if events or until_stdin_ends:
             follow = (cluster if events else None, until_stdin_ends)
@@ -192,6 +217,19 @@ def serve(
                 print(f"control token={server.token}", file=sys.stderr, flush=True)
             print(f"control={server.url}", flush=True)
         signal.sigwait(ends)
+
+
+def _users(path: str) -> dict[str, object]:
+    """Read a file with passwords by user. Errors do not show its contents.
+
+    Raises:
+        ConfigError: It cannot be read, or is not TOML.
+    """
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (OSError, ValueError):
+        raise ConfigError.of("--users", path, 'a readable TOML file with lines such as alice = "secret"') from None
 
 
 def _controlled(
@@ -287,6 +325,16 @@ def _topic(text: str) -> tuple[str, int]:
     if not colon or not _is_number(partitions):
         raise ConfigError.of("--topic", text, "NAME:PARTITIONS, such as orders:6")
     return name, int(partitions)
+
+
+def _listener(text: str) -> "tuple[str, SecurityProtocol]":
+    from fakebroker.cluster.listeners import PROTOCOLS
+
+    name, _, protocol = text.rpartition(":")
+    for known in PROTOCOLS:
+        if name and protocol == known:
+            return name, known
+    raise ConfigError.of("--listener", text, f"NAME:PROTOCOL with {' or '.join(PROTOCOLS)}")
 
 
 def _is_number(text: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fakebroker.cluster.listeners import Endpoint, Listener
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -24,7 +25,7 @@ class BrokerNode:
     Attributes:
         node_id: Kafka's `broker.id`.
         host: The advertised host.
-        port: The advertised port; -1 before the broker listens.
+        port: The advertised port of its first listener; -1 before the broker listens.
         coordinator: Its group coordinator, which serves the partitions of __consumer_offsets that the broker leads.
         transaction_coordinator: Its transaction coordinator, which serves the partitions of __transaction_state.
         fetch_sessions: The fetch sessions of its clients (KIP-227).
@@ -38,6 +39,7 @@ class BrokerNode:
         stops: How often it has been stopped. Requests that were received before a stop are not handled after it.
         apis: The APIs by key, those that a proposal replaces included.
         rewrite: Its part in the proposal `rewrite`; None without the proposal.
+        ports: The advertised ports by listener; empty if there is only one.
     """
 
     node_id: int
@@ -56,6 +58,11 @@ class BrokerNode:
     stops: int = 0
     apis: Mapping[int, Api] = field(default_factory=lambda: API_BY_KEY)
     rewrite: "RewriteBroker | None" = None
+    ports: Mapping[str, int] = field(default_factory=dict)
+
+    def endpoint(self, listener: Listener) -> Endpoint:
+        """Return the advertised address of a listener; of the first one if the broker has no listener of this name."""
+        return Endpoint(self.host, self.ports.get(listener.name, self.port))
 
     @property
     def groups(self) -> "Coordinator | RewriteBroker":

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.faults.error_catalog import kinds_of, requested_parts
 from fakebroker.cluster.faults.rule import Fault
+from fakebroker.cluster.listeners import PLAINTEXT_LISTENER, Endpoint, Listener
 from fakebroker.errors import ErrorCode, ProtocolError, shown
 from fakebroker.protocol import raw_items
 from fakebroker.protocol.codec import decode
@@ -27,6 +28,7 @@ MAX_MEMO_BYTES = 1024
 """Larger frames are not cached."""
 _PARTITION_BYTES = 100
 """The size of the tuple of a topic and a partition, without the name of the topic."""
+_SASL_AUTHENTICATE = 36
 _GROUP, _TRANSACTION = 0, 1
 """FindCoordinator's key types (FindCoordinatorRequest.CoordinatorType)."""
 
@@ -50,6 +52,7 @@ class Peer:
         broker: The broker that the client is connected to; not set if the call was read from a file.
         client_host: The client's address.
         connection_id: A number that identifies the connection.
+        listener: The listener that the client is connected to.
         principal: Type and name of the authenticated client, such as "User:alice".
         software: The name and the version of the client, which ApiVersions requests have since version 3.
         memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
@@ -63,6 +66,7 @@ class Peer:
         "client_host",
         "connection_id",
         "last_dropped",
+        "listener",
         "memo_call",
         "memo_head",
         "memo_tail",
@@ -70,8 +74,11 @@ class Peer:
         "software",
     )
 
-    def __init__(self, broker: BrokerNode, client_host: str, connection_id: int) -> None:
+    def __init__(
+        self, broker: BrokerNode, client_host: str, connection_id: int, listener: Listener = PLAINTEXT_LISTENER
+    ) -> None:
         self.broker = broker
+        self.listener = listener
         self.client_host = client_host
         self.connection_id = connection_id
         self.principal = ANONYMOUS
@@ -212,6 +219,10 @@ class Call:
     def broker(self) -> BrokerNode:
         """The broker that received the request. A call that was read from a file has a `node_id` only."""
         return self.peer.broker
+
+    def endpoint_of(self, broker: BrokerNode) -> Endpoint:
+        """Return where the client can connect to a broker: at the listener of the name that it is connected to."""
+        return broker.endpoint(self.peer.listener)
 
     @property
     def node_id(self) -> int:
@@ -470,6 +481,10 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         items = split(frame, position)
         if items is not None:
             return UndecodedCall(peer, api, api_version, header, frame, position, items)
+    if api_key == _SASL_AUTHENTICATE:
+        # The journal must not have secrets, and an authenticated or anonymous client needs no answer to them.
+        blank = api.request(auth_bytes=b"")  # type: ignore[call-arg]  # SaslAuthenticateRequest, imported when needed
+        return Call(peer, api, api_version, correlation_id, header.client_id or "", blank, len(frame))
     request: Message = ApiVersionsRequest()
     if is_supported:
         # As in Kafka, bytes after the message are ignored.

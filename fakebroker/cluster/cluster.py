@@ -26,6 +26,7 @@ from fakebroker.cluster.features import Features
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.handlers import fetch
 from fakebroker.cluster.journal.journal import Journal
+from fakebroker.cluster.listeners import PLAINTEXT_LISTENER, Listener
 from fakebroker.cluster.logs.fetch_sessions import FetchSessions
 from fakebroker.cluster.logs.log_manager import LogManager
 from fakebroker.cluster.logs.offsets_topic import append_records, read_records
@@ -59,6 +60,7 @@ from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import Acl
+from fakebroker.security.credentials import Credentials
 from fakebroker.topic_partition import LEGAL_NAME, is_legal_name
 
 if TYPE_CHECKING:
@@ -93,6 +95,8 @@ class Cluster:
         first_node_id: The node id of the first broker; the others follow.
         racks: The rack of each broker; brokers that are not listed have none.
         acls: The first ACLs, with which there is an authorizer. None: there is one if the settings name it.
+        listeners: The listeners of each broker.
+        credentials: The users that can authenticate.
 
     Attributes:
         cluster_id: The id that clients see.
@@ -101,11 +105,12 @@ class Cluster:
         resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
         acls: The authorizer and its ACLs; None if everything is allowed.
+        listeners: The listeners of each broker.
+        credentials: The users that can authenticate, with their SCRAM credentials.
         features: The finalized features.
         group_moves: The moves of group coordinators.
         transactions: The transaction coordinators.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
-        scram_iterations: The iterations of SCRAM credentials, by user and mechanism. Not modified in place.
         append_failures: The appends to __consumer_offsets and __transaction_state that fail.
         placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
@@ -136,9 +141,13 @@ class Cluster:
         first_node_id: int = 1,
         racks: Sequence[str | None] = (),
         acls: Iterable[Acl] | None = None,
+        listeners: tuple[Listener, ...] = (PLAINTEXT_LISTENER,),
+        credentials: Credentials | None = None,
     ) -> None:
         self.config = config
         self.acls = new_acls(config, acls)
+        self.listeners = listeners
+        self.credentials = credentials or Credentials()
         self.now_ms = self.wire_ms = now_ms
         self.journal = journal
         self.new_id = new_id
@@ -182,7 +191,6 @@ class Cluster:
         self.history.name_of = self.topics.past_or_present_name_of
         self._keeps_history = keeps_history
         self.next_producer_id = 0
-        self.scram_iterations: Mapping[tuple[str, int], int] = {}
         self.answered: list[Call] = []
         self.disconnected: list[Hashable] = []
         self.rewrite: RewriteGroups | None = None

@@ -18,6 +18,7 @@ from fakebroker.cluster.topics import NO_LEADER, Partition, Topic
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.errors import ConfigError
 from fakebroker.security.acls import AclStore
+from fakebroker.security.credentials import Credentials
 
 if TYPE_CHECKING:
     from fakebroker.cluster.rewrite.rewrite_groups import GroupRegistry
@@ -35,9 +36,10 @@ class Snapshot:
         quotas: The quotas of clients.
         features: A copy of the finalized features.
         topics: Copies of the topics.
-        scram_iterations, placed_topics, next_producer_id: See `Cluster`.
+        placed_topics, next_producer_id: See `Cluster`.
         offsets_topic_is_used: See `Topics`.
         acls: A copy of the ACLs; None without an authorizer.
+        credentials: A copy of the users.
         registry: A copy of the group metadata of the proposal `rewrite`.
         records: A cache of the records of each partition of __consumer_offsets, filled by the first `restore`.
     """
@@ -49,11 +51,11 @@ class Snapshot:
     quotas: Mapping[Entity, Mapping[str, float]]
     features: Features
     topics: list[Topic]
-    scram_iterations: Mapping[tuple[str, int], int]
     placed_topics: int
     next_producer_id: int
     offsets_topic_is_used: bool
     acls: AclStore | None
+    credentials: Credentials
     registry: "GroupRegistry | None" = None
     records: dict[int, list[Record]] = field(default_factory=dict)
 
@@ -68,11 +70,11 @@ def take(cluster: Cluster) -> Snapshot:
         quotas=cluster.quotas.limits,
         features=cluster.features.copy(),
         topics=cluster.topics.clones(),
-        scram_iterations=cluster.scram_iterations,
         placed_topics=cluster.placed_topics,
         next_producer_id=cluster.next_producer_id,
         offsets_topic_is_used=cluster.topics.offsets_topic_is_used,
         acls=None if cluster.acls is None else cluster.acls.copy(),
+        credentials=cluster.credentials.copy(),
         registry=None if cluster.rewrite is None else cluster.rewrite.saved(),
     )
 
@@ -103,7 +105,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     cluster.resource_configs = snapshot.resource_configs
     cluster.quotas.restore(snapshot.quotas)
     cluster.features.restore(snapshot.features)
-    cluster.scram_iterations = snapshot.scram_iterations
+    cluster.credentials = snapshot.credentials.copy()
     cluster.acls = None if snapshot.acls is None else snapshot.acls.copy()
     cluster.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)

@@ -4,10 +4,15 @@ import ipaddress
 import socket
 from collections import deque
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.listeners import Listener
 from fakebroker.protocol.frames import FrameBuffer
+
+if TYPE_CHECKING:  # Few clusters need it.
+    from fakebroker.cluster.authentication import Authentication
 
 
 def client_host(address: str) -> str:
@@ -24,9 +29,9 @@ def client_host(address: str) -> str:
 class Blocked(Enum):
     """Why requests of a connection are not handled although no response is pending: network faults and quotas.
 
-    `NetworkFaults` sets these values; the reactor sets THROTTLED and HANGING_UP for quotas. The reactor clears
-    NOT_ACCEPTED and THROTTLED when their delay has passed. HALF_OPEN and HANGING_UP remain until the connection is
-    closed.
+    `NetworkFaults` sets these values, also after a failed authentication; the reactor sets THROTTLED and HANGING_UP for
+    quotas. The reactor clears NOT_ACCEPTED and THROTTLED when their delay has passed. HALF_OPEN and HANGING_UP remain
+    until the connection is closed.
     """
 
     NOT_ACCEPTED = auto()
@@ -46,6 +51,8 @@ class Connection(Peer):
 
     Attributes:
         socket: The socket, non-blocking.
+        authentication: The authentication that the client has to complete before its requests are handled; None if
+            there is none, or it is completed.
         frames: Splits the received bytes into frames.
         queued: Frames that wait for the response to an earlier one: Kafka handles a connection's requests in order.
         pending: The call whose response is pending, or why the connection is blocked; None if the next queued request
@@ -60,6 +67,7 @@ class Connection(Peer):
     """
 
     __slots__ = (
+        "authentication",
         "frames",
         "interest",
         "is_closed",
@@ -73,9 +81,12 @@ class Connection(Peer):
         "unsent_responses",
     )
 
-    def __init__(self, sock: socket.socket, broker: BrokerNode, connection_id: int, max_request_bytes: int) -> None:
-        super().__init__(broker, client_host(sock.getpeername()[0]), connection_id)
+    def __init__(
+        self, sock: socket.socket, broker: BrokerNode, listener: Listener, connection_id: int, max_request_bytes: int
+    ) -> None:
+        super().__init__(broker, client_host(sock.getpeername()[0]), connection_id, listener)
         self.socket = sock
+        self.authentication: Authentication | None = None
         self.frames = FrameBuffer(max_request_bytes)
         self.queued: deque[bytes] = deque()
         self.pending: Call | Blocked | None = None
@@ -89,7 +100,7 @@ class Connection(Peer):
 
     def release_memory(self) -> None:
         """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""
-        self.memo_call = self.last_dropped = None
+        self.memo_call = self.last_dropped = self.authentication = None
         self.memo_head = self.memo_tail = b""
         self.frames = FrameBuffer(self.frames.max_bytes)
         self.queued.clear()

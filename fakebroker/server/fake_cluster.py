@@ -43,14 +43,16 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal.journal import JournalMode, new_journal
+from fakebroker.cluster.listeners import SecurityProtocol, listeners_of
 from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.seeding.transaction_seed import TransactionSeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode, cut_lines
+from fakebroker.errors import ConfigError, ErrorCode, cut_lines, one_of
 from fakebroker.host_port import format_host_port, is_host, unbracketed
+from fakebroker.security.credentials import Credentials, checked_passwords
 from fakebroker.server.clock import Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
@@ -116,12 +118,19 @@ class FakeCluster(JournalExport):
         acls: What clients may do, as a list of `AclRule` or of equal tables, such as
             `[{"principal": "ANONYMOUS", "operation": "READ", "topic": "orders"}]`. Everything else is denied, also if
             the list is empty. None: everything is allowed, unless the setting `authorizer.class.name` is given.
+        users: Passwords by user, with which clients authenticate: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. The principal
+            of user "alice" is "User:alice".
+        listeners: Security protocols by the name of the listener, such as
+            `{"INTERNAL": "PLAINTEXT", "CLIENTS": "SASL_PLAINTEXT"}`. Each broker has all of them, and clients find
+            brokers at the listener that they are connected to. `bootstrap_servers` is that of the first one. None: one
+            listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT.
         first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
             `trio.testing.MockClock`.
         host: Address to listen on, such as "127.0.0.1", "0.0.0.0" or "::1".
-        port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
+        port: Port of the first broker, the others use the ports that follow, further listeners those after; 0 selects
+            free ports.
         advertised_host: Host that brokers report to clients; `host` if None.
         journal: What to record of requests: "full"; "headers": everything but messages; "off": nothing.
         journal_calls: Maximum number of requests in the journal; older ones are dropped.
@@ -159,6 +168,8 @@ class FakeCluster(JournalExport):
         api_versions: Mapping[str, VersionCap] | None = None,
         proposals: Sequence[str] = (),
         acls: Sequence[AclRule] | None = None,
+        users: Mapping[str, Any] | None = None,
+        listeners: Mapping[str, SecurityProtocol] | None = None,
         first_node_id: NodeId = 1,
         clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
@@ -178,6 +189,7 @@ class FakeCluster(JournalExport):
         self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
+        passwords, all_listeners = checked_passwords(users or {}), listeners_of(listeners, has_users=bool(users))
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
         def new_cluster() -> Cluster:
@@ -192,6 +204,8 @@ class FakeCluster(JournalExport):
                 first_node_id=first_node_id,
                 racks=racks,
                 acls=None if acls is None else [each.acl for each in acls],
+                listeners=all_listeners,
+                credentials=Credentials(passwords, random.Random(f"credentials {self.seed}").randbytes),
             )
 
         self.cluster = new_cluster()
@@ -296,6 +310,22 @@ class FakeCluster(JournalExport):
     def bootstrap_servers(self) -> str:
         """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
         return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """Return `bootstrap.servers` for clients of a listener.
+
+        Args:
+            listener: The name of the listener.
+
+        Raises:
+            ConfigError: There is no such listener.
+        """
+        self._server.check_started()
+        known = {each.name: each for each in self.cluster.listeners}
+        if listener not in known:
+            raise ConfigError.of("listener", listener, one_of(known, listener))
+        endpoints = [broker.endpoint(known[listener]) for broker in self.cluster.brokers.values()]
+        return ",".join(format_host_port(*endpoint) for endpoint in endpoints)
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:

@@ -71,7 +71,8 @@ class ClusterServer:
         partial_frame_timeout_ms: float,
     ) -> None:
         brokers = len(cluster.brokers)
-        check_integer("port", port, least=0, most=65536 - brokers, where=f"{brokers} brokers")
+        ports = brokers * len(cluster.listeners)
+        check_integer("port", port, least=0, most=65536 - ports, where=f"{brokers} brokers")
         check_integer("max_unsent_bytes", max_unsent_bytes, least=0)
         self.cluster = cluster
         self.clock = clock
@@ -87,8 +88,9 @@ class ClusterServer:
         self._scope = trio.CancelScope()
         self._starting = threading.Lock()  # Several threads may enter the cluster at once; all but one must fail.
         self._has_started = self._has_stopped = False
-        self._reserved_ports: dict[int, socket.socket] = {}
-        self._ports: dict[int, int] = {}  # By node id, also of removed brokers: `restore` may add them again.
+        self._reserved_ports: dict[tuple[int, str], socket.socket] = {}
+        # By node id and listener, also of removed brokers: `restore` may add them again.
+        self._ports: dict[tuple[int, str], int] = {}
         self._nursery: trio.Nursery
         if isinstance(clock, ManualClock):
             clock.advance_with(self.run)
@@ -335,25 +337,32 @@ class ClusterServer:
         self.clock.advance(seconds)
 
     def open_listener(self, broker: BrokerNode) -> None:
-        """Listen for a broker on the port that is reserved for it, or on a free one."""
+        """Listen for a broker on the ports that are reserved for it, or on free ones."""
         self.check_running()
         self._open(broker, 0)
 
-    def _open(self, broker: BrokerNode, port: int) -> None:
-        """Listen for a broker on the port reserved for it, or else on `port`, where 0 selects a free one."""
-        reserved = self._reserved_ports.pop(broker.node_id, None)
-        listener = reserved or bound(self.host, port)
-        start_listening(listener, _BACKLOG)
-        broker.host, broker.port = self.advertised_host, listener.getsockname()[1]
-        self._ports[broker.node_id] = broker.port
-        self.reactor.listen(broker, listener)
+    def _open(self, broker: BrokerNode, first_port: int) -> None:
+        """Listen for a broker on the ports that it had, or else from a port on, where 0 selects free ones.
+
+        The ports of a listener are consecutive: those of the first listener of all brokers precede those of the second.
+        """
+        brokers, ports = len(self.cluster.brokers), {}
+        for index, listener in enumerate(self.cluster.listeners):
+            key = broker.node_id, listener.name
+            port = first_port + index * brokers if first_port else self._ports.get(key, 0)
+            sock = self._reserved_ports.pop(key, None) or bound(self.host, port)
+            start_listening(sock, _BACKLOG)
+            ports[listener.name] = self._ports[key] = sock.getsockname()[1]
+            self.reactor.listen(broker, listener, sock)
+        broker.host, broker.port = self.advertised_host, next(iter(ports.values()))
+        broker.ports = ports if len(ports) > 1 else {}
 
     def close_listener(self, broker: BrokerNode, *, keep_port: bool) -> None:
-        """Close a broker's listener and connections.
+        """Close a broker's listeners and connections.
 
         Args:
             broker: The broker.
-            keep_port: Whether to reserve the port, for `open_listener`.
+            keep_port: Whether to reserve the ports, for `open_listener`.
         """
         self.check_running()
         self.reactor.disconnect(broker)
@@ -361,9 +370,11 @@ class ClusterServer:
             self._reserve_port(broker)
 
     def _reserve_port(self, broker: BrokerNode) -> None:
-        """Bind a broker's port without listening: connections are refused, and no other process can use the port."""
-        if broker.node_id not in self._reserved_ports:
-            self._reserved_ports[broker.node_id] = bound(self.host, broker.port)
+        """Bind a broker's ports without listening: connections are refused, and no other process can use them."""
+        for listener in self.cluster.listeners:
+            key = broker.node_id, listener.name
+            if key not in self._reserved_ports:
+                self._reserved_ports[key] = bound(self.host, broker.endpoint(listener).port)
 
     def network_conditions(self, broker: BrokerNode) -> NetworkConditions:
         """Return the network conditions of a broker."""
@@ -376,11 +387,11 @@ class ClusterServer:
         self.reactor.network_faults.conditions[broker.node_id] = conditions
 
     def _refuse(self, broker: BrokerNode, refuse: bool) -> None:
-        """Close a broker's listener, or open it again; existing connections remain."""
+        """Close a broker's listeners, or open them again; existing connections remain."""
         if refuse:
-            self.reactor.close_listener(broker)
+            self.reactor.close_listeners(broker)
             self._reserve_port(broker)
-        elif broker.node_id in self._reserved_ports:
+        elif (broker.node_id, self.cluster.listeners[0].name) in self._reserved_ports:
             self.open_listener(broker)
 
     @contextmanager
@@ -410,13 +421,14 @@ class ClusterServer:
         yield
         for node_id, broker in self.cluster.brokers.items():
             if broker.up and node_id not in kept:
-                self._open(broker, self._ports.get(node_id, 0))
+                self._open(broker, 0)
 
     def _release_port(self, broker: BrokerNode) -> None:
         self.close_listener(broker, keep_port=False)
-        reserved = self._reserved_ports.pop(broker.node_id, None)
-        if reserved is not None:
-            reserved.close()
+        for listener in self.cluster.listeners:
+            reserved = self._reserved_ports.pop((broker.node_id, listener.name), None)
+            if reserved is not None:
+                reserved.close()
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -74,6 +74,11 @@ class NetworkFaults:
         round_trip_ms = self.conditions[connection.broker.node_id].round_trip_ms
         self._schedule(connection, now_ms + round_trip_ms, Action.SEND, frame, response)
 
+    def hang_up(self, connection: Connection, frame: bytearray, due_ms: float) -> None:
+        """Handle no more requests of a connection; send a last response, which may be empty, and close it at a time."""
+        connection.pending = Blocked.HANGING_UP
+        self._schedule(connection, due_ms, Action.HANG_UP, frame)
+
     def after_response(self, connection: Connection, fault: Fault, now_ms: float) -> None:
         """Block or close a connection if the fault that applied to its last request requires that."""
         if fault.drop or fault.cut_bytes is not None:

@@ -20,6 +20,8 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.configs.settings import AUTHENTICATION_DELAY, SASL_MAX_BYTES
+from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
 from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
@@ -96,7 +98,7 @@ class Reactor:
         self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self.response_times = ResponseTimes()
-        self._listeners: dict[int, tuple[socket.socket, BrokerNode]] = {}
+        self._listeners: dict[int, tuple[socket.socket, BrokerNode, Listener]] = {}
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
         self._dirty: list[Connection] = []
@@ -110,25 +112,25 @@ class Reactor:
         self._sleep = trio.CancelScope()
         cluster.faults.actions.log = _log_error
 
-    def listen(self, broker: BrokerNode, listener: socket.socket) -> None:
-        """Accept connections for a broker from a listening socket, which the reactor closes later."""
-        listener.setblocking(False)
-        self._listeners[listener.fileno()] = (listener, broker)
-        self._poller.register(listener.fileno(), READ)
+    def listen(self, broker: BrokerNode, listener: Listener, sock: socket.socket) -> None:
+        """Accept connections to a broker's listener from a listening socket, which the reactor closes later."""
+        sock.setblocking(False)
+        self._listeners[sock.fileno()] = (sock, broker, listener)
+        self._poller.register(sock.fileno(), READ)
 
     def disconnect(self, broker: BrokerNode) -> None:
-        """Close a broker's listener and every connection to it, and reset its network conditions."""
-        self.close_listener(broker)
+        """Close a broker's listeners and every connection to it, and reset its network conditions."""
+        self.close_listeners(broker)
         self.network_faults.conditions.pop(broker.node_id, None)
         for connection in [each for each in self.connections.values() if each.broker is broker]:
             self.close(connection)
 
-    def close_listener(self, broker: BrokerNode) -> None:
-        """Close the listener of a broker; its connections remain."""
-        for fd, (listener, owner) in list(self._listeners.items()):
+    def close_listeners(self, broker: BrokerNode) -> None:
+        """Close the listeners of a broker; its connections remain."""
+        for fd, (sock, owner, _) in list(self._listeners.items()):
             if owner is broker:
                 self._poller.unregister(fd)
-                listener.close()
+                sock.close()
                 del self._listeners[fd]
 
     async def run(self) -> None:
@@ -230,10 +232,10 @@ class Reactor:
         # Send all responses together, so that a client is not woken by each of them.
         self._flush()
 
-    def _accept(self, listener: socket.socket, broker: BrokerNode) -> None:
+    def _accept(self, listening: socket.socket, broker: BrokerNode, listener: Listener) -> None:
         for _ in range(MAX_EVENTS):
             try:
-                sock, _ = listener.accept()
+                sock, _ = listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:
@@ -243,7 +245,7 @@ class Reactor:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
-                connection = Connection(sock, broker, self._connections_made, self._max_request_bytes)
+                connection = Connection(sock, broker, listener, self._connections_made, self._max_request_bytes)
             except OSError:  # The client has closed the connection already.
                 sock.close()
                 continue
@@ -251,10 +253,18 @@ class Reactor:
             self.connections[sock.fileno()] = connection
             connection.interest = READ
             self._poller.register(sock.fileno(), READ)
+            if listener.has_sasl:
+                self._require_authentication(connection)
             if self.network_faults.conditions:
                 self.network_faults.accept(connection, self.wire_clock.now_ms())
             if self.cluster.quotas.limits:
                 self._limit_connections(connection)
+
+    def _require_authentication(self, connection: Connection) -> None:
+        from fakebroker.cluster.authentication import Authentication  # few clusters need it
+
+        connection.authentication = Authentication(self.cluster, connection)
+        connection.frames.max_bytes = self.cluster.config.number(SASL_MAX_BYTES)
 
     def _limit_connections(self, connection: Connection) -> None:
         """Serve no requests of a new connection that exceeds a quota of its address, and close it later."""
@@ -296,7 +306,7 @@ class Reactor:
         try:
             frames = connection.frames.feed(data)
         except ProtocolError as error:
-            self.close(connection, str(error))
+            self._refuse_frame(connection, str(error), wire_ms)
             return
         if connection.frames.held_bytes or self._partial:
             self._watch_partial(connection, wire_ms)
@@ -305,6 +315,42 @@ class Reactor:
         elif frames:
             connection.queued.extend(frames)
             self._handle_queued(connection, now_ms, wire_ms)
+
+    def _refuse_frame(self, connection: Connection, why: str, wire_ms: float) -> None:
+        """Close a connection that has sent a frame of a size that is not allowed; before authentication, later."""
+        if connection.authentication is None:
+            self.close(connection, why)
+        else:
+            self._fail_authentication(connection, bytearray(), why, wire_ms)
+
+    def _authenticate(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
+        """Answer a frame of a connection that is not authenticated yet."""
+        assert connection.authentication is not None
+        answer, then, why = connection.authentication.receive(frame, now_ms)
+        if then == "close":
+            self.close(connection, why)
+            return
+        if then == "fail":
+            self._fail_authentication(connection, answer or bytearray(), why, wire_ms)
+            return
+        if then == "authenticated":
+            connection.authentication = None
+            connection.frames.max_bytes = self._max_request_bytes
+        if answer is None:
+            return
+        if connection.broker.node_id in self.network_faults.conditions:
+            self.network_faults.delay(connection, answer, wire_ms)
+        else:
+            self._perform(DelayedAction(connection, Action.SEND, answer, None))
+
+    def _fail_authentication(self, connection: Connection, answer: bytearray, why: str, wire_ms: float) -> None:
+        """Send an answer and close a connection after a delay, without reading from it."""
+        logger.info("%r: %s", connection, why)  # as in Kafka: clients are told
+        connection.queued.clear()
+        self._partial.pop(connection, None)
+        delay_ms = self.cluster.config.number(AUTHENTICATION_DELAY)
+        self.network_faults.hang_up(connection, answer, wire_ms + delay_ms)
+        self._set_interest(connection)
 
     def _watch_partial(self, connection: Connection, wire_ms: float) -> None:
         self._partial.pop(connection, None)
@@ -334,6 +380,9 @@ class Reactor:
 
     def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
         """Handle one request, and write all responses that it completes."""
+        if connection.authentication is not None:
+            self._authenticate(connection, frame, now_ms, wire_ms)
+            return
         try:
             call = read_call(connection, frame)
         except ProtocolError as error:
@@ -546,7 +595,7 @@ class Reactor:
         if connection.is_closed:
             return
         interest = WRITE if connection.unsent else 0
-        if len(connection.queued) < MAX_QUEUED_FRAMES:
+        if len(connection.queued) < MAX_QUEUED_FRAMES and connection.pending is not Blocked.HANGING_UP:
             interest |= READ
         if interest != connection.interest:
             connection.interest = interest
@@ -578,8 +627,8 @@ class Reactor:
         """Close all connections and listeners."""
         for connection in list(self.connections.values()):
             self.close(connection)
-        for listener, _ in self._listeners.values():
-            listener.close()
+        for sock, _, _ in self._listeners.values():
+            sock.close()
         self._listeners.clear()
         self._poller.close()
 

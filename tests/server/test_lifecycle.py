@@ -243,7 +243,9 @@ RUNS_ONLY = {
 }  # fmt: skip
 """Methods that need a running cluster."""
 
-HAS_STARTED = {"bootstrap_servers", "brokers", "connections", "coordinator_of", "response_times", "watch"}
+HAS_STARTED = {
+    "bootstrap_servers", "bootstrap_servers_of", "brokers", "connections", "coordinator_of", "response_times", "watch",
+}  # fmt: skip
 """What needs a cluster that has been started, and may have stopped since."""
 
 

@@ -12,19 +12,22 @@ from typing import NamedTuple, Protocol
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import NODE_ID_CONFIGS, default_values, known_configs, synonyms_of
 from fakebroker.cluster.configs.definitions import config_text
-from fakebroker.cluster.configs.settings import OWN_PREFIX, Config
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SASL_MECHANISMS, Config
 from fakebroker.cluster.configs.topic_configs import ALL_TOPIC_CONFIGS
+from fakebroker.cluster.listeners import Listener
 
-LISTENER = "PLAINTEXT"
 LOG_DIR = "/var/lib/kafka/data"
 """The only log directory of a broker, as DescribeLogDirs and DescribeConfigs report it."""
 
 
 class ConfigHolder(Protocol):
-    """The configs of a cluster: its settings, and the dynamic configs of all brokers."""
+    """The configs of a cluster: its settings and listeners, and the dynamic configs of all brokers."""
 
     @property
     def config(self) -> Config: ...
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]: ...
 
     @property
     def broker_configs(self) -> Mapping[str, str]: ...
@@ -70,8 +73,13 @@ def static_configs(cluster: ConfigHolder, broker: BrokerNode) -> dict[str, str]:
     if broker.rack is not None:
         given["broker.rack"] = broker.rack
     host = f"[{broker.host}]" if ":" in broker.host else broker.host  # An IPv6 address has brackets.
-    given["advertised.listeners"] = f"{LISTENER}://{host}:{broker.port}"
-    given["listeners"] = f"{LISTENER}://:{broker.port}"
+    ports = [(each, broker.endpoint(each).port) for each in cluster.listeners]
+    given["advertised.listeners"] = ",".join(f"{each.name}://{host}:{port}" for each, port in ports)
+    given["listeners"] = ",".join(f"{each.name}://:{port}" for each, port in ports)
+    if any(each.name != each.protocol for each in cluster.listeners):
+        given["listener.security.protocol.map"] = ",".join(f"{each.name}:{each.protocol}" for each in cluster.listeners)
+    if any(each.has_sasl for each in cluster.listeners):
+        given[SASL_MECHANISMS] = ",".join(cluster.config.items(SASL_MECHANISMS))
     given["log.dirs"] = LOG_DIR
     return given | dict.fromkeys(NODE_ID_CONFIGS, str(broker.node_id))
 

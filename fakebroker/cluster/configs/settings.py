@@ -17,6 +17,7 @@ from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, Migr
 from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
+from fakebroker.security.sasl import MECHANISMS
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST
@@ -27,6 +28,8 @@ OWN_PREFIX = "fakebroker."
 
 REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 AUTHORIZER, SUPER_USERS = "authorizer.class.name", "super.users"
+SASL_MECHANISMS, SASL_MAX_BYTES = "sasl.enabled.mechanisms", "sasl.server.max.receive.size"
+AUTHENTICATION_DELAY = "connection.failed.authentication.delay.ms"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
 
 _ASSIGNOR_CLASSES = {
@@ -63,6 +66,9 @@ SETTINGS: dict[str, ConfigKey] = {
     "auto.create.topics.enable": ConfigKey(_BOOLEAN, True, about="Metadata for an unknown topic creates it."),
     "auto.leader.rebalance.enable": ConfigKey(
         _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
+    ),
+    AUTHENTICATION_DELAY: ConfigKey(
+        _INT, 100, 0, about="Wait before the answer to a failed authentication, in real time."
     ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
@@ -157,6 +163,12 @@ SETTINGS: dict[str, ConfigKey] = {
         ),
         about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
     ),
+    SASL_MECHANISMS: ConfigKey(
+        _LIST,
+        ",".join(MECHANISMS),
+        about="Mechanisms of SASL listeners; Kafka: GSSAPI.",
+    ),
+    SASL_MAX_BYTES: ConfigKey(_INT, 524_288, 1, about="Largest message before a client has authenticated (KIP-684)."),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
     SUPER_USERS: ConfigKey(
         _STRING, "", about="Principals that may do everything, such as User:admin, separated by semicolons."
@@ -271,6 +283,9 @@ class Config:
         if self.number(interval) >= self.number(timeout):
             expected = f"an integer < {timeout}, which is {self.number(timeout)}"
             raise ConfigError.of(interval, self.number(interval), expected)
+        for mechanism in self.items(SASL_MECHANISMS):
+            if mechanism not in MECHANISMS:
+                raise ConfigError.of(SASL_MECHANISMS, mechanism, one_of(MECHANISMS).replace("one of", "one or more of"))
         if "classic" not in self.items(REBALANCE_PROTOCOLS):
             expected = "a list with classic, which cannot be disabled"
             raise ConfigError.of(REBALANCE_PROTOCOLS, self.text(REBALANCE_PROTOCOLS), expected)

@@ -325,7 +325,7 @@ class FaultInjector:
         if response is not None and call.fault is not None and call.fault.error:
             response = self._with_error(call, response)
         elif response is not None and call.fault is not None and call.fault.stale:
-            self._stale_metadata(call.fault).apply(call.request, response)
+            self._stale_metadata(call.fault).apply(call.request, response, call.peer.listener)
         self._finish(call, response, now_ms)
 
     def _stale_metadata(self, fault: Fault) -> StaleMetadata:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.topics import OFFSETS_TOPIC, Topics
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -31,14 +32,14 @@ class StaleMetadata:
         }
         self._offsets_partitions = sum(name == OFFSETS_TOPIC for name, _ in self._leaders)
 
-    def apply(self, request: Message, response: Message) -> None:
+    def apply(self, request: Message, response: Message, listener: Listener) -> None:
         """Replace the leaders and coordinators in a response by those at the time of creation, without their errors."""
         if isinstance(response, MetadataResponse):
             self._restore_leaders(response)
         elif isinstance(response, FindCoordinatorResponse):
             assert isinstance(request, FindCoordinatorRequest)
             if request.key_type == _GROUP:
-                self._restore_coordinators(request, response)
+                self._restore_coordinators(request, response, listener)
 
     def _restore_leaders(self, response: MetadataResponse) -> None:
         for topic in response.topics:
@@ -48,7 +49,9 @@ class StaleMetadata:
                     partition.leader_id, partition.leader_epoch = leader
                     partition.error_code = 0
 
-    def _restore_coordinators(self, request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> None:
+    def _restore_coordinators(
+        self, request: FindCoordinatorRequest, response: FindCoordinatorResponse, listener: Listener
+    ) -> None:
         results: list[Coordinator | FindCoordinatorResponse] = [*response.coordinators]
         keys = request.coordinator_keys
         if not results:
@@ -57,9 +60,5 @@ class StaleMetadata:
             leader = self._leaders[OFFSETS_TOPIC, partition_for(key, self._offsets_partitions)]
             broker = self._brokers.get(leader.node_id)
             if broker is not None:
-                result.error_code, result.node_id, result.host, result.port = (
-                    0,
-                    broker.node_id,
-                    broker.host,
-                    broker.port,
-                )
+                result.error_code, result.node_id = 0, broker.node_id
+                result.host, result.port = broker.endpoint(listener)

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error, needs_cluster
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.handlers.security import MECHANISMS
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -14,6 +13,7 @@ from fakebroker.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from fakebroker.security.acls import AclOperation
+from fakebroker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
 _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
-MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCredentialsResponse:
-    """Apply the valid changes, and return a result per user.
-
-    Passwords cannot be used, because SASL is not supported. Therefore only the iterations are stored.
-    """
+    """Apply the valid changes, and return a result per user. The journal keeps the request without secrets."""
     request: AlterUserScramCredentialsRequest = call.request
+    call.request = _without_secrets(call)
     if refused := cluster_error(cluster, call, AclOperation.ALTER):
         every: list[_Change] = [*request.deletions, *request.upsertions]
         names = sorted({each.name for each in every})
@@ -53,11 +49,12 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
         else:
             changes[change.name] = change
     for change in changes.values():
-        key = change.name, change.mechanism
+        mechanism = ScramMechanism(change.mechanism)
         if isinstance(change, ScramCredentialDeletion):
-            cluster.scram_iterations = {each: held for each, held in cluster.scram_iterations.items() if each != key}
+            cluster.credentials.remove_scram(change.name, mechanism)
         else:
-            cluster.scram_iterations = {**cluster.scram_iterations, key: change.iterations}
+            credential = ScramCredential(mechanism, change.salt, change.iterations, change.salted_password)
+            cluster.credentials.set_scram(change.name, credential)
     results = [AlterUserScramCredentialsResult(user=user, error_code=0, error_message=None) for user in changes]
     results += [
         AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
@@ -66,17 +63,32 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
     return AlterUserScramCredentialsResponse(results=results)
 
 
+def _without_secrets(call: Call) -> AlterUserScramCredentialsRequest:
+    """Return the request without salts and passwords, and forget its frame."""
+    request: AlterUserScramCredentialsRequest = call.request
+    call.peer.memo_call, call.peer.memo_head, call.peer.memo_tail = None, b"", b""
+    upsertions = [
+        ScramCredentialUpsertion(
+            name=each.name, mechanism=each.mechanism, iterations=each.iterations, salt=b"", salted_password=b""
+        )
+        for each in request.upsertions
+    ]
+    return AlterUserScramCredentialsRequest(deletions=request.deletions, upsertions=upsertions)
+
+
 def _error(cluster: "Cluster", change: _Change) -> tuple[ErrorCode, str] | None:
     """Return the error of a change and its message; None if it is valid."""
     if not change.name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "user '': expected a name"
-    if change.mechanism not in MECHANISMS:
-        known = " or ".join(f"{number} ({name})" for number, name in MECHANISMS.items())
+    if change.mechanism not in list(ScramMechanism):
+        known = " or ".join(f"{each.value} ({each.sasl_name})" for each in ScramMechanism)
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"mechanism {change.mechanism}: expected {known}"
     if isinstance(change, ScramCredentialDeletion):
-        if (change.name, change.mechanism) in cluster.scram_iterations:
+        if (change.name, change.mechanism) in cluster.credentials.scram_iterations():
             return None
-        message = f"user {change.name!r}: expected one with a credential for {MECHANISMS[change.mechanism]}"
+        message = (
+            f"user {change.name!r}: expected one with a credential for {ScramMechanism(change.mechanism).sasl_name}"
+        )
         return ErrorCode.RESOURCE_NOT_FOUND, message
     if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
         message = f"{change.iterations} iterations: expected {MIN_ITERATIONS} to {MAX_ITERATIONS}"

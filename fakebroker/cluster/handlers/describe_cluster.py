@@ -28,8 +28,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeClusterResp
         brokers=[
             DescribeClusterBroker(
                 broker_id=broker.node_id,
-                host=broker.host,
-                port=broker.port,
+                host=call.endpoint_of(broker).host,
+                port=call.endpoint_of(broker).port,
                 rack=broker.rack,
                 is_fenced=not broker.up,
             )

@@ -27,7 +27,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeUserScramCr
         return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=results)
     requested = Counter(user.name for user in request.users or ())
     # Null and empty request all users.
-    users = requested or dict.fromkeys((user for user, _ in cluster.scram_iterations), 1)
+    users = requested or dict.fromkeys((user for user, _ in cluster.credentials.scram_iterations()), 1)
     results = [_described(cluster, user) if times == 1 else _duplicate(user, times) for user, times in users.items()]
     return DescribeUserScramCredentialsResponse(error_code=0, error_message=None, results=results)
 
@@ -39,7 +39,7 @@ def _duplicate(user: str, times: int) -> DescribeUserScramCredentialsResult:
 def _described(cluster: "Cluster", user: str) -> DescribeUserScramCredentialsResult:
     infos = [
         CredentialInfo(mechanism=mechanism, iterations=iterations)
-        for (name, mechanism), iterations in sorted(cluster.scram_iterations.items())
+        for (name, mechanism), iterations in cluster.credentials.scram_iterations().items()
         if name == user
     ]
     if not infos:

@@ -271,7 +271,8 @@ def _response(cluster: "Cluster", call: Call, context: FetchContext, reading: Re
         session_id=reply.session_id,
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            NodeEndpoint(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
             for broker in leaders_of(cluster, reading.moved)
+            for host, port in (call.endpoint_of(broker),)
         ],
     )

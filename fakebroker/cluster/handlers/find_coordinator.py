@@ -10,6 +10,7 @@ from fakebroker.cluster.authorization import group_error, transaction_error
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, EncodedResponse, UndecodedCall
 from fakebroker.cluster.faults.error_catalog import MESSAGES
+from fakebroker.cluster.listeners import Listener
 from fakebroker.coordinator.runtime.placement import POSITIVE_HASHES
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import encode
@@ -34,7 +35,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
     if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.may_answer_with_bytes:
         key_type, keys = call.items
         if key_type == GROUP:
-            return _find_groups(cluster, keys)
+            return _find_groups(cluster, keys, call.peer.listener)
     request: FindCoordinatorRequest = call.request
     if call.api_version >= 4:
         found = [_find(cluster, call, request.key_type, key) for key in request.coordinator_keys]
@@ -49,9 +50,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> FindCoordinatorResp
     )
 
 
-def _find_groups(cluster: "Cluster", keys: list[bytes]) -> EncodedResponse:
+def _find_groups(cluster: "Cluster", keys: list[bytes], listener: Listener) -> EncodedResponse:
     """Return the encoded response for many groups: each row is the key, as it was received, and its coordinator."""
-    coordinators = _EncodedCoordinators(cluster)
+    coordinators = _EncodedCoordinators(cluster, listener)
     count = len(cluster.topics.offsets_topic.partitions)
     rows = [_NO_THROTTLE_TIME, unsigned_varint(len(keys) + 1)]
     for key in keys:
@@ -67,13 +68,13 @@ class _EncodedCoordinators(dict[int, bytes]):
         errors: The error codes of the coordinators looked up so far, in this order.
     """
 
-    def __init__(self, cluster: "Cluster") -> None:
+    def __init__(self, cluster: "Cluster", listener: Listener) -> None:
         super().__init__()
-        self._cluster = cluster
+        self._cluster, self._listener = cluster, listener
         self.errors: dict[ErrorCode, None] = {}
 
     def __missing__(self, index: int) -> bytes:
-        found = _coordinator("", self._cluster.reported_coordinator(index))
+        found = _coordinator("", self._cluster.reported_coordinator(index), self._listener)
         if found.error_code:
             self.errors[ErrorCode(found.error_code)] = None
         encoded = encode(FindCoordinatorResponse(coordinators=[found]), _FIRST_BATCH_VERSION)
@@ -94,13 +95,13 @@ def _find(cluster: "Cluster", call: Call, key_type: int, key: str) -> Coordinato
         # Share groups are disabled, as in releases of Kafka that lack them. Other types of keys do not exist.
         message = "" if key_type == SHARE else f"key type {key_type}: expected 0 (group) or 1 (transaction)"
         return _failed(key, ErrorCode.INVALID_REQUEST, message)
-    return _coordinator(key, broker)
+    return _coordinator(key, broker, call.peer.listener)
 
 
-def _coordinator(key: str, broker: BrokerNode | None) -> Coordinator:
+def _coordinator(key: str, broker: BrokerNode | None, listener: Listener) -> Coordinator:
     if broker is None:
         return _failed(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-    host, port = broker.host, broker.port
+    host, port = broker.endpoint(listener)
     return Coordinator(key=key, node_id=broker.node_id, host=host, port=port, error_code=0, error_message="")
 
 

@@ -32,9 +32,10 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> MetadataResponse:
     topics = _refused(call) or _topics(cluster, call)
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            MetadataResponseBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
             for broker in cluster.brokers.values()
             if broker.up
+            for host, port in (call.endpoint_of(broker),)
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller_id,

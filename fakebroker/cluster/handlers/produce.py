@@ -167,8 +167,9 @@ def _respond(cluster: "Cluster", call: Call, rows: Sequence[Sequence[Row]], resu
     return ProduceResponse(
         responses=topics,
         node_endpoints=[
-            NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            NodeEndpoint(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
             for broker in leaders_of(cluster, moved)
+            for host, port in (call.endpoint_of(broker),)
         ],
     )
 

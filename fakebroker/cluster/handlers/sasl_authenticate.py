@@ -1,4 +1,7 @@
-"""SaslAuthenticate: ILLEGAL_SASL_STATE, as on each plaintext listener (KafkaApis.handleSaslAuthenticateRequest)."""
+"""SaslAuthenticate: ILLEGAL_SASL_STATE, since a client that it reaches is authenticated, or needs not be.
+
+Source: KafkaApis.handleSaslAuthenticateRequest. `fakebroker.cluster.authentication` answers those of other clients.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -11,5 +14,5 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> SaslAuthenticateResponse:
-    message = "SaslAuthenticate on a plaintext listener: expected a SASL listener"
+    message = "SaslAuthenticate: expected a SASL listener, and a client that is not authenticated yet"
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message, auth_bytes=b"")

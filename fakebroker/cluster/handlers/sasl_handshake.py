@@ -1,4 +1,7 @@
-"""SaslHandshake: ILLEGAL_SASL_STATE, as on each plaintext listener (KafkaApis.handleSaslHandshakeRequest)."""
+"""SaslHandshake: ILLEGAL_SASL_STATE, since a client that it reaches is authenticated, or needs not be.
+
+Source: KafkaApis.handleSaslHandshakeRequest. `fakebroker.cluster.authentication` answers those of other clients.
+"""
 
 from typing import TYPE_CHECKING
 

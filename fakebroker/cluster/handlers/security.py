@@ -1,4 +1,4 @@
-"""What the handlers of ACLs, delegation tokens and SCRAM credentials share. Listeners are plaintext, without SASL."""
+"""What the handlers of ACLs and delegation tokens share."""
 
 from fakebroker.protocol.messages.create_acls import AclCreation
 from fakebroker.protocol.messages.delete_acls import DeleteAclsFilter
@@ -13,9 +13,6 @@ UNKNOWN_CODE = "resource type, pattern type, operation or permission is 0 (unkno
 
 USER, ANONYMOUS = "User", "ANONYMOUS"
 """Type and name of the principal of each client of a plaintext listener (KafkaPrincipal.ANONYMOUS)."""
-
-MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""Names of SCRAM mechanisms, by their number in requests (org.apache.kafka.clients.admin.ScramMechanism)."""
 
 
 def has_unknown_code(acl: AclCreation) -> bool:

@@ -21,6 +21,7 @@ def contents(cluster: Cluster) -> dict[str, Any]:
         (topic.name, topic.topic_id, dict(topic.configs), topic.next_partition, [*map(_partition, topic.partitions)])
         for topic in snapshot.topics
     ]
+    found["credentials"] = snapshot.credentials.scram_iterations()
     found["groups"] = [(str(view), view, view.history.moments) for view in view_groups(cluster, cluster.now_ms)]
     found["offsets"] = {
         group.group_id: broker.coordinator.fetch_offsets(group.group_id, None, cluster.now_ms)

@@ -15,6 +15,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "allow": ("alice", "READ"),
     "assert_never": ("JoinGroup",),
     "assert_order": ("JoinGroup",),
+    "bootstrap_servers_of": ("PLAINTEXT",),
     "call": (lambda: True,),
     "call_async": (lambda: True,),
     "choose_assignment": ("stable", {"app": ["orders-0"]}),

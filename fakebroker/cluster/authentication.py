@@ -1,0 +1,156 @@
+"""The authentication of a connection to a SASL listener: its frames in, the answers out.
+
+Requests do not reach `Cluster.handle` before, so that the journal, faults and quotas do not see them. The states are in
+`fakebroker.security.sasl`.
+"""
+
+import struct
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from fakebroker.cluster.call import Call, Peer
+from fakebroker.cluster.configs.settings import SASL_MECHANISMS
+from fakebroker.cluster.faults.error_catalog import error_places
+from fakebroker.cluster.faults.error_responses import InjectedError, refusal
+from fakebroker.cluster.handlers import api_versions
+from fakebroker.errors import AuthenticationError, ErrorCode, ProtocolError
+from fakebroker.protocol.codec import decode
+from fakebroker.protocol.frames import read_request_header, response_frame
+from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from fakebroker.protocol.schema import Message
+from fakebroker.security.sasl import SaslExchange, SaslState
+
+if TYPE_CHECKING:
+    from fakebroker.cluster.cluster import Cluster
+
+_START = struct.Struct(">hh")  # API key and version
+_SIZE = struct.Struct(">i")
+
+
+Then = Literal["continue", "authenticated", "fail", "close"]
+"""What happens to a connection: its next frame is read; its requests are handled from now on; the answer is sent after
+a delay, and the connection closed; it is closed at once.
+"""
+
+
+class Answer(NamedTuple):
+    """The answer to a frame.
+
+    Attributes:
+        frame: The frame to send, with its size; None if nothing is sent.
+        then: What happens to the connection.
+        why: The reason to log why the connection is closed. Without secrets.
+    """
+
+    frame: bytearray | None
+    then: Then = "continue"
+    why: str = ""
+
+
+class Authentication:
+    """The authentication of one connection.
+
+    Args:
+        cluster: The cluster.
+        peer: The connection. Its principal is set when it is authenticated.
+    """
+
+    def __init__(self, cluster: "Cluster", peer: Peer) -> None:
+        self._cluster, self._peer = cluster, peer
+        self._exchange = SaslExchange(cluster.credentials, cluster.config.items(SASL_MECHANISMS))
+
+    def receive(self, frame: bytes, now_ms: float) -> Answer:
+        """Return the answer to a frame, given without its size."""
+        if self._exchange.state is SaslState.RAW_TOKENS:
+            return self._receive_raw(frame)
+        try:
+            call = self._call(frame)
+        except ProtocolError as error:
+            self._exchange.fail()
+            return Answer(None, "close", str(error))
+        if self._exchange.state is SaslState.TOKENS:
+            return self._receive_token(call)
+        if isinstance(call.request, SaslHandshakeRequest):
+            return self._shake_hands(call, call.request)
+        assert isinstance(call.request, ApiVersionsRequest)
+        call.response = api_versions.handle(self._cluster, call, now_ms)
+        if not call.response.error_code:
+            self._exchange.versions_known()
+        return Answer(_answer(call, call.response))
+
+    def _call(self, frame: bytes) -> Call:
+        """Decode a request that may be sent in this state.
+
+        Not with `read_call`, which keeps the last frame, and decodes any request of any length.
+
+        Raises:
+            ProtocolError: The request is malformed, or not allowed.
+        """
+        if len(frame) < _START.size:
+            raise ProtocolError(f"request of {len(frame)} bytes, expected a header of 10 or more")
+        key, version = _START.unpack_from(frame)
+        broker, state = self._peer.broker, self._exchange.state
+        api, versions = broker.apis.get(key), broker.versions.get(key)
+        if api is None or versions is None:
+            raise ProtocolError(f"API key {key} before authentication, expected SASL or Kafka's ApiVersions")
+        if state is not SaslState.TOKENS:
+            expected = [SaslHandshakeRequest, *([ApiVersionsRequest] if state is SaslState.START else ())]
+            if api.request not in expected:
+                raise ProtocolError(f"{api.name} before authentication, expected SaslHandshake")
+        is_supported = version in versions
+        if not is_supported and api.request is not ApiVersionsRequest:
+            raise ProtocolError(f"{api.name} version {version}, expected {versions}")
+        header, position = read_request_header(frame, version in api.request.FLEXIBLE)
+        request: Message = ApiVersionsRequest()
+        if is_supported:
+            request = decode(api.request, frame, version, position, fills_data=False)
+        return Call(self._peer, api, version, header.correlation_id, header.client_id or "", request, len(frame))
+
+    def _shake_hands(self, call: Call, request: SaslHandshakeRequest) -> Answer:
+        mechanisms = list(self._exchange.mechanisms)
+        if self._exchange.shake_hands(request.mechanism, raw=call.api_version == 0):
+            return Answer(_answer(call, SaslHandshakeResponse(error_code=0, mechanisms=mechanisms)))
+        error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        response = SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)
+        return Answer(_answer(call, response), "fail", f"SASL mechanism {request.mechanism[:40]!r} is not enabled")
+
+    def _receive_token(self, call: Call) -> Answer:
+        if not isinstance(call.request, SaslAuthenticateRequest):
+            self._exchange.fail()
+            return Answer(_illegal_state(call), "fail", f"{call.api.name} before authentication is complete")
+        try:
+            token = self._exchange.respond(call.request.auth_bytes)
+        except AuthenticationError as error:
+            refused = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b""
+            )
+            return Answer(_answer(call, refused), "fail", str(error))
+        response = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=token)
+        return self._accepted(_answer(call, response))
+
+    def _receive_raw(self, token: bytes) -> Answer:
+        try:
+            answer = self._exchange.respond(token)
+        except AuthenticationError as error:
+            return Answer(None, "fail", str(error))
+        return self._accepted(bytearray(_SIZE.pack(len(answer)) + answer))
+
+    def _accepted(self, frame: bytearray) -> Answer:
+        if self._exchange.principal is None:
+            return Answer(frame)
+        self._peer.principal = self._exchange.principal
+        return Answer(frame, "authenticated")
+
+
+def _answer(call: Call, response: Message) -> bytearray:
+    return response_frame(response, call.response_version, call.correlation_id)
+
+
+def _illegal_state(call: Call) -> bytearray | None:
+    """Return the answer of an API with ILLEGAL_SASL_STATE (AbstractRequest.getErrorResponse), None if it has none."""
+    places = [each for each in error_places(call.api) if call.api_version in each.versions]
+    if not places or getattr(call.request, "acks", None) == 0:
+        return None
+    error = InjectedError(ErrorCode.ILLEGAL_SASL_STATE, places[0], call.api_version, {}, lambda topic_id: None)
+    return _answer(call, refusal(error, call.api.response, call.request))

@@ -1,0 +1,87 @@
+"""The users of a cluster: passwords, and SCRAM credentials that clients change (AlterUserScramCredentials)."""
+
+import hmac
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from fakebroker.errors import ConfigError
+from fakebroker.security.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+
+_SALT_BYTES = 16
+_NO_USERS: Mapping[str, str] = MappingProxyType({})
+
+
+def checked_passwords(users: Mapping[str, object]) -> dict[str, str]:
+    """Return passwords by user. Errors do not show passwords.
+
+    Raises:
+        ConfigError: A user or a password is empty, or a password is not a string.
+    """
+    passwords = {}
+    for user, password in users.items():
+        if not user:
+            raise ConfigError.of("users", user, "a name")
+        if not isinstance(password, str) or not password:
+            raise ConfigError.of("users", user, "a user with a password, a string that is not empty")
+        passwords[user] = password
+    return passwords
+
+
+class Credentials:
+    """Users with passwords, and SCRAM credentials.
+
+    A user with a password has a SCRAM credential for each mechanism, too, until it is replaced or removed.
+
+    Args:
+        passwords: The passwords by user.
+        random_bytes: Returns random bytes, for salts and nonces. The default is enough if no client authenticates.
+    """
+
+    def __init__(self, passwords: Mapping[str, str] = _NO_USERS, random_bytes: Callable[[int], bytes] = bytes) -> None:
+        self._passwords = passwords
+        self._random_bytes = random_bytes
+        # None: not derived from the password yet, which takes milliseconds.
+        self._scram: dict[tuple[str, ScramMechanism], ScramCredential | None] = {
+            (user, mechanism): None for user in passwords for mechanism in ScramMechanism
+        }
+
+    def copy(self) -> "Credentials":
+        """Return an independent copy."""
+        copy = Credentials(self._passwords, self._random_bytes)
+        copy._scram = dict(self._scram)
+        return copy
+
+    def new_nonce(self) -> str:
+        """Return the server's part of the nonce of an exchange."""
+        return self._random_bytes(_SALT_BYTES).hex()
+
+    def has_password(self, user: str, password: str) -> bool:
+        """Return whether a user exists and has a password."""
+        known = self._passwords.get(user)
+        return known is not None and hmac.compare_digest(known.encode(), password.encode())
+
+    def scram(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Return a SCRAM credential; None if there is none."""
+        key = user, mechanism
+        if key not in self._scram:
+            return None
+        credential = self._scram[key]
+        if credential is None:
+            salt = self._random_bytes(_SALT_BYTES)
+            credential = self._scram[key] = ScramCredential.of_password(mechanism, self._passwords[user], salt)
+        return credential
+
+    def scram_iterations(self) -> dict[tuple[str, ScramMechanism], int]:
+        """Return the iterations of all SCRAM credentials, by user and mechanism in ascending order."""
+        return {
+            key: MIN_ITERATIONS if credential is None else credential.iterations
+            for key, credential in sorted(self._scram.items(), key=lambda item: item[0])
+        }
+
+    def set_scram(self, user: str, credential: ScramCredential) -> None:
+        """Add or replace a SCRAM credential."""
+        self._scram[user, credential.mechanism] = credential
+
+    def remove_scram(self, user: str, mechanism: ScramMechanism) -> None:
+        """Remove a SCRAM credential, which must exist. A password remains, for PLAIN."""
+        del self._scram[user, mechanism]

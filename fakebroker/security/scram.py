@@ -1,0 +1,141 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): credentials, and the server's side of an exchange.
+
+Follows Kafka's `ScramSaslServer`, `ScramMessages` and `ScramFormatter`. Nonces and salts are passed in.
+"""
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from enum import IntEnum
+
+from fakebroker.errors import AuthenticationError
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+
+_SAFE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]"  # without "," and "="
+_NAME = f"(?:{_SAFE}|=2C|=3D)+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"  # without ","
+_NONCE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = f"(?:,[A-Za-z]+={_VALUE})*"
+_CLIENT_FIRST = re.compile(
+    f"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})"
+    f"(?P<extensions>{_EXTENSIONS}))",
+    re.DOTALL,
+)
+_CLIENT_FINAL = re.compile(
+    f"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})", re.DOTALL
+)
+_TOKEN_AUTH = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
+"""The extension with which a client names a delegation token instead of a user."""
+
+
+class ScramMechanism(IntEnum):
+    """A mechanism, by its number in requests (org.apache.kafka.clients.admin.ScramMechanism)."""
+
+    SHA_256 = 1
+    SHA_512 = 2
+
+    @property
+    def digest(self) -> str:
+        """The name of its hash in hashlib."""
+        return f"sha{self.name[4:]}"
+
+    @property
+    def sasl_name(self) -> str:
+        """Its name in SASL, such as "SCRAM-SHA-256"."""
+        return f"SCRAM-{self.name.replace('_', '-')}"
+
+
+class ScramCredential:
+    """What a broker stores instead of a password.
+
+    Attributes:
+        mechanism: The mechanism.
+        salt: The salt.
+        iterations: The iterations of PBKDF2.
+        stored_key, server_key: The keys of RFC 5802, section 3.
+    """
+
+    __slots__ = ("iterations", "mechanism", "salt", "server_key", "stored_key")
+
+    def __init__(self, mechanism: ScramMechanism, salt: bytes, iterations: int, salted_password: bytes) -> None:
+        self.mechanism, self.salt, self.iterations = mechanism, salt, iterations
+        client_key = hmac.digest(salted_password, b"Client Key", mechanism.digest)
+        self.stored_key = hashlib.new(mechanism.digest, client_key).digest()
+        self.server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
+
+    @classmethod
+    def of_password(
+        cls, mechanism: ScramMechanism, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
+    ) -> "ScramCredential":
+        """Derive the credential of a password."""
+        salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+        return cls(mechanism, salt, iterations, salted)
+
+
+class ScramServer:
+    """The server's side of one exchange.
+
+    Args:
+        find: Returns the credential of a user; None if there is none.
+        nonce: The server's part of the nonce, printable and without commas.
+
+    Attributes:
+        user: The authenticated user; None until the exchange is complete.
+    """
+
+    def __init__(self, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
+        self.user: str | None = None
+        self._find, self._nonce = find, nonce
+        self._name = ""
+        self._credential: ScramCredential | None = None
+        self._messages = ""
+
+    def respond(self, token: bytes) -> bytes:
+        """Return the answer to a client's message.
+
+        Raises:
+            AuthenticationError: It is refused.
+        """
+        text = token.decode(errors="replace")
+        return (self._first(text) if self._credential is None else self._final(text, self._credential)).encode()
+
+    def _first(self, text: str) -> str:
+        found = _CLIENT_FIRST.fullmatch(text)
+        if found is None:
+            raise AuthenticationError
+        self._name = _unescaped(found["name"])
+        # There are no delegation tokens, so that each is unknown, as an unknown user is.
+        credential = None if _TOKEN_AUTH.search(found["extensions"]) else self._find(self._name)
+        if credential is None:
+            raise AuthenticationError
+        if found["authzid"] is not None and _unescaped(found["authzid"]) != self._name:
+            raise AuthenticationError("SCRAM: expected an authorization id that is empty or the user")
+        self._credential = credential
+        self._nonce = found["nonce"] + self._nonce
+        answer = f"r={self._nonce},s={b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._messages = f"{found['bare']},{answer}"
+        return answer
+
+    def _final(self, text: str, credential: ScramCredential) -> str:
+        found = _CLIENT_FINAL.fullmatch(text)
+        if found is None or found["nonce"] != self._nonce:
+            raise AuthenticationError
+        signed = f"{self._messages},{found['without_proof']}".encode()
+        digest = credential.mechanism.digest
+        signature = hmac.digest(credential.stored_key, signed, digest)
+        proof = b64decode(found["proof"])
+        if len(proof) != len(signature):
+            raise AuthenticationError
+        client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key):
+            raise AuthenticationError
+        self.user = self._name
+        return f"v={b64encode(hmac.digest(credential.server_key, signed, digest)).decode()}"
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")

@@ -1,0 +1,111 @@
+"""Real clients that authenticate: by each mechanism, with wrong passwords, and as a user without permission."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError as AioError
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+
+from fakebroker import FakeCluster
+from tests.support.control.nodejs import FOLDER, node_modules, run
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD = "horse-battery-staple"
+ALLOWED = [{"principal": "alice", "operation": "DESCRIBE", "topic": "orders"}]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.fake_cluster(
+        brokers=2,
+        topics={"orders": 1, "hidden": 1},
+        users={"alice": PASSWORD, "bob": PASSWORD},
+        acls=ALLOWED,
+        config={"connection.failed.authentication.delay.ms": 0},
+        seed=1,
+    ),
+]
+
+
+def confluent_topics(servers: str, mechanism: str, user: str, password: str) -> set[str]:
+    errors: list[str] = []
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+        "error_cb": lambda error: errors.append(str(error)),
+        "log_level": 0,
+    }
+    admin = AdminClient(settings)
+    if password == PASSWORD:
+        return set(admin.list_topics(timeout=CALL_TIMEOUT_S).topics)
+    while not errors:
+        admin.poll(0.05)
+    raise KafkaException(errors[0])
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_kafka(fake_cluster: FakeCluster, mechanism: str) -> None:
+    servers = fake_cluster.bootstrap_servers
+    assert confluent_topics(servers, mechanism, "alice", PASSWORD) == {"orders"}
+    assert confluent_topics(servers, mechanism, "bob", PASSWORD) == set()
+    with pytest.raises(KafkaException, match=r"(?i)authentication failed"):
+        confluent_topics(servers, mechanism, "alice", "wrong")
+    assert {call.principal for call in fake_cluster.requests("Metadata")} == {"User:alice", "User:bob"}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python(fake_cluster: FakeCluster, mechanism: str) -> None:
+    # Not with a wrong password: it retries for 30 s, and then its thread remains.
+    admin = KafkaAdminClient(
+        bootstrap_servers=fake_cluster.bootstrap_servers,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password=PASSWORD,
+    )
+    try:
+        assert admin.list_topics() == ["orders"]
+    finally:
+        admin.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_aiokafka(fake_cluster: FakeCluster, mechanism: str) -> None:
+    async def topics(user: str, password: str) -> set[str]:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=fake_cluster.bootstrap_servers,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism=mechanism,
+            sasl_plain_username=user,
+            sasl_plain_password=password,
+        )
+        try:
+            await consumer.start()
+            return set(await consumer.topics())
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(topics("alice", PASSWORD)) == {"orders"}
+    with pytest.raises(AioError):
+        asyncio.run(topics("alice", "wrong"))
+
+
+def test_kafkajs(fake_cluster: FakeCluster) -> None:
+    logins = [
+        {"mechanism": mechanism.lower(), "username": "alice", "password": password}
+        for mechanism in MECHANISMS
+        for password in (PASSWORD, "wrong")
+    ]
+    node_modules()
+    settings = json.dumps({"servers": fake_cluster.bootstrap_servers, "logins": logins})
+    results = json.loads(run(["node", "login.mjs"], FOLDER, CALL_TIMEOUT_S, SETTINGS=settings))
+    assert results[::2] == [["orders"]] * len(MECHANISMS)
+    assert all("SASL" in error and "authentication failed" in error.lower() for error in results[1::2]), results

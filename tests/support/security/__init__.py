@@ -1,0 +1,1 @@
+"""Clients' parts of authentication, written independently of the package."""
