@@ -516,8 +516,7 @@ def test_the_timeline_of_a_group_that_changes_its_kind() -> None:
     states = [(each.state_from, each.state_to, each.cause) for each in timeline.moments]
     assert states == [
         ("Dead", "Empty", "first OffsetCommit"),
-        ("Empty", "Dead", "a consumer group replaces it"),
-        ("Dead", "Stable", "heartbeat of a, a new member"),
+        ("Empty", "Stable", "heartbeat of a, a new member"),
         ("Stable", "Empty", "heartbeat of a, which leaves"),
     ]
     assert "P PreparingRebalance, C CompletingRebalance, A Assigning, R Reconciling" in str(timeline)

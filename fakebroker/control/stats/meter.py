@@ -236,7 +236,7 @@ class Meter:
 
     def _count_epochs(self, group_id: str, moment: RecordedMoment) -> None:
         """Count rebalances of a consumer group: changes of its epoch, except by the removal of its last member."""
-        before = self._epochs.get(group_id, moment.generation_id if moment.cause in _CONTINUED else 0)
+        before = moment.generation_id if moment.cause in _CONTINUED else self._epochs.get(group_id, 0)
         self._epochs[group_id] = moment.generation_id
         if moment.generation_id > before and moment.members:
             self._count_start("consumer", group_id, moment)

@@ -287,6 +287,19 @@ class Coordinator:
         self._on_change(group, now_ms)
         group.deadline_ms = group.scheduled_ms = inf
 
+    def _forget_classic_group(self, group: Group, now_ms: float) -> None:
+        """Remove a classic group without a trace in the history: a consumer group continues it."""
+        del self._groups[group.group_id]
+        group.transition_to(DEAD, now_ms)
+        group.forget_change()
+        group.deadline_ms = group.scheduled_ms = inf
+
+    def _forget_consumer_group(self, group: ConsumerGroup, now_ms: float) -> None:
+        """Remove a consumer group without a trace in the history: a classic group continues it."""
+        self._on_change(group, now_ms)
+        self.consumer_groups.drop(group)
+        group.leave_history()
+
     def answer(self, token: object, result: object) -> None:
         """Add the answer to a JoinGroup or SyncGroup to `answers`."""
         if token is not None:
@@ -345,7 +358,10 @@ class Coordinator:
             self.run(group, extended or join.join(group, request, token, now_ms, self.new_uuid), now_ms)
         else:
             group = self.create_group(group_id, now_ms)
-            group.record_creation("first JoinGroup", now_ms)
+            if former is None:
+                group.record_creation("first JoinGroup", now_ms)
+            else:
+                group.record_conversion("first JoinGroup", former.state, (), now_ms)
             first_join = self.run_first_join(group, join.join(group, request, token, now_ms, self.new_uuid), now_ms)
             if former is not None:
                 first_join = self._replace(former, group, first_join, token, now_ms)
@@ -357,9 +373,9 @@ class Coordinator:
         """Replace a consumer group without members by a new classic group; its offsets stay."""
         if error := (yield tuple(consumer_group_tombstones(former))):
             self.answer(token, JoinResult(error))
-            self._drop_classic_group(group, f"it could not be stored: {error.name}", now_ms)
+            self._forget_classic_group(group, now_ms)
             return
-        self._drop_consumer_group(former, "a classic group replaces it", now_ms)
+        self._forget_consumer_group(former, now_ms)
         group.offsets = former.offsets
         yield from first_join
 
@@ -528,7 +544,7 @@ class Coordinator:
         def handle() -> Procedure[HeartbeatResult]:
             result = yield from self.consumer_groups.heartbeat(group, request, now_ms, first)
             if first and not result.error and classic is not None:
-                self._drop_classic_group(classic, "a consumer group replaces it", now_ms)
+                self._forget_classic_group(classic, now_ms)
             return result
 
         def complete(result: HeartbeatResult) -> None:
@@ -563,6 +579,7 @@ class Coordinator:
             return group, ()
         if classic.state is EMPTY and not classic.extension.waiting_joins:
             group.offsets = classic.offsets
+            group.continue_history(classic.state.value, classic.state_since_ms, ())
             return group, (GroupRecord(group_id, None),)
         conversion.check_upgrade(classic, self.config.consumer)
         # Also if the upgrade fails, as in Kafka: the members join again, or their sessions expire.
@@ -593,11 +610,12 @@ class Coordinator:
             return fault.error
         if error := (yield from store(group, records)):
             return error
-        self._drop_consumer_group(former, f"{cause}: it becomes a classic group", now_ms)
+        before = former.state, former.members.snapshot()
+        self._forget_consumer_group(former, now_ms)
         self._groups[group.group_id] = group
         for member in group.members.values():
             group.arm_session(member, member.session_timeout_ms, now_ms)
-        group.record_creation(f"{cause}: the consumer group becomes a classic group", now_ms)
+        group.record_conversion(f"{cause}: the consumer group becomes a classic group", *before, now_ms)
         if rebalances:
             yield from start_rebalance(group, now_ms)
         self._on_change(group, now_ms)

@@ -50,6 +50,34 @@ def kinds(records: list[Record]) -> list[str]:
     return [sign for index, sign in enumerate(signs) if index == 0 or sign != signs[index - 1]]
 
 
+def test_the_history_of_a_group_continues_when_its_kind_changes() -> None:
+    harness, x, y = classic_group()
+    count = len(harness.moments())
+    harness.send("a", owned={})
+    harness.send("a", -1)
+    found = [(each.state_from, each.state_to, each.joined, each.left) for each in harness.moments()[count:]]
+    assert found == [
+        ("Stable", "Stable", (), ()),
+        ("Stable", "Reconciling", ("a",), ()),
+        ("Reconciling", "Stable", (), ("a",)),
+        ("Stable", "PreparingRebalance", (), ()),
+    ]
+    assert set(harness.moments()[count].members) == {x, y}
+
+
+def test_a_group_without_members_changes_its_kind_in_its_history() -> None:
+    harness = MixedGroupHarness()
+    harness.send("a")
+    harness.send("a", -1)
+    harness.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    harness.join("")
+    assert harness.moments()[-1].state_to == "Empty"
+    harness.append_error = None
+    harness.join("")
+    states = [(each.state_from, each.state_to) for each in harness.moments()]
+    assert states[:4] == [("Dead", "Stable"), ("Stable", "Empty"), ("Empty", "Empty"), ("Empty", "PreparingRebalance")]
+
+
 # Upgrade
 
 

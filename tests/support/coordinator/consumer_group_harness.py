@@ -127,7 +127,8 @@ class ConsumerGroupHarness:
     def _on_moments(self, group_id: str, moments: Sequence[RecordedMoment]) -> None:
         """Follow the history: what each member has according to its moments."""
         for moment in map(RecordedMoment.moment, moments):
-            members = {} if moment.state_from == DEAD else self._last[group_id][3]
+            state, _, _, members = (DEAD, 0, None, {}) if moment.state_from == DEAD else self._last[group_id]
+            assert moment.state_from == state, moment
             changes = {each.member_id: each for each in moment.changes}
             followed = {each: changes.get(each, members.get(each)) for each in moment.members}
             assert {*moment.joined, *changes} <= followed.keys()

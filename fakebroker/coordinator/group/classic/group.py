@@ -4,7 +4,8 @@ The procedures in `rebalance`, `join`, `sync` and `leave` decide what requests a
 groups, on the coordinator, or on the types of tokens.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
 from math import inf
 from operator import attrgetter
 from typing import TypeVar
@@ -230,6 +231,21 @@ class Group:
         self.change.cause = cause
         self._add_moment(DEAD, now_ms)
 
+    def record_conversion(self, cause: str, former: Enum, members: Collection[str], now_ms: float) -> None:
+        """Add to the change that the group has replaced a consumer group (KIP-848), whose history it continues.
+
+        Args:
+            cause: Why it has.
+            former: The state of the consumer group.
+            members: The member ids that it had.
+            now_ms: The time.
+        """
+        change = self.change
+        change.cause = cause
+        change.joined = [member_id for member_id in self.members if member_id not in members]
+        change.left = [member_id for member_id in members if member_id not in self.members]
+        self._add_moment(former, now_ms)
+
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to the change for members that were added, parked or removed without a transition."""
         change = self.pending_change
@@ -240,7 +256,7 @@ class Group:
         """Clear `pending_change`."""
         self.pending_change = None
 
-    def _add_moment(self, state_from: GroupState, now_ms: float) -> None:
+    def _add_moment(self, state_from: Enum, now_ms: float) -> None:
         change = self.change
         joined, rejoined, left = change.joined, change.rejoined, change.left
         if joined and left:

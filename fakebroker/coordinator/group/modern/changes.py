@@ -1,5 +1,6 @@
 """What a request or timer changes in a consumer group, for its history."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from fakebroker.coordinator.group.history import RecordedMoment
@@ -17,11 +18,13 @@ class ConsumerGroupChange:
         cause: Set before the first change.
         before: The members that were added, replaced or removed since the last moment, as they were before it, by
             member id; None for those that were not in the group.
+        known: Member ids of the classic group that the group has just replaced.
         moments: The complete moments, oldest first.
     """
 
     cause: str = ""
     before: dict[str, ConsumerGroupMember | None] = field(default_factory=dict)
+    known: Collection[str] = ()
     moments: list[RecordedMoment] = field(default_factory=list)
 
 

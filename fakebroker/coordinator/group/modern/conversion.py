@@ -81,6 +81,7 @@ def upgrade(group: Group, partition: int, topics: TopicImage) -> tuple[ConsumerG
     for record in records:
         upgraded.replay(record)
     upgraded.offsets = group.offsets
+    upgraded.continue_history(group.state.value, group.state_since_ms, group.members.snapshot())
     return upgraded, records
 
 

@@ -4,7 +4,7 @@ The same records are read from the log after a failover, so a group never has st
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -309,6 +309,22 @@ class ConsumerGroup:
         self.change.cause, self.is_dead = cause, True
         self.end_moment(now_ms)
 
+    def continue_history(self, state: str, since_ms: float, members: Collection[str]) -> None:
+        """Continue the history of the classic group that this group replaces.
+
+        Args:
+            state: The state of the classic group.
+            since_ms: Since when it was in that state.
+            members: Its member ids.
+        """
+        self._last_moment, self.state_since_ms = (state, 0, 0), since_ms
+        self.change.known = members
+
+    def leave_history(self) -> None:
+        """Record nothing more: a classic group has replaced this group and continues its history."""
+        self.is_dead, self._last_moment = True, (DEAD, 0, 0)
+        self.forget_change()
+
     def end_moment(self, now_ms: float) -> None:
         """Add a moment to the change if state, epochs or members have changed since the last one."""
         if self.is_dead and self._last_moment[0] == DEAD:
@@ -321,7 +337,9 @@ class ConsumerGroup:
         changed = (
             [] if is_dead else [each for each in now.values() if each and is_visible(before[each.member_id], each)]
         )
-        joined = tuple(each.member_id for each in changed if before[each.member_id] is None)
+        joined = tuple(
+            each.member_id for each in changed if before[each.member_id] is None and each.member_id not in change.known
+        )
         left = tuple(self.members) if is_dead else tuple(each for each in before if before[each] and not now[each])
         if numbers[1:] != self._last_moment[1:] or changed or left or is_dead:
             partitions = sum(map(_partition_count, changed))
@@ -348,6 +366,7 @@ class ConsumerGroup:
                 self.state_since_ms = now_ms
             self._last_moment = numbers
         before.clear()
+        change.known = ()
 
     def timers(self, *, with_members: bool) -> Timers:
         """Return the timers of each kind that expire next; sessions if `with_members` is true."""
