@@ -296,6 +296,15 @@ def moving() -> ClusterHarness:
     return harness
 
 
+def test_explanations_name_members_that_have_left_by_their_client_ids() -> None:
+    harness, (a, b) = cluster(), ("1" * 22, "2" * 22)
+    beat(harness, a, client_id="one")
+    beat(harness, b, client_id="two")
+    for member_id, name in ((b, "two"), (a, "one")):
+        beat(harness, member_id, -1)
+        assert f"Cause: heartbeat of {name}, which leaves." in explain(harness.cluster, "g", harness.now_ms)
+
+
 def test_explanations() -> None:
     harness = cluster()
 

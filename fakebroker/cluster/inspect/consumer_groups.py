@@ -1,11 +1,12 @@
 """Consumer groups (KIP-848) for readers: the names of partitions, and the holders of those that others wait for."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.inspect.timeline import short_names
+from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions
 from fakebroker.topic_partition import TopicPartition
@@ -97,7 +98,21 @@ class ConsumerGroupReader:
         return session_ms if timer is None else timer[0]
 
 
-def member_names(group: ConsumerGroup, others: Iterable[str] = ()) -> dict[str, str]:
-    """Return a short name for each member, with its client id if its id is a UUID, and for ids of former members."""
+def member_names(group: ConsumerGroup, others: Iterable[str] = (), moments: Sequence[Moment] = ()) -> dict[str, str]:
+    """Return a short name for each member and each former member, with its client id if its id is a UUID.
+
+    Args:
+        group: The group.
+        others: The ids of former members.
+        moments: The history of the group, oldest first, from which the client ids of former members are known.
+    """
     client_ids = {member.member_id: member.client_id for member in group.members.values()}
-    return short_names([*client_ids, *others], client_ids)
+    ids = dict.fromkeys((*client_ids, *others))
+    former = ids.keys() - client_ids
+    for moment in reversed(moments):
+        if not former:
+            break
+        found = {change.member_id: change.client_id for change in moment.changes if change.member_id in former}
+        client_ids |= found
+        former -= found.keys()
+    return short_names(ids, client_ids)

@@ -150,7 +150,8 @@ class _GroupExplanation:
         self.cluster, self.broker, self.group, self.now_ms = cluster, broker, group, now_ms
         here = [moment for moment in moments if moment.coordinator_id == broker.node_id]
         self.last_transition = next((moment for moment in reversed(here) if moment.is_transition), None)
-        self.names = short_names([*group.members, *group.pending_members, *names_in(here)])
+        client_ids = {change.member_id: change.client_id for moment in here for change in moment.changes}
+        self.names = short_names([*group.members, *group.pending_members, *names_in(here)], client_ids)
         timers = list(timers_of(group, broker, self._named_members()))
         self.phase = next((each for each in timers if each.kind in ("join", "sync", "initial_delay")), None)
         self.by_member = {each.member_ids[0]: each for each in timers if each.kind in ("session", "pending_member")}

@@ -38,7 +38,7 @@ class ConsumerGroupExplanation:
         here = [moment for moment in moments if moment.coordinator_id == reader.broker.node_id]
         self.last_transition = next((moment for moment in reversed(here) if moment.is_transition), None)
         mentioned = (*self.last_transition.members, *self.last_transition.left) if self.last_transition else ()
-        self.names = member_names(self.group, mentioned)
+        self.names = member_names(self.group, mentioned, moments)
 
     def sentences(self) -> Iterator[str]:
         group, last = self.group, self.last_transition

@@ -59,14 +59,15 @@ class GroupRow(TypedDict):
 def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> GroupRow:
     """Return the row of an existing group."""
     core = served.cluster.cluster
-    last = _last_transition(core, group)
+    moments = without_zombies(core.history.of(group.group_id))
     if isinstance(group, ConsumerGroup):
         generation_id = group.group_epoch
         protocol: str | None = core.brokers[coordinator].coordinator.consumer_groups.assignor_of(group)
-        reason, until_ms = why_consumer_group(group, controls_of(core, group.group_id), last), blocked_until_ms(group)
+        reason = why_consumer_group(group, controls_of(core, group.group_id), moments)
+        until_ms = blocked_until_ms(group)
     else:
         generation_id, protocol = group.generation_id, group.protocol_name
-        reason, until_ms = why(group, last), _waits_until_ms(group)
+        reason, until_ms = why(group, _last_transition(moments)), _waits_until_ms(group)
     return {
         "group_id": group.group_id,
         "type": type_of(group),
@@ -82,9 +83,8 @@ def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> Group
     }
 
 
-def _last_transition(core: Cluster, group: AnyGroup) -> Moment | None:
+def _last_transition(moments: Sequence[Moment]) -> Moment | None:
     """Return the latest change of a group's state; None if its history does not have it."""
-    moments = without_zombies(core.history.of(group.group_id))
     return next((moment for moment in reversed(moments) if moment.is_transition), None)
 
 
@@ -127,15 +127,16 @@ def why(group: Group, last: Moment | None) -> str:
     return cause
 
 
-def why_consumer_group(group: ConsumerGroup, controls: GroupControls, last: Moment | None) -> str:
+def why_consumer_group(group: ConsumerGroup, controls: GroupControls, moments: Sequence[Moment]) -> str:
     """Return a short explanation: the cause of a consumer group's state, and the members that it waits for.
 
     Args:
         group: The group.
         controls: Its manual settings.
-        last: The latest change of its state, if it is known.
+        moments: Its history, oldest first, as far as it is kept.
     """
-    names = member_names(group, _mentioned(last))
+    last = _last_transition(moments)
+    names = member_names(group, _mentioned(last), moments)
     cause = with_names(last.cause, names) if last else ""
     after = f"; {cause}" if cause else ""
     if group.state is ConsumerGroupState.ASSIGNING:
