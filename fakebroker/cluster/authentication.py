@@ -4,11 +4,12 @@ Requests do not reach `Cluster.handle` before, so that the journal, faults and q
 `fakebroker.security.sasl`.
 """
 
+import math
 import struct
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.configs.settings import SASL_MECHANISMS
+from fakebroker.cluster.configs.settings import MAX_SESSION, SASL_MECHANISMS
 from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.cluster.faults.error_responses import InjectedError, refusal
 from fakebroker.cluster.handlers import api_versions
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
 
 _START = struct.Struct(">hh")  # API key and version
 _SIZE = struct.Struct(">i")
+_HANDSHAKE = struct.pack(">h", SaslHandshakeRequest.API_KEY)
 
 
-Then = Literal["continue", "authenticated", "fail", "close"]
-"""What happens to a connection: its next frame is read; its requests are handled from now on; the answer is sent after
-a delay, and the connection closed; it is closed at once.
+Then = Literal["continue", "authenticated", "handle", "fail", "close"]
+"""What happens to a connection: its next frame is read; its requests are handled from now on; the frame is a request,
+which is handled; the answer is sent after a delay, and the connection closed; it is closed at once.
 """
+MIN_REAUTHENTICATION_INTERVAL_MS = 1000
+"""How often a client can authenticate again. Source: KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS."""
 
 
 class Answer(NamedTuple):
@@ -54,14 +58,38 @@ class Authentication:
     Args:
         cluster: The cluster.
         peer: The connection. Its principal is set when it is authenticated.
+
+    Attributes:
+        expires_ms: When the client has to be authenticated again, by the brokers' time; None if it need not.
     """
 
     def __init__(self, cluster: "Cluster", peer: Peer) -> None:
         self._cluster, self._peer = cluster, peer
-        self._exchange = SaslExchange(cluster.credentials, cluster.config.items(SASL_MECHANISMS))
+        self._mechanisms = cluster.config.items(SASL_MECHANISMS)
+        self._exchange = SaslExchange(cluster.credentials, self._mechanisms)
+        self.expires_ms: float | None = None
+        self._repeated_ms = -math.inf
 
     def receive(self, frame: bytes, now_ms: float) -> Answer:
-        """Return the answer to a frame, given without its size."""
+        """Return the answer to a frame, given without its size.
+
+        Args:
+            frame: The frame.
+            now_ms: The brokers' time, in milliseconds since the epoch.
+        """
+        if self._exchange.state is SaslState.AUTHENTICATED:
+            assert self.expires_ms is not None
+            if frame[:2] == _HANDSHAKE and now_ms - self._repeated_ms >= MIN_REAUTHENTICATION_INTERVAL_MS:
+                self._repeated_ms = now_ms
+                self._exchange = SaslExchange(self._cluster.credentials, self._mechanisms, self._exchange)
+            elif now_ms > self.expires_ms:
+                return Answer(None, "close", "the session has expired, expected a new authentication")
+            else:
+                return Answer(None, "handle")
+        self._exchange.now_ms = now_ms
+        if self._exchange.state is SaslState.WRONG_MECHANISM:
+            self._exchange.fail()
+            return Answer(None, "fail", "re-authentication: expected the mechanism of the last authentication")
         if self._exchange.state is SaslState.RAW_TOKENS:
             return self._receive_raw(frame)
         try:
@@ -126,7 +154,12 @@ class Authentication:
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b""
             )
             return Answer(_answer(call, refused), "fail", str(error))
-        response = SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=token)
+        except ProtocolError as error:
+            return Answer(None, "close", str(error))
+        lifetime_ms = self._start_session()
+        response = SaslAuthenticateResponse(
+            error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms
+        )
         return self._accepted(_answer(call, response))
 
     def _receive_raw(self, token: bytes) -> Answer:
@@ -134,7 +167,18 @@ class Authentication:
             answer = self._exchange.respond(token)
         except AuthenticationError as error:
             return Answer(None, "fail", str(error))
+        except ProtocolError as error:
+            return Answer(None, "close", str(error))
+        self._start_session()
         return self._accepted(bytearray(_SIZE.pack(len(answer)) + answer))
+
+    def _start_session(self) -> int:
+        """Set when the session ends, if the client is authenticated now. Return its length; 0 if it has none."""
+        if self._exchange.state is not SaslState.AUTHENTICATED:
+            return 0
+        lifetime_ms = self._exchange.lifetime_ms(self._cluster.config.number(MAX_SESSION))
+        self.expires_ms = None if lifetime_ms is None else self._exchange.now_ms + lifetime_ms
+        return lifetime_ms or 0
 
     def _accepted(self, frame: bytearray) -> Answer:
         if self._exchange.principal is None:

@@ -1,6 +1,7 @@
 """Who a client is, and what it may do. Pure: random numbers and the time are passed in.
 
 `acls.py` decides which operations are allowed (KIP-11, KIP-290); start there. Handlers ask through
-`fakebroker.cluster.authorization`. `sasl.py` has the states of an authentication, `plain.py` and `scram.py` its
-mechanisms, `credentials.py` the users; `fakebroker.cluster.authentication` uses them. Depends on `errors` only.
+`fakebroker.cluster.authorization`. `sasl.py` has the states of an authentication, `plain.py`, `scram.py` and
+`oauthbearer.py` its mechanisms, `credentials.py` the users; `fakebroker.cluster.authentication` uses them.
+Depends on `errors` only.
 """

@@ -15,7 +15,10 @@ class PlainServer:
 
     Attributes:
         user: The authenticated user; None until the exchange is complete.
+        expires_ms: When the credential expires: never.
     """
+
+    expires_ms: float | None = None
 
     def __init__(self, has_password: Callable[[str, str], bool]) -> None:
         self.user: str | None = None

@@ -8,17 +8,20 @@ from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
-from fakebroker.errors import AuthenticationError
+from fakebroker.errors import AuthenticationError, ProtocolError
 from fakebroker.security.credentials import Credentials
+from fakebroker.security.oauthbearer import OAuthBearerServer
 from fakebroker.security.plain import PlainServer
 from fakebroker.security.scram import ScramMechanism, ScramServer
 
-PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+PASSWORD_MECHANISMS = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
+"""The names of the mechanisms with which a client proves that it has a password."""
+MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 """The names of the mechanisms that exist here. They are case-sensitive."""
 
-_GENERAL_TEXT = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
-"""The text of refusals without a text of their own, as in Kafka, without the mechanism."""
+_GENERAL_TEXT = "Authentication failed during {} due to invalid credentials with SASL mechanism {}"
+"""The text of refusals without a text of their own, as in Kafka."""
 
 _SCRAM = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 
@@ -34,15 +37,24 @@ class SaslState(Enum):
     """SaslAuthenticate, after SaslHandshake of version 1."""
     RAW_TOKENS = auto()
     """Bytes of the mechanism without a header, after SaslHandshake of version 0."""
+    WRONG_MECHANISM = auto()
+    """Nothing: it has chosen another mechanism than before, and its next message fails."""
     AUTHENTICATED = auto()
     FAILED = auto()
 
 
 TRANSITIONS = {
-    SaslState.START: {SaslState.HANDSHAKE, SaslState.TOKENS, SaslState.RAW_TOKENS, SaslState.FAILED},
+    SaslState.START: {
+        SaslState.HANDSHAKE,
+        SaslState.TOKENS,
+        SaslState.RAW_TOKENS,
+        SaslState.WRONG_MECHANISM,
+        SaslState.FAILED,
+    },
     SaslState.HANDSHAKE: {SaslState.TOKENS, SaslState.RAW_TOKENS, SaslState.FAILED},
     SaslState.TOKENS: {SaslState.AUTHENTICATED, SaslState.FAILED},
     SaslState.RAW_TOKENS: {SaslState.AUTHENTICATED, SaslState.FAILED},
+    SaslState.WRONG_MECHANISM: {SaslState.FAILED},
     SaslState.AUTHENTICATED: set[SaslState](),
     SaslState.FAILED: set[SaslState](),
 }
@@ -53,6 +65,9 @@ class SaslServer(Protocol):
 
     user: str | None
 
+    @property
+    def expires_ms(self) -> float | None: ...
+
     def respond(self, token: bytes) -> bytes: ...
 
 
@@ -62,19 +77,26 @@ class SaslExchange:
     Args:
         credentials: The users.
         mechanisms: The enabled mechanisms.
+        previous: The last authentication of the connection, which is repeated (KIP-368); None the first time.
 
     Attributes:
         mechanisms: The enabled mechanisms.
         state: What the connection has to send next.
         principal: The authenticated principal; None before.
+        now_ms: The brokers' time, in milliseconds since the epoch.
     """
 
-    def __init__(self, credentials: Credentials, mechanisms: tuple[str, ...]) -> None:
+    def __init__(
+        self, credentials: Credentials, mechanisms: tuple[str, ...], previous: "SaslExchange | None" = None
+    ) -> None:
         self.mechanisms = mechanisms
+        self.now_ms = 0.0
+        self._mechanism: str = ""
+        # Without the exchanges before it.
+        self._previous = None if previous is None else (previous._mechanism, previous.principal)
         self.state = SaslState.START
         self.principal: str | None = None
         self._credentials = credentials
-        self._mechanism = ""
         self._server: SaslServer
 
     def _enter(self, state: SaslState) -> None:
@@ -95,6 +117,9 @@ class SaslExchange:
         if mechanism not in self.mechanisms:
             self.fail()
             return False
+        if self._previous is not None and mechanism != self._previous[0]:
+            self._enter(SaslState.WRONG_MECHANISM)
+            return True
         self._mechanism, self._server = mechanism, self._new_server(mechanism)
         self._enter(SaslState.RAW_TOKENS if raw else SaslState.TOKENS)
         return True
@@ -102,6 +127,8 @@ class SaslExchange:
     def _new_server(self, mechanism: str) -> SaslServer:
         if mechanism == PLAIN:
             return PlainServer(self._credentials.has_password)
+        if mechanism == OAUTHBEARER:
+            return OAuthBearerServer(lambda: self.now_ms)
         find = partial(self._credentials.scram, mechanism=_SCRAM[mechanism])
         return ScramServer(find, self._credentials.new_nonce())
 
@@ -110,16 +137,37 @@ class SaslExchange:
 
         Raises:
             AuthenticationError: The client is refused, with the text for it. The exchange has ended.
+            ProtocolError: The connection is to be closed without an answer. The exchange has ended.
         """
         try:
             answer = self._server.respond(token)
+            if self._server.user is not None:
+                self._complete(f"User:{self._server.user}")
         except AuthenticationError as error:
             self.fail()
-            raise AuthenticationError(str(error) or _GENERAL_TEXT + self._mechanism) from None
-        if self._server.user is not None:
-            self.principal = f"User:{self._server.user}"
-            self._enter(SaslState.AUTHENTICATED)
+            what = "authentication" if self._previous is None else "re-authentication"
+            raise AuthenticationError(str(error) or _GENERAL_TEXT.format(what, self._mechanism)) from None
+        except ProtocolError:
+            self.fail()
+            raise
         return answer
+
+    def _complete(self, principal: str) -> None:
+        if self._previous is not None and principal != self._previous[1]:
+            raise AuthenticationError("re-authentication: expected the principal of the last authentication")
+        self.principal = principal
+        self._enter(SaslState.AUTHENTICATED)
+
+    def lifetime_ms(self, max_ms: int) -> int | None:
+        """Return for how long the client is authenticated; None if there is no limit.
+
+        Args:
+            max_ms: The longest session, in milliseconds; 0 if only the credential limits it.
+        """
+        limits = [max_ms] if max_ms else []
+        if self._server.expires_ms is not None:
+            limits.append(max(0, int(self._server.expires_ms - self.now_ms)))
+        return min(limits, default=None)
 
     def fail(self) -> None:
         """End the exchange: the connection will be closed."""

@@ -85,7 +85,10 @@ class ScramServer:
 
     Attributes:
         user: The authenticated user; None until the exchange is complete.
+        expires_ms: When the credential expires: never.
     """
+
+    expires_ms: float | None = None
 
     def __init__(self, find: Callable[[str], ScramCredential | None], nonce: str) -> None:
         self.user: str | None = None

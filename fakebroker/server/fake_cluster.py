@@ -119,7 +119,7 @@ class FakeCluster(JournalExport):
             `[{"principal": "ANONYMOUS", "operation": "READ", "topic": "orders"}]`. Everything else is denied, also if
             the list is empty. None: everything is allowed, unless the setting `authorizer.class.name` is given.
         users: Passwords by user, with which clients authenticate: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. The principal
-            of user "alice" is "User:alice".
+            of user "alice" is "User:alice". With OAUTHBEARER (`sasl.enabled.mechanisms`), tokens have the names.
         listeners: Security protocols by the name of the listener, such as
             `{"INTERNAL": "PLAINTEXT", "CLIENTS": "SASL_PLAINTEXT"}`. Each broker has all of them, and clients find
             brokers at the listener that they are connected to. `bootstrap_servers` is that of the first one. None: one

@@ -323,21 +323,32 @@ class Reactor:
         else:
             self._fail_authentication(connection, bytearray(), why, wire_ms)
 
-    def _authenticate(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
-        """Answer a frame of a connection that is not authenticated yet."""
-        assert connection.authentication is not None
-        answer, then, why = connection.authentication.receive(frame, now_ms)
+    def _authenticate(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> bool:
+        """Answer a frame that is part of an authentication. Return False if it is a request that has to be handled."""
+        authentication = connection.authentication
+        assert authentication is not None
+        answer, then, why = authentication.receive(frame, now_ms)
+        if then == "handle":
+            return False
         if then == "close":
             self.close(connection, why)
-            return
-        if then == "fail":
+        elif then == "fail":
             self._fail_authentication(connection, answer or bytearray(), why, wire_ms)
-            return
-        if then == "authenticated":
+        else:
+            self._set_authenticated(connection, then == "authenticated")
+            if answer is not None:
+                self._send_answer(connection, answer, wire_ms)
+        return True
+
+    def _set_authenticated(self, connection: Connection, is_authenticated: bool) -> None:
+        """Limit frames, unless the client is authenticated. Afterwards its frames are examined only in a session."""
+        limit = self._max_request_bytes if is_authenticated else self.cluster.config.number(SASL_MAX_BYTES)
+        connection.frames.max_bytes = limit
+        authentication = connection.authentication
+        if is_authenticated and authentication is not None and authentication.expires_ms is None:
             connection.authentication = None
-            connection.frames.max_bytes = self._max_request_bytes
-        if answer is None:
-            return
+
+    def _send_answer(self, connection: Connection, answer: bytearray, wire_ms: float) -> None:
         if connection.broker.node_id in self.network_faults.conditions:
             self.network_faults.delay(connection, answer, wire_ms)
         else:
@@ -380,8 +391,7 @@ class Reactor:
 
     def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
         """Handle one request, and write all responses that it completes."""
-        if connection.authentication is not None:
-            self._authenticate(connection, frame, now_ms, wire_ms)
+        if connection.authentication is not None and self._authenticate(connection, frame, now_ms, wire_ms):
             return
         try:
             call = read_call(connection, frame)

@@ -17,7 +17,7 @@ from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, Migr
 from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
-from fakebroker.security.sasl import MECHANISMS
+from fakebroker.security.sasl import MECHANISMS, PASSWORD_MECHANISMS
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST
@@ -29,7 +29,7 @@ OWN_PREFIX = "fakebroker."
 REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 AUTHORIZER, SUPER_USERS = "authorizer.class.name", "super.users"
 SASL_MECHANISMS, SASL_MAX_BYTES = "sasl.enabled.mechanisms", "sasl.server.max.receive.size"
-AUTHENTICATION_DELAY = "connection.failed.authentication.delay.ms"
+AUTHENTICATION_DELAY, MAX_SESSION = "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
 
 _ASSIGNOR_CLASSES = {
@@ -69,6 +69,9 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     AUTHENTICATION_DELAY: ConfigKey(
         _INT, 100, 0, about="Wait before the answer to a failed authentication, in real time."
+    ),
+    MAX_SESSION: ConfigKey(
+        _LONG, 0, about="Time after which clients have to authenticate again (KIP-368); 0: when their tokens expire."
     ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
@@ -165,8 +168,8 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     SASL_MECHANISMS: ConfigKey(
         _LIST,
-        ",".join(MECHANISMS),
-        about="Mechanisms of SASL listeners; Kafka: GSSAPI.",
+        ",".join(PASSWORD_MECHANISMS),
+        about="Mechanisms of SASL listeners, of which OAUTHBEARER is off; Kafka: GSSAPI.",
     ),
     SASL_MAX_BYTES: ConfigKey(_INT, 524_288, 1, about="Largest message before a client has authenticated (KIP-684)."),
     "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),

@@ -3,7 +3,8 @@ import { Kafka, logLevel } from "kafkajs";
 
 const { servers, logins } = JSON.parse(process.env.SETTINGS);
 
-async function topicsOf(sasl) {
+async function topicsOf({ token, ...sasl }) {
+  if (token) sasl.oauthBearerProvider = async () => ({ value: token });
   const retry = { retries: 0 };
   const kafka = new Kafka({ brokers: servers.split(","), sasl, retry, logLevel: logLevel.NOTHING });
   const admin = kafka.admin({ retry });

@@ -1,0 +1,112 @@
+"""OAUTHBEARER (RFC 7628), the server's side, with unsecured tokens (KIP-255): whoever connects chooses the name.
+
+Follows Kafka's `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse` and `OAuthBearerUnsecuredJws`. Required
+scopes and a clock skew, which are options of Kafka's login module, do not exist here.
+"""
+
+import json
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from fakebroker.errors import AuthenticationError, ProtocolError
+
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
+_FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
+_AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)", re.ASCII)
+_BASE64URL = re.compile(r"[-_a-zA-Z0-9]+={0,2}")
+_GIVE_UP = b"\x01"
+"""The client's answer to the reason of a refusal."""
+_MAX_SECONDS = 2**53
+_INVALID_TOKEN = '{"status":"invalid_token"}'
+
+
+class _Token(NamedTuple):
+    name: str
+    expires_ms: float
+
+
+class OAuthBearerServer:
+    """The server's side of one exchange.
+
+    Args:
+        now_ms: Returns the brokers' time in milliseconds since the epoch.
+
+    Attributes:
+        user: The authenticated user; None until the exchange is complete.
+        expires_ms: When the token expires.
+    """
+
+    def __init__(self, now_ms: Callable[[], float]) -> None:
+        self.user: str | None = None
+        self.expires_ms: float | None = None
+        self._now_ms = now_ms
+        self._refusal = ""
+
+    def respond(self, message: bytes) -> bytes:
+        """Return the answer to a client's message: empty, or why the token is refused.
+
+        Raises:
+            AuthenticationError: It is refused.
+            ProtocolError: The scheme is not "bearer": Kafka closes the connection without an answer.
+        """
+        if self._refusal and message == _GIVE_UP:
+            raise AuthenticationError(self._refusal)
+        self._refusal = ""
+        found = _FIRST.fullmatch(message.decode(errors="replace"))
+        if found is None:
+            raise AuthenticationError
+        pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)
+        auth = _AUTH.fullmatch(pairs.get("auth", ""))
+        if auth is None:
+            raise AuthenticationError
+        if auth["scheme"].lower() != "bearer":
+            raise ProtocolError("OAUTHBEARER: the scheme is not bearer")
+        token = _valid_token(auth["token"], self._now_ms())
+        if token is None:
+            self._refusal = _INVALID_TOKEN
+            return _INVALID_TOKEN.encode()
+        if found["authzid"] is not None and _unescaped(found["authzid"]) != token.name:
+            raise AuthenticationError("OAUTHBEARER: expected an authorization id that is empty or the token's name")
+        self.user, self.expires_ms = token.name, token.expires_ms
+        return b""
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _valid_token(text: str, now_ms: float) -> _Token | None:
+    """Return name and expiry of an unsecured JWS that is valid now; None if it is not."""
+    header_text, _, rest = text.partition(".")
+    claims_text, _, signature = rest.partition(".")
+    header, claims = _json_object(header_text), _json_object(claims_text)
+    if text.count(".") != 2 or signature or header is None or claims is None or header.get("alg") != "none":
+        return None
+    name, expires_ms, issued_ms = claims.get("sub"), _milliseconds(claims, "exp"), _milliseconds(claims, "iat")
+    if not isinstance(name, str) or not name.strip() or expires_ms is None or now_ms >= expires_ms:
+        return None
+    if claims.get("iat") is not None and (issued_ms is None or issued_ms > now_ms or issued_ms >= expires_ms):
+        return None
+    return _Token(name, expires_ms)
+
+
+def _milliseconds(claims: dict[str, Any], name: str) -> float | None:
+    """Return a time of a token in milliseconds since the epoch; None if it has none, or no sensible number."""
+    value = claims.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= _MAX_SECONDS:
+        return None
+    return value * 1000
+
+
+def _json_object(text: str) -> dict[str, Any] | None:
+    """Decode a part of a token; None if it is not a JSON object."""
+    if not _BASE64URL.fullmatch(text):
+        return None
+    try:
+        found = json.loads(urlsafe_b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
