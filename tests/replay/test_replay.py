@@ -266,7 +266,7 @@ def test_a_simulated_cluster_has_the_default_settings_of_kafka(tmp_path: Path) -
     delay = "group.initial.rebalance.delay.ms"
     others: dict[str, str | int | float | bool] = {"group.max.size": 9}
     run = small_run("", tmp_path, transport="memory")
-    assert plan_for(run, ("", 0)).cluster.config == {delay: 100}
+    assert plan_for(run, ("", 0)).cluster.config == SMALL.cluster.config
     workload = msgspec.structs.replace(SMALL, cluster=Cluster(config=others))
     assert plan_for(replace(run, workload=workload), ("", 0)).cluster.config == {delay: 3_000} | others
 
