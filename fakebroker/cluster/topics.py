@@ -10,7 +10,7 @@ from fakebroker.cluster.configs.log_config import CachedLogConfig
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.modern.topics import TopicMetadata, topic_hash
+from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
 from fakebroker.topic_partition import unify_collision_chars
 
 OFFSETS_TOPIC = "__consumer_offsets"

@@ -21,7 +21,7 @@ from fakebroker.coordinator.group.modern.records import (
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.states import MemberState
-from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
+from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 from fakebroker.errors import ProtocolError
 from tests.support.annotated_hex import annotated_hex
 from tests.support.subtests import subtest_for_each

@@ -14,7 +14,7 @@ from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS, ASSIGNORS_OF_4_0_0
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, MigrationPolicy, no_group_configs
-from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
+from fakebroker.coordinator.group.modern.subscription.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.security.sasl import MECHANISMS, PASSWORD_MECHANISMS

@@ -20,8 +20,8 @@ from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE
-from fakebroker.coordinator.group.modern.conversion import is_downgraded_without
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
+from fakebroker.coordinator.group.modern.migration.conversion import is_downgraded_without
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.offset_requests import (
     Expiration,

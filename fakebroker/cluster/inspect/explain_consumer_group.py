@@ -19,7 +19,7 @@ from fakebroker.coordinator.group.modern.states import (
     UNREVOKED_PARTITIONS,
     ConsumerGroupState,
 )
-from fakebroker.coordinator.group.modern.subscriptions import MIN_REFRESH_INTERVAL_MS
+from fakebroker.coordinator.group.modern.subscription.subscriptions import MIN_REFRESH_INTERVAL_MS
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 

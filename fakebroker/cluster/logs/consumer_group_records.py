@@ -11,7 +11,7 @@ from fakebroker.coordinator.group.modern import records
 from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.states import MemberState
-from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
+from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.messages import consumer_group_records as messages
 from fakebroker.protocol.schema import Message

@@ -19,7 +19,7 @@ from fakebroker.coordinator.group.modern.records import (
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.states import STABLE
-from fakebroker.coordinator.group.modern.topics import TopicMetadata, metadata_hash
+from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, metadata_hash
 from fakebroker.topic_partition import TopicPartition
 
 

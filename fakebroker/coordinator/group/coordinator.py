@@ -36,12 +36,13 @@ from fakebroker.coordinator.group.classic.sync import sync
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.history import ChangedGroup, discard_change
-from fakebroker.coordinator.group.modern import conversion, requests
+from fakebroker.coordinator.group.modern import requests
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.groups import ConsumerGroups
 from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
+from fakebroker.coordinator.group.modern.migration import conversion
 from fakebroker.coordinator.group.modern.records import GroupEpochRecord
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore

@@ -25,7 +25,7 @@ from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import LEAVING_EPOCH
 from fakebroker.coordinator.group.modern.requests import HeartbeatResult
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.modern.topics import TopicMetadata, topic_hash
+from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
 from fakebroker.coordinator.group.records import OffsetRecord, Record
 from fakebroker.lab.design import CoordinatorPort, CoordinatorSettings, Design, Link, MemberPort
 from fakebroker.lab.designs.effects_member import EffectsMember

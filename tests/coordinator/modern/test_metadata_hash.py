@@ -5,8 +5,8 @@ from struct import pack
 
 import xxhash
 
-from fakebroker.coordinator.group.modern.topics import TopicMetadata, metadata_hash, topic_hash
-from fakebroker.coordinator.group.modern.xxh3 import xxh3
+from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, metadata_hash, topic_hash
+from fakebroker.coordinator.group.modern.subscription.xxh3 import xxh3
 from tests.support.coordinator.consumer_group_harness import ConsumerGroupHarness, FakeTopics
 from tests.support.subtests import subtest_for_each
 

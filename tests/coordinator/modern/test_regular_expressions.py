@@ -15,7 +15,7 @@ from fakebroker.coordinator.group.modern.records import (
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.requests import HeartbeatResult
-from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex, Subscriptions
+from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex, Subscriptions
 from fakebroker.coordinator.group.records import Record
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.consumer_group_harness import (

@@ -21,7 +21,7 @@ from fakebroker.coordinator.group.modern.member import (
 )
 from fakebroker.coordinator.group.modern.requests import HeartbeatResult
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.modern.subscriptions import MIN_REFRESH_INTERVAL_MS
+from fakebroker.coordinator.group.modern.subscription.subscriptions import MIN_REFRESH_INTERVAL_MS
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.errors import ErrorCode
 from tests.support.coordinator.consumer_group_harness import (

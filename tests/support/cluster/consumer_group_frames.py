@@ -24,7 +24,7 @@ from fakebroker.coordinator.group.modern.records import (
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.states import STABLE
-from fakebroker.coordinator.group.modern.topics import metadata_hash
+from fakebroker.coordinator.group.modern.subscription.topics import metadata_hash
 from fakebroker.protocol.frames import read_response, request_frame, response_frame
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

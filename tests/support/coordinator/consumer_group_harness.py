@@ -15,8 +15,8 @@ from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS
-from fakebroker.coordinator.group.modern.subscriptions import Subscriptions
-from fakebroker.coordinator.group.modern.topics import TopicMetadata, topic_hash
+from fakebroker.coordinator.group.modern.subscription.subscriptions import Subscriptions
+from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadata, topic_hash
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import ErrorCode

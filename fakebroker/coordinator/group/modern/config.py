@@ -6,8 +6,8 @@ from enum import Enum
 
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
-from fakebroker.coordinator.group.modern.subscriptions import Matcher, unsupported_regex
-from fakebroker.coordinator.group.modern.topics import NO_TOPICS, TopicImage
+from fakebroker.coordinator.group.modern.subscription.subscriptions import Matcher, unsupported_regex
+from fakebroker.coordinator.group.modern.subscription.topics import NO_TOPICS, TopicImage
 
 
 class MigrationPolicy(Enum):

@@ -26,7 +26,7 @@ from fakebroker.coordinator.group.modern.records import (
     TargetAssignmentRecord,
 )
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
-from fakebroker.coordinator.group.modern.subscriptions import Subscriptions, decrement
+from fakebroker.coordinator.group.modern.subscription.subscriptions import Subscriptions, decrement
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from fakebroker.coordinator.runtime.history import DEAD

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
-from fakebroker.coordinator.group.modern import classic_members, conversion, heartbeat
+from fakebroker.coordinator.group.modern import heartbeat
 from fakebroker.coordinator.group.modern.changes import UPGRADED
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
@@ -19,10 +19,11 @@ from fakebroker.coordinator.group.modern.member import (
     NO_PARTITIONS,
     ConsumerGroupMember,
 )
+from fakebroker.coordinator.group.modern.migration import classic_members, conversion
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord, GroupEpochRecord, GroupEpochValue
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
-from fakebroker.coordinator.group.modern.resolution import resolution_records, resolve
 from fakebroker.coordinator.group.modern.states import STABLE
+from fakebroker.coordinator.group.modern.subscription.resolution import resolution_records, resolve
 from fakebroker.coordinator.group.records import Procedure, Record
 from fakebroker.coordinator.runtime.history import LOADED
 from fakebroker.errors import ErrorCode

@@ -42,8 +42,8 @@ from fakebroker.coordinator.group.modern.records import (
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.scripted import scripted_target
 from fakebroker.coordinator.group.modern.states import UNKNOWN, ConsumerGroupState
-from fakebroker.coordinator.group.modern.subscriptions import InvalidRegexError, Matcher, Subscriptions
-from fakebroker.coordinator.group.modern.topics import TopicImage, TopicMetadata, metadata_hash
+from fakebroker.coordinator.group.modern.subscription.subscriptions import InvalidRegexError, Matcher, Subscriptions
+from fakebroker.coordinator.group.modern.subscription.topics import TopicImage, TopicMetadata, metadata_hash
 from fakebroker.errors import ErrorCode
 
 _NONE = ErrorCode.NONE

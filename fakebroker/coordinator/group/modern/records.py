@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
 from fakebroker.coordinator.group.modern.states import MemberState
-from fakebroker.coordinator.group.modern.subscriptions import ResolvedRegex
+from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 
 
 @dataclass(slots=True)

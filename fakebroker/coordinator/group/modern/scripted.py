@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from fakebroker.coordinator.group.group_controls import Assignment
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember, Partitions
-from fakebroker.coordinator.group.modern.topics import TopicImage
+from fakebroker.coordinator.group.modern.subscription.topics import TopicImage
 
 
 def scripted_target(

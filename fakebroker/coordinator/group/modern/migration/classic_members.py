@@ -12,12 +12,6 @@ from dataclasses import dataclass
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE
 from fakebroker.coordinator.group.modern import heartbeat
-from fakebroker.coordinator.group.modern.embedded_protocol import (
-    MalformedProtocolError,
-    encode_assignment,
-    parse_subscription,
-    with_topic_ids,
-)
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.heartbeat import Context, Outcome
@@ -27,11 +21,17 @@ from fakebroker.coordinator.group.modern.member import (
     ClassicMemberMetadata,
     ConsumerGroupMember,
 )
+from fakebroker.coordinator.group.modern.migration.embedded_protocol import (
+    MalformedProtocolError,
+    encode_assignment,
+    parse_subscription,
+    with_topic_ids,
+)
 from fakebroker.coordinator.group.modern.reconciliation import FREE
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
-from fakebroker.coordinator.group.modern.topics import TopicImage
+from fakebroker.coordinator.group.modern.subscription.topics import TopicImage
 from fakebroker.errors import ErrorCode
 
 

@@ -14,8 +14,8 @@ from fakebroker.coordinator.group.modern.records import (
     GroupEpochValue,
     RegexRecord,
 )
-from fakebroker.coordinator.group.modern.subscriptions import NOT_RESOLVED, Matcher, ResolvedRegex
-from fakebroker.coordinator.group.modern.topics import TopicImage, metadata_hash
+from fakebroker.coordinator.group.modern.subscription.subscriptions import NOT_RESOLVED, Matcher, ResolvedRegex
+from fakebroker.coordinator.group.modern.subscription.topics import TopicImage, metadata_hash
 
 
 def resolve(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fakebroker.coordinator.group.modern.member import Partitions
-from fakebroker.coordinator.group.modern.topics import TopicImage
+from fakebroker.coordinator.group.modern.subscription.topics import TopicImage
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NEWEST_VERSION = 3

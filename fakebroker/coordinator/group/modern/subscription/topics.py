@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from struct import pack
 from typing import NamedTuple, Protocol
 
-from fakebroker.coordinator.group.modern.xxh3 import xxh3
+from fakebroker.coordinator.group.modern.subscription.xxh3 import xxh3
 
 
 class TopicMetadata(NamedTuple):

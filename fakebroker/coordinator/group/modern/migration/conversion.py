@@ -12,13 +12,6 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.shared_values import shared_assignment
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
-from fakebroker.coordinator.group.modern.embedded_protocol import (
-    MalformedProtocolError,
-    encode_assignment,
-    parse_assignment,
-    parse_subscription,
-    with_topic_ids,
-)
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.heartbeat import current_assignment_record, subscription_record
@@ -28,6 +21,13 @@ from fakebroker.coordinator.group.modern.member import (
     ConsumerGroupMember,
     Partitions,
 )
+from fakebroker.coordinator.group.modern.migration.embedded_protocol import (
+    MalformedProtocolError,
+    encode_assignment,
+    parse_assignment,
+    parse_subscription,
+    with_topic_ids,
+)
 from fakebroker.coordinator.group.modern.records import (
     AssignmentEpochRecord,
     ConsumerGroupRecord,
@@ -35,7 +35,7 @@ from fakebroker.coordinator.group.modern.records import (
     GroupEpochValue,
     TargetAssignmentRecord,
 )
-from fakebroker.coordinator.group.modern.topics import TopicImage, metadata_hash
+from fakebroker.coordinator.group.modern.subscription.topics import TopicImage, metadata_hash
 from fakebroker.errors import ErrorCode
 
 # Upgrade
