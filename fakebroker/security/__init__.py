@@ -1,4 +1,4 @@
-"""Who a client is, and what it may do. Pure: random numbers and the time are passed in.
+"""The identity of clients, and their permissions. Pure: random numbers and the time are passed in.
 
 `acls.py` decides which operations are allowed (KIP-11, KIP-290); start there. Handlers ask through
 `fakebroker.cluster.authorization`. `sasl.py` has the states of an authentication, `plain.py`, `scram.py` and
