@@ -70,6 +70,11 @@ class Authentication:
         self.expires_ms: float | None = None
         self._repeated_ms = -math.inf
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client is authenticated."""
+        return self._exchange.state is SaslState.AUTHENTICATED
+
     def receive(self, frame: bytes, now_ms: float) -> Answer:
         """Return the answer to a frame, given without its size.
 
@@ -77,7 +82,7 @@ class Authentication:
             frame: The frame.
             now_ms: The brokers' time, in milliseconds since the epoch.
         """
-        if self._exchange.state is SaslState.AUTHENTICATED:
+        if self.is_complete:
             assert self.expires_ms is not None
             if frame[:2] == _HANDSHAKE and now_ms - self._repeated_ms >= MIN_REAUTHENTICATION_INTERVAL_MS:
                 self._repeated_ms = now_ms
@@ -87,6 +92,7 @@ class Authentication:
             else:
                 return Answer(None, "handle")
         self._exchange.now_ms = now_ms
+        self._exchange.credentials = self._cluster.credentials  # A restored snapshot replaces them.
         if self._exchange.state is SaslState.WRONG_MECHANISM:
             self._exchange.fail()
             return Answer(None, "fail", "re-authentication: expected the mechanism of the last authentication")

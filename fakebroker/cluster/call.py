@@ -16,6 +16,7 @@ from fakebroker.errors import ErrorCode, ProtocolError, shown
 from fakebroker.protocol import raw_items
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import RequestHeader, read_request_header
+from fakebroker.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -28,7 +29,7 @@ MAX_MEMO_BYTES = 1024
 """Larger frames are not cached."""
 _PARTITION_BYTES = 100
 """The size of the tuple of a topic and a partition, without the name of the topic."""
-_SASL_AUTHENTICATE = 36
+_SASL_AUTHENTICATE, _ALTER_SCRAM = 36, 51
 _GROUP, _TRANSACTION = 0, 1
 """FindCoordinator's key types (FindCoordinatorRequest.CoordinatorType)."""
 
@@ -40,6 +41,16 @@ _MAGIC, _NO_PRODUCER_ID = 2, -1
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 """Name and version of a client that has not sent them (ClientInformation)."""
+
+
+class ScramSecrets(dict[tuple[str, int], tuple[bytes, bytes]]):
+    """Salts and salted passwords by user and mechanism. They are not shown."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} secrets>"
+
+
+_NO_SECRETS = ScramSecrets()
 
 
 class Peer:
@@ -54,6 +65,8 @@ class Peer:
         connection_id: A number that identifies the connection.
         listener: The listener that the client is connected to.
         principal: Type and name of the authenticated client, such as "User:alice".
+        scram_secrets: Salt and salted password of each credential in the last AlterUserScramCredentials, by user and
+            mechanism. The call itself, which the journal keeps, is without them.
         software: The name and the version of the client, which ApiVersions requests have since version 3.
         memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
         memo_call: The call of the cached frame.
@@ -71,6 +84,7 @@ class Peer:
         "memo_head",
         "memo_tail",
         "principal",
+        "scram_secrets",
         "software",
     )
 
@@ -82,6 +96,7 @@ class Peer:
         self.client_host = client_host
         self.connection_id = connection_id
         self.principal = ANONYMOUS
+        self.scram_secrets = _NO_SECRETS
         self.software = UNKNOWN_SOFTWARE
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
@@ -490,9 +505,20 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if is_small:
+    if api_key == _ALTER_SCRAM and isinstance(request, AlterUserScramCredentialsRequest):
+        _withhold_secrets(peer, request)
+    elif is_small:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
+
+
+def _withhold_secrets(peer: Peer, request: AlterUserScramCredentialsRequest) -> None:
+    """Move salts and salted passwords from the request to the connection."""
+    peer.scram_secrets = ScramSecrets(
+        {(each.name, each.mechanism): (each.salt, each.salted_password) for each in request.upsertions}
+    )
+    for each in request.upsertions:
+        each.salt = each.salted_password = b""
 
 
 def _error_codes(value: Struct) -> Iterator[int]:

@@ -11,20 +11,27 @@ _SALT_BYTES = 16
 _NO_USERS: Mapping[str, str] = MappingProxyType({})
 
 
-def checked_passwords(users: Mapping[str, object]) -> dict[str, str]:
+def checked_passwords(users: object) -> dict[str, str]:
     """Return passwords by user. Errors do not show passwords.
 
     Raises:
-        ConfigError: A user or a password is empty, or a password is not a string.
+        ConfigError: `users` is not a mapping, or a user or a password is not a string of printable characters.
     """
+    if not isinstance(users, Mapping):
+        raise ConfigError("users: expected a table of passwords by user", field="users", expected="a table")
     passwords = {}
     for user, password in users.items():
-        if not user:
-            raise ConfigError.of("users", user, "a name")
-        if not isinstance(password, str) or not password:
-            raise ConfigError.of("users", user, "a user with a password, a string that is not empty")
+        if not _is_text(user):
+            raise ConfigError.of("users", user, "a name of printable characters")
+        if not _is_text(password):
+            raise ConfigError.of("users", user, "a user with a password, a string of printable characters")
         passwords[user] = password
     return passwords
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a value is a string that can be sent: not empty, without NUL and lone surrogates."""
+    return isinstance(value, str) and bool(value) and value.isprintable()
 
 
 class Credentials:

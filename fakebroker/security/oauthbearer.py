@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628), the server's side, with unsecured tokens (KIP-255): whoever connects chooses the name.
+"""OAUTHBEARER (RFC 7628), the server's side, with unsecured tokens (KIP-255): clients choose their names.
 
 Follows Kafka's `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse` and `OAuthBearerUnsecuredJws`. Required
 scopes and a clock skew, which are options of Kafka's login module, do not exist here.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from fakebroker.errors import AuthenticationError, ProtocolError
 
-_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
 _FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)", re.ASCII)
@@ -87,6 +87,8 @@ def _valid_token(text: str, now_ms: float) -> _Token | None:
         return None
     name, expires_ms, issued_ms = claims.get("sub"), _milliseconds(claims, "exp"), _milliseconds(claims, "iat")
     if not isinstance(name, str) or not name.strip() or expires_ms is None or now_ms >= expires_ms:
+        return None
+    if any("\ud800" <= letter <= "\udfff" for letter in name):  # It cannot be encoded, in the journal for example.
         return None
     if claims.get("iat") is not None and (issued_ms is None or issued_ms > now_ms or issued_ms >= expires_ms):
         return None

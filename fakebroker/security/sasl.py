@@ -96,7 +96,7 @@ class SaslExchange:
         self._previous = None if previous is None else (previous._mechanism, previous.principal)
         self.state = SaslState.START
         self.principal: str | None = None
-        self._credentials = credentials
+        self.credentials = credentials
         self._server: SaslServer
 
     def _enter(self, state: SaslState) -> None:
@@ -126,11 +126,11 @@ class SaslExchange:
 
     def _new_server(self, mechanism: str) -> SaslServer:
         if mechanism == PLAIN:
-            return PlainServer(self._credentials.has_password)
+            return PlainServer(self.credentials.has_password)
         if mechanism == OAUTHBEARER:
             return OAuthBearerServer(lambda: self.now_ms)
-        find = partial(self._credentials.scram, mechanism=_SCRAM[mechanism])
-        return ScramServer(find, self._credentials.new_nonce())
+        find = partial(self.credentials.scram, mechanism=_SCRAM[mechanism])
+        return ScramServer(find, self.credentials.new_nonce())
 
     def respond(self, token: bytes) -> bytes:
         """Return the answer to the bytes of a mechanism. Afterwards, the connection may be authenticated.

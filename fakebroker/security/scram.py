@@ -15,7 +15,7 @@ from fakebroker.errors import AuthenticationError
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 
 _SAFE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]"  # without "," and "="
-_NAME = f"(?:{_SAFE}|=2C|=3D)+"
+_NAME = f"(?:{_SAFE}++|=2C|=3D)++"  # possessive, since a state for each character would need 100 MB
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"  # without ","
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"

@@ -168,7 +168,7 @@ class FakeCluster(JournalExport):
         api_versions: Mapping[str, VersionCap] | None = None,
         proposals: Sequence[str] = (),
         acls: Sequence[AclRule] | None = None,
-        users: Mapping[str, Any] | None = None,
+        users: Any = None,
         listeners: Mapping[str, SecurityProtocol] | None = None,
         first_node_id: NodeId = 1,
         clock: Literal["real", "manual"] | ScaledClock = "real",
@@ -189,7 +189,10 @@ class FakeCluster(JournalExport):
         self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
-        passwords, all_listeners = checked_passwords(users or {}), listeners_of(listeners, has_users=bool(users))
+        passwords, all_listeners = (
+            checked_passwords({} if users is None else users),
+            listeners_of(listeners, has_users=users is not None),
+        )
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
         def new_cluster() -> Cluster:

@@ -318,7 +318,7 @@ class Reactor:
 
     def _refuse_frame(self, connection: Connection, why: str, wire_ms: float) -> None:
         """Close a connection that has sent a frame of a size that is not allowed; before authentication, later."""
-        if connection.authentication is None:
+        if connection.authentication is None or connection.authentication.is_complete:
             self.close(connection, why)
         else:
             self._fail_authentication(connection, bytearray(), why, wire_ms)
@@ -327,7 +327,12 @@ class Reactor:
         """Answer a frame that is part of an authentication. Return False if it is a request that has to be handled."""
         authentication = connection.authentication
         assert authentication is not None
-        answer, then, why = authentication.receive(frame, now_ms)
+        try:
+            answer, then, why = authentication.receive(frame, now_ms)
+        except Exception:  # A bug closes only this connection.
+            logger.exception("%r: authentication failed", connection)
+            self.close(connection, "internal error (see the traceback above)")
+            return True
         if then == "handle":
             return False
         if then == "close":

@@ -25,11 +25,12 @@ from fakebroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from fakebroker.security.credentials import Credentials
 from fakebroker.security.scram import ScramMechanism
 from fakebroker.server.connection import Blocked
 from tests.support.group_requests import heartbeat_request
@@ -168,6 +169,30 @@ def test_another_request_between_tokens_is_answered_with_illegal_sasl_state(wire
     response = wire.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), MetadataResponse, 8)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("t", ErrorCode.ILLEGAL_SASL_STATE)]
     assert wire.is_closed_by_broker()
+
+
+def test_a_request_with_an_error_message_between_tokens_leaves_the_cluster_running(
+    wire: WireClient, fake_cluster: FakeCluster
+) -> None:
+    """FindCoordinator has a message for each error; before version 4 the request has one key."""
+    wire.ask(HELLO, SaslHandshakeResponse)
+    answer = wire.ask(FindCoordinatorRequest(key="g", key_type=0), FindCoordinatorResponse, version=1)
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    with WireClient(fake_cluster.brokers[0]) as other:
+        assert not log_in(other).error_code
+
+
+def test_a_bug_closes_only_the_connection(
+    fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with WireClient(fake_cluster.brokers[0]) as wire, WireClient(fake_cluster.brokers[0]) as other:
+        with monkeypatch.context() as patch:
+            patch.setattr(Credentials, "has_password", None)
+            wire.ask(HELLO, SaslHandshakeResponse)
+            wire.send(plain())
+            assert wire.is_closed_by_broker()
+        assert "internal error" in caplog.text
+        assert not log_in(other).error_code
 
 
 def test_a_heartbeat_between_tokens_is_answered_with_illegal_sasl_state(wire: WireClient) -> None:
@@ -345,6 +370,31 @@ def test_names_of_listeners_are_checked() -> None:
 
 
 # Credentials that change
+
+
+@pytest.mark.parametrize("users", ["alice:secret-1", [("alice", "secret-1")]])
+def test_users_of_another_type_are_refused_without_showing_passwords(users: Any) -> None:
+    with pytest.raises(ConfigError, match=r"users: expected a table of passwords by user") as caught:
+        FakeCluster(1, users=users)
+    assert "secret-1" not in f"{caught.value!r} {caught.value.mistakes}"
+
+
+def test_without_users_nobody_logs_in() -> None:
+    with FakeCluster(1, users={}) as cluster, WireClient(cluster.brokers[0]) as wire:
+        assert log_in(wire).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+@pytest.mark.parametrize("fault", [{"error": "UNACCEPTABLE_CREDENTIAL"}, {"drop": True}, {"delay_before_s": 60.0}])
+def test_a_fault_keeps_no_secrets_in_the_journal(fake_cluster: FakeCluster, fault: dict[str, Any]) -> None:
+    with WireClient(fake_cluster.brokers[0]) as wire:
+        log_in(wire)
+        fake_cluster.fail("AlterUserScramCredentials", **fault)
+        change = upsert("bob", ScramMechanism.SHA_256, "secret-2")
+        wire.send(AlterUserScramCredentialsRequest(deletions=[], upsertions=[change]))
+        until(lambda: bool(fake_cluster.requests(api="AlterUserScramCredentials")), fake_cluster)
+        kept = repr([call.request for call in fake_cluster.requests()])
+    assert "bob" in kept
+    assert repr(change.salted_password)[2:-1] not in kept
 
 
 def upsert(user: str, mechanism: ScramMechanism, password: str, iterations: int = 4096) -> ScramCredentialUpsertion:

@@ -23,9 +23,8 @@ _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCredentialsResponse:
-    """Apply the valid changes, and return a result per user. The journal keeps the request without secrets."""
+    """Apply the valid changes, and return a result per user."""
     request: AlterUserScramCredentialsRequest = call.request
-    call.request = _without_secrets(call)
     if refused := cluster_error(cluster, call, AclOperation.ALTER):
         every: list[_Change] = [*request.deletions, *request.upsertions]
         names = sorted({each.name for each in every})
@@ -53,7 +52,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
         if isinstance(change, ScramCredentialDeletion):
             cluster.credentials.remove_scram(change.name, mechanism)
         else:
-            credential = ScramCredential(mechanism, change.salt, change.iterations, change.salted_password)
+            secrets = call.peer.scram_secrets.get((change.name, change.mechanism))
+            salt, salted_password = secrets or (change.salt, change.salted_password)
+            credential = ScramCredential(mechanism, salt, change.iterations, salted_password)
             cluster.credentials.set_scram(change.name, credential)
     results = [AlterUserScramCredentialsResult(user=user, error_code=0, error_message=None) for user in changes]
     results += [
@@ -61,19 +62,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
         for user, (error, message) in errors.items()
     ]
     return AlterUserScramCredentialsResponse(results=results)
-
-
-def _without_secrets(call: Call) -> AlterUserScramCredentialsRequest:
-    """Return the request without salts and passwords, and forget its frame."""
-    request: AlterUserScramCredentialsRequest = call.request
-    call.peer.memo_call, call.peer.memo_head, call.peer.memo_tail = None, b"", b""
-    upsertions = [
-        ScramCredentialUpsertion(
-            name=each.name, mechanism=each.mechanism, iterations=each.iterations, salt=b"", salted_password=b""
-        )
-        for each in request.upsertions
-    ]
-    return AlterUserScramCredentialsRequest(deletions=request.deletions, upsertions=upsertions)
 
 
 def _error(cluster: "Cluster", change: _Change) -> tuple[ErrorCode, str] | None:
