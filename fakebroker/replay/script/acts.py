@@ -60,9 +60,9 @@ def acts_of(population: Groups, workload: Workload, choose: RandomChoices) -> Co
     initial_acts = [_act(_arrival_ms(population, choose), "start"), *_behaviors(population, choose)]
     if population.restart:
         initial_acts.append(_restart(population.restart, choose))
-    acts = f.concat(*initial_acts)
     if population.migrate_at_s is not None:
         initial_acts.append(_migration(population.migrate_at_s, choose))
+    acts = f.concat(*initial_acts)
     if population.grow:
         started_ms = _grown_ms(population.grow, choose)
         acts = f.when(f.col("index") < f.col("size"), acts).otherwise(_act(started_ms, "start"))
