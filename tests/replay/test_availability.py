@@ -187,7 +187,7 @@ def test_a_cluster_without_responses(spark: SparkSession, subtests: pytest.Subte
         ),
         ("no response until the end", [lost("Heartbeat", 50, lost=False)], {}, False),
     ]
-    for name, more, how, passed in sampled(cases, 2):
+    for name, more, how, passed in sampled(cases, 4):
         with subtests.test(case=name):
             check = checked(spark, more, **how)["cluster-answers"]
             assert (check.passed, check.failures, len(check.violations)) == (passed, not passed, not passed)
@@ -275,7 +275,7 @@ def test_the_share_of_lost_requests(spark: SparkSession, subtests: pytest.Subtes
             True,
         ),
     ]
-    for name, more, timeline, passed in sampled(cases, 2):
+    for name, more, timeline, passed in sampled(cases, 4):
         with subtests.test(case=name):
             assert checked(spark, more, timeline=timeline)["requests-answered"].passed is passed
 

@@ -17,7 +17,7 @@ from fakebroker.replay import target_cluster
 from fakebroker.replay.commands import replay
 from fakebroker.replay.options import FAILED, INCONCLUSIVE, ReplayOptions
 from fakebroker.replay.spark import live_view
-from tests.support.soak import IS_SOAK, soak
+from tests.support.soak import IS_SOAK, sampled, soak
 
 
 @contextmanager
@@ -68,7 +68,8 @@ def workload(directory: Path, name: str, more: str = "") -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("replays_on_spark")
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP], ids=lambda each: each.name)
+@soak
+@pytest.mark.parametrize("signal_number", sampled([signal.SIGKILL, signal.SIGSTOP], 2), ids=lambda each: each.name)
 def test_a_replay_fails_if_the_cluster_dies_or_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], signal_number: signal.Signals
 ) -> None:
