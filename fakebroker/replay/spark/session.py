@@ -248,20 +248,23 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
         address = Path(directory) / "address"
         environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-        # In a thread, because Ctrl-C within `Popen` would lose the process that it has started.
-        with ThreadPoolExecutor(1) as thread:
-            starting = thread.submit(
-                lambda: subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected)
-            )
-            try:
-                process = starting.result()
-                # Spark's gateway creates the file with its content.
-                while not address.exists() and process.poll() is None:
-                    time.sleep(_STARTED_CHECK_S)
-            except BaseException:
-                with starting.result() as process:
+        started: list[subprocess.Popen[bytes]] = []
+
+        def start() -> None:
+            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected))
+
+        try:
+            # In a thread, because Ctrl-C within `Popen` would lose the process. The context ends after the thread.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(start).result()
+            (process,) = started
+            while not address.exists() and process.poll() is None:  # Spark's gateway creates the file with its content
+                time.sleep(_STARTED_CHECK_S)
+        except BaseException:
+            for process in started:
+                with process:
                     process.kill()
-                raise
+            raise
         if not address.exists():
             raise PySparkRuntimeError("Java ended")
         written = address.read_bytes()  # the port, the length of the secret, and the secret
