@@ -31,8 +31,13 @@ _HANDSHAKE = struct.pack(">h", SaslHandshakeRequest.API_KEY)
 
 
 Then = Literal["continue", "authenticated", "handle", "fail", "close"]
-"""What happens to a connection: its next frame is read; its requests are handled from now on; the frame is a request,
-which is handled; the answer is sent after a delay, and the connection closed; it is closed at once.
+"""What happens to a connection after a frame.
+
+continue: Its next frame is read.
+authenticated: Its requests are handled from now on.
+handle: The frame is a request, which has to be handled.
+fail: The answer is sent after a delay, and the connection is closed.
+close: It is closed at once.
 """
 MIN_REAUTHENTICATION_INTERVAL_MS = 1000
 """How often a client can authenticate again. Source: KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS."""

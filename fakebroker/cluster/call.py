@@ -16,7 +16,6 @@ from fakebroker.errors import ErrorCode, ProtocolError, shown
 from fakebroker.protocol import raw_items
 from fakebroker.protocol.codec import decode
 from fakebroker.protocol.frames import RequestHeader, read_request_header
-from fakebroker.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest
@@ -50,7 +49,7 @@ class ScramSecrets(dict[tuple[str, int], tuple[bytes, bytes]]):
         return f"<{len(self)} secrets>"
 
 
-_NO_SECRETS = ScramSecrets()
+NO_SECRETS = ScramSecrets()
 
 
 class Peer:
@@ -96,7 +95,7 @@ class Peer:
         self.client_host = client_host
         self.connection_id = connection_id
         self.principal = ANONYMOUS
-        self.scram_secrets = _NO_SECRETS
+        self.scram_secrets = NO_SECRETS
         self.software = UNKNOWN_SOFTWARE
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
@@ -505,15 +504,15 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if api_key == _ALTER_SCRAM and isinstance(request, AlterUserScramCredentialsRequest):
+    if api_key == _ALTER_SCRAM:
         _withhold_secrets(peer, request)
     elif is_small:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
 
 
-def _withhold_secrets(peer: Peer, request: AlterUserScramCredentialsRequest) -> None:
-    """Move salts and salted passwords from the request to the connection."""
+def _withhold_secrets(peer: Peer, request: Any) -> None:
+    """Move salts and salted passwords from an AlterUserScramCredentialsRequest to the connection."""
     peer.scram_secrets = ScramSecrets(
         {(each.name, each.mechanism): (each.salt, each.salted_password) for each in request.upsertions}
     )

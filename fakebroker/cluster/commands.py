@@ -756,7 +756,7 @@ class ClusterCommands:
             resource: The resource, such as `group="g"`; see `AclRule`.
 
         Returns:
-            A context manager that removes the ACL. So do `allow` and `remove_acl`.
+            A context manager that removes the ACL at its end. `remove_acl` and `allow` remove it, too.
 
         Raises:
             ConfigError: An argument is invalid.
@@ -818,8 +818,8 @@ class ClusterCommands:
 
         A consumer group (KIP-848) is held in Assigning or Reconciling. In Assigning, the assignor does not run: members
         keep their targets, and new ones have none; but the first assignment of a group is not held. In Reconciling,
-        members are not believed to have given up partitions, which so stay with them; with `member`, one member is not.
-        Its rebalance timer continues, and removes it.
+        reports of members that they have given up partitions are ignored, so that these stay with them; with `member`,
+        those of one member. Rebalance timers continue, and remove members when they expire.
 
         The hold of a transactional id delays its record with the state, before it is written to __transaction_state.
         The transition stays pending, its request is not answered, and other requests get CONCURRENT_TRANSACTIONS. A

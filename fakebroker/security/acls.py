@@ -22,7 +22,15 @@ _ANY_NAME = "hardcode"
 """The name for which `AclStore.allows_any` asks first, as in Kafka, so that super users are allowed."""
 
 
-class AclOperation(IntEnum):
+class _Code(IntEnum):
+    """A code in requests. Codes that Kafka does not know are UNKNOWN, which is 0."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "_Code":
+        return cls(0)
+
+
+class AclOperation(_Code):
     """What is done with a resource."""
 
     UNKNOWN = 0
@@ -42,12 +50,8 @@ class AclOperation(IntEnum):
     DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
-    @classmethod
-    def _missing_(cls, value: object) -> "AclOperation":
-        return cls.UNKNOWN
 
-
-class AclPermission(IntEnum):
+class AclPermission(_Code):
     """The effect of an ACL (Kafka's AclPermissionType)."""
 
     UNKNOWN = 0
@@ -55,12 +59,8 @@ class AclPermission(IntEnum):
     DENY = 2
     ALLOW = 3
 
-    @classmethod
-    def _missing_(cls, value: object) -> "AclPermission":
-        return cls.UNKNOWN
 
-
-class ResourceType(IntEnum):
+class ResourceType(_Code):
     """The type of a resource with ACLs."""
 
     UNKNOWN = 0
@@ -72,12 +72,8 @@ class ResourceType(IntEnum):
     DELEGATION_TOKEN = 6
     USER = 7
 
-    @classmethod
-    def _missing_(cls, value: object) -> "ResourceType":
-        return cls.UNKNOWN
 
-
-class PatternType(IntEnum):
+class PatternType(_Code):
     """How the name of a pattern is compared. ANY and MATCH occur in filters only."""
 
     UNKNOWN = 0
@@ -85,10 +81,6 @@ class PatternType(IntEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-    @classmethod
-    def _missing_(cls, value: object) -> "PatternType":
-        return cls.UNKNOWN
 
 
 _IMPLYING_DESCRIBE = frozenset(
@@ -152,7 +144,7 @@ class AclFilter(NamedTuple):
     def is_unknown(self) -> bool:
         """Whether it has a code that Kafka does not know, so that it matches no ACL."""
         codes = (self.resource_type, self.pattern_type, self.operation, self.permission)
-        return any(code == 0 for code in codes)
+        return 0 in codes
 
     def matches(self, acl: Acl) -> bool:
         """Return whether an ACL matches the filter."""

@@ -1,11 +1,14 @@
 """The users of a cluster: passwords, and SCRAM credentials that clients change (AlterUserScramCredentials)."""
 
-import hmac
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from fakebroker.errors import ConfigError
-from fakebroker.security.scram import MIN_ITERATIONS, ScramCredential, ScramMechanism
+from fakebroker.security.mechanisms import MIN_ITERATIONS, ScramMechanism
+
+if TYPE_CHECKING:
+    from fakebroker.security.scram import ScramCredential
 
 _SALT_BYTES = 16
 _NO_USERS: Mapping[str, str] = MappingProxyType({})
@@ -64,19 +67,24 @@ class Credentials:
 
     def has_password(self, user: str, password: str) -> bool:
         """Return whether a user exists and has a password."""
-        known = self._passwords.get(user)
-        return known is not None and hmac.compare_digest(known.encode(), password.encode())
+        return self._passwords.get(user) == password
 
-    def scram(self, user: str, mechanism: ScramMechanism) -> ScramCredential | None:
+    def scram(self, user: str, mechanism: ScramMechanism) -> "ScramCredential | None":
         """Return a SCRAM credential; None if there is none."""
         key = user, mechanism
         if key not in self._scram:
             return None
         credential = self._scram[key]
         if credential is None:
+            from fakebroker.security.scram import ScramCredential  # not at the top: few clusters have users
+
             salt = self._random_bytes(_SALT_BYTES)
             credential = self._scram[key] = ScramCredential.of_password(mechanism, self._passwords[user], salt)
         return credential
+
+    def has_scram(self, user: str, mechanism: ScramMechanism) -> bool:
+        """Return whether a user has a SCRAM credential."""
+        return (user, mechanism) in self._scram
 
     def scram_iterations(self) -> dict[tuple[str, ScramMechanism], int]:
         """Return the iterations of all SCRAM credentials, by user and mechanism in ascending order."""
@@ -85,7 +93,7 @@ class Credentials:
             for key, credential in sorted(self._scram.items(), key=lambda item: item[0])
         }
 
-    def set_scram(self, user: str, credential: ScramCredential) -> None:
+    def set_scram(self, user: str, credential: "ScramCredential") -> None:
         """Add or replace a SCRAM credential."""
         self._scram[user, credential.mechanism] = credential
 

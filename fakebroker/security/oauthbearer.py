@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fakebroker.errors import AuthenticationError, ProtocolError
+from fakebroker.security.mechanisms import USER_NAME, unescaped
 
-_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
 _PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
-_FIRST = re.compile(rf"n,(?:a=(?P<authzid>{_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
+_FIRST = re.compile(rf"n,(?:a=(?P<authzid>{USER_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
 _AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)", re.ASCII)
 _BASE64URL = re.compile(r"[-_a-zA-Z0-9]+={0,2}")
 _GIVE_UP = b"\x01"
@@ -68,14 +68,10 @@ class OAuthBearerServer:
         if token is None:
             self._refusal = _INVALID_TOKEN
             return _INVALID_TOKEN.encode()
-        if found["authzid"] is not None and _unescaped(found["authzid"]) != token.name:
+        if found["authzid"] is not None and unescaped(found["authzid"]) != token.name:
             raise AuthenticationError("OAUTHBEARER: expected an authorization id that is empty or the token's name")
         self.user, self.expires_ms = token.name, token.expires_ms
         return b""
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("=2C", ",").replace("=3D", "=")
 
 
 def _valid_token(text: str, now_ms: float) -> _Token | None:

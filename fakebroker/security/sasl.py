@@ -10,15 +10,10 @@ from typing import Protocol
 
 from fakebroker.errors import AuthenticationError, ProtocolError
 from fakebroker.security.credentials import Credentials
+from fakebroker.security.mechanisms import OAUTHBEARER, PLAIN, ScramMechanism
 from fakebroker.security.oauthbearer import OAuthBearerServer
 from fakebroker.security.plain import PlainServer
-from fakebroker.security.scram import ScramMechanism, ScramServer
-
-PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
-PASSWORD_MECHANISMS = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
-"""The names of the mechanisms with which a client proves that it has a password."""
-MECHANISMS = (*PASSWORD_MECHANISMS, OAUTHBEARER)
-"""The names of the mechanisms that exist here. They are case-sensitive."""
+from fakebroker.security.scram import ScramServer
 
 _GENERAL_TEXT = "Authentication failed during {} due to invalid credentials with SASL mechanism {}"
 """The text of refusals without a text of their own, as in Kafka."""

@@ -8,20 +8,16 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from enum import IntEnum
 
 from fakebroker.errors import AuthenticationError
+from fakebroker.security.mechanisms import MIN_ITERATIONS, USER_NAME, ScramMechanism, unescaped
 
-MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
-
-_SAFE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f]"  # without "," and "="
-_NAME = f"(?:{_SAFE}++|=2C|=3D)++"  # possessive, since a state for each character would need 100 MB
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"  # without ","
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS = f"(?:,[A-Za-z]+={_VALUE})*"
 _CLIENT_FIRST = re.compile(
-    f"n,(?:a=(?P<authzid>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_NONCE})"
+    f"n,(?:a=(?P<authzid>{USER_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{USER_NAME}),r=(?P<nonce>{_NONCE})"
     f"(?P<extensions>{_EXTENSIONS}))",
     re.DOTALL,
 )
@@ -30,23 +26,6 @@ _CLIENT_FINAL = re.compile(
 )
 _TOKEN_AUTH = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 """The extension with which a client names a delegation token instead of a user."""
-
-
-class ScramMechanism(IntEnum):
-    """A mechanism, by its number in requests (org.apache.kafka.clients.admin.ScramMechanism)."""
-
-    SHA_256 = 1
-    SHA_512 = 2
-
-    @property
-    def digest(self) -> str:
-        """The name of its hash in hashlib."""
-        return f"sha{self.name[4:]}"
-
-    @property
-    def sasl_name(self) -> str:
-        """Its name in SASL, such as "SCRAM-SHA-256"."""
-        return f"SCRAM-{self.name.replace('_', '-')}"
 
 
 class ScramCredential:
@@ -110,12 +89,12 @@ class ScramServer:
         found = _CLIENT_FIRST.fullmatch(text)
         if found is None:
             raise AuthenticationError
-        self._name = _unescaped(found["name"])
+        self._name = unescaped(found["name"])
         # There are no delegation tokens, so that each is unknown, as an unknown user is.
         credential = None if _TOKEN_AUTH.search(found["extensions"]) else self._find(self._name)
         if credential is None:
             raise AuthenticationError
-        if found["authzid"] is not None and _unescaped(found["authzid"]) != self._name:
+        if found["authzid"] is not None and unescaped(found["authzid"]) != self._name:
             raise AuthenticationError("SCRAM: expected an authorization id that is empty or the user")
         self._credential = credential
         self._nonce = found["nonce"] + self._nonce
@@ -138,7 +117,3 @@ class ScramServer:
             raise AuthenticationError
         self.user = self._name
         return f"v={b64encode(hmac.digest(credential.server_key, signed, digest)).decode()}"
-
-
-def _unescaped(name: str) -> str:
-    return name.replace("=2C", ",").replace("=3D", "=")

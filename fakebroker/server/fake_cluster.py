@@ -986,7 +986,7 @@ class FakeCluster(JournalExport):
             resource: As for `allow`.
 
         Returns:
-            A context manager that removes the ACL. So do `allow` and `remove_acl`.
+            A context manager that removes the ACL at its end. `remove_acl` and `allow` remove it, too.
 
         Raises:
             ConfigError: An argument is invalid.

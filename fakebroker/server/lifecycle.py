@@ -72,7 +72,9 @@ class ClusterServer:
     ) -> None:
         brokers = len(cluster.brokers)
         ports = brokers * len(cluster.listeners)
-        check_integer("port", port, least=0, most=65536 - ports, where=f"{brokers} brokers")
+        listeners = len(cluster.listeners)
+        where = f"{brokers} brokers" + (f" with {listeners} listeners each" if listeners > 1 else "")
+        check_integer("port", port, least=0, most=65536 - ports, where=where)
         check_integer("max_unsent_bytes", max_unsent_bytes, least=0)
         self.cluster = cluster
         self.clock = clock

@@ -82,8 +82,7 @@ class NetworkFaults:
     def after_response(self, connection: Connection, fault: Fault, now_ms: float) -> None:
         """Block or close a connection if the fault that applied to its last request requires that."""
         if fault.drop or fault.cut_bytes is not None:
-            connection.pending = Blocked.HANGING_UP
-            self._schedule(connection, now_ms, Action.HANG_UP)
+            self.hang_up(connection, bytearray(), now_ms)
         elif fault.throttle_time_ms is not None:
             connection.pending = Blocked.THROTTLED
             self._schedule(connection, now_ms + fault.throttle_time_ms, Action.UNBLOCK)

@@ -7,7 +7,8 @@ from base64 import b64decode, b64encode
 import pytest
 
 from fakebroker.errors import AuthenticationError
-from fakebroker.security.scram import ScramCredential, ScramMechanism, ScramServer
+from fakebroker.security.mechanisms import ScramMechanism
+from fakebroker.security.scram import ScramCredential, ScramServer
 from tests.support.security.scram_client import client_final
 
 SHA_256, SHA_512 = ScramMechanism.SHA_256, ScramMechanism.SHA_512

@@ -31,7 +31,7 @@ from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataReque
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fakebroker.security.credentials import Credentials
-from fakebroker.security.scram import ScramMechanism
+from fakebroker.security.mechanisms import ScramMechanism
 from fakebroker.server.connection import Blocked
 from tests.support.group_requests import heartbeat_request
 from tests.support.security.scram_client import client_final
@@ -395,6 +395,7 @@ def test_a_fault_keeps_no_secrets_in_the_journal(fake_cluster: FakeCluster, faul
         kept = repr([call.request for call in fake_cluster.requests()])
     assert "bob" in kept
     assert repr(change.salted_password)[2:-1] not in kept
+    assert "salty-salt" not in kept
 
 
 def upsert(user: str, mechanism: ScramMechanism, password: str, iterations: int = 4096) -> ScramCredentialUpsertion:

@@ -22,7 +22,6 @@ from fakebroker.client.backoff import Backoff
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import Effect, GroupRequest, GroupResponse, OffsetUnknown, Revoked, Send
 from fakebroker.client.member.pending import RequestsInFlight, Timer, Timers
-from fakebroker.client.member.positions import known_positions, start_at_committed
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
@@ -329,7 +328,7 @@ class GroupMember(ABC):
         return request
 
     def _known_positions(self) -> dict[TopicPartition, int]:
-        return known_positions(self.assigned, self.positions)
+        return {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
 
     def _fetch_offsets(self, scheduled_ms: float) -> None:
         unknown = [partition for partition in self.assigned if partition not in self.positions]
@@ -341,11 +340,16 @@ class GroupMember(ABC):
 
     def _set_positions(self, offsets: Iterable[tuple[TopicPartition, int]], now_ms: float) -> None:
         """Start at committed offsets, unless the application has set a position already."""
-        unknown = start_at_committed(
-            self.positions, self.assigned, offsets, starts_at_zero=self.settings.starts_at_zero
-        )
+        owned, unknown = frozenset(self.assigned), []
+        for partition, offset in offsets:
+            if partition not in owned or partition in self.positions:
+                continue
+            if offset >= 0 or self.settings.starts_at_zero:
+                self.positions[partition] = max(offset, 0)
+            else:
+                unknown.append(partition)
         if unknown:
-            self.effects.append(OffsetUnknown(unknown, now_ms))
+            self.effects.append(OffsetUnknown(tuple(unknown), now_ms))
 
     def _revoke(self, revoked: tuple[TopicPartition, ...], now_ms: float, *, lost: bool) -> None:
         gone = frozenset(revoked)

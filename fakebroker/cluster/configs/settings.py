@@ -17,7 +17,7 @@ from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, Migr
 from fakebroker.coordinator.group.modern.subscription.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
-from fakebroker.security.sasl import MECHANISMS, PASSWORD_MECHANISMS
+from fakebroker.security.mechanisms import MECHANISMS, PASSWORD_MECHANISMS
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST

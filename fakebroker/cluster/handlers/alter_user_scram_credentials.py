@@ -13,7 +13,8 @@ from fakebroker.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from fakebroker.security.acls import AclOperation
-from fakebroker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential, ScramMechanism
+from fakebroker.security.mechanisms import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
+from fakebroker.security.scram import ScramCredential
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -25,9 +26,9 @@ _Change = ScramCredentialDeletion | ScramCredentialUpsertion
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCredentialsResponse:
     """Apply the valid changes, and return a result per user."""
     request: AlterUserScramCredentialsRequest = call.request
+    requested: list[_Change] = [*request.deletions, *request.upsertions]
     if refused := cluster_error(cluster, call, AclOperation.ALTER):
-        every: list[_Change] = [*request.deletions, *request.upsertions]
-        names = sorted({each.name for each in every})
+        names = sorted({each.name for each in requested})
         message = needs_cluster(AclOperation.ALTER)
         return AlterUserScramCredentialsResponse(
             results=[
@@ -36,7 +37,6 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
         )
     changes: dict[str, _Change] = {}
     errors: dict[str, tuple[ErrorCode, str]] = {}
-    requested: list[_Change] = [*request.deletions, *request.upsertions]
     for change in requested:
         if change.name in errors:
             continue
@@ -72,7 +72,7 @@ def _error(cluster: "Cluster", change: _Change) -> tuple[ErrorCode, str] | None:
         known = " or ".join(f"{each.value} ({each.sasl_name})" for each in ScramMechanism)
         return ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"mechanism {change.mechanism}: expected {known}"
     if isinstance(change, ScramCredentialDeletion):
-        if (change.name, change.mechanism) in cluster.credentials.scram_iterations():
+        if cluster.credentials.has_scram(change.name, ScramMechanism(change.mechanism)):
             return None
         message = (
             f"user {change.name!r}: expected one with a credential for {ScramMechanism(change.mechanism).sasl_name}"

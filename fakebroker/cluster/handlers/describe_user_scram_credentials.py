@@ -1,6 +1,7 @@
 """DescribeUserScramCredentials: the mechanisms and iterations of users (ScramImage.describe)."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.authorization import cluster_error
@@ -14,6 +15,7 @@ from fakebroker.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from fakebroker.security.acls import AclOperation
+from fakebroker.security.mechanisms import ScramMechanism
 
 if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
@@ -26,9 +28,10 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeUserScramCr
         results = [_refused("", error, MESSAGES[error]) for _ in request.users or ()]
         return DescribeUserScramCredentialsResponse(error_code=error, error_message=MESSAGES[error], results=results)
     requested = Counter(user.name for user in request.users or ())
+    iterations = cluster.credentials.scram_iterations()
     # Null and empty request all users.
-    users = requested or dict.fromkeys((user for user, _ in cluster.credentials.scram_iterations()), 1)
-    results = [_described(cluster, user) if times == 1 else _duplicate(user, times) for user, times in users.items()]
+    users = requested or dict.fromkeys((user for user, _ in iterations), 1)
+    results = [_described(iterations, user) if times == 1 else _duplicate(user, times) for user, times in users.items()]
     return DescribeUserScramCredentialsResponse(error_code=0, error_message=None, results=results)
 
 
@@ -36,11 +39,11 @@ def _duplicate(user: str, times: int) -> DescribeUserScramCredentialsResult:
     return _refused(user, ErrorCode.DUPLICATE_RESOURCE, f"user {user!r} is requested {times} times: expected once")
 
 
-def _described(cluster: "Cluster", user: str) -> DescribeUserScramCredentialsResult:
+def _described(iterations: Mapping[tuple[str, ScramMechanism], int], user: str) -> DescribeUserScramCredentialsResult:
     infos = [
-        CredentialInfo(mechanism=mechanism, iterations=iterations)
-        for (name, mechanism), iterations in cluster.credentials.scram_iterations().items()
-        if name == user
+        CredentialInfo(mechanism=mechanism, iterations=iterations[user, mechanism])
+        for mechanism in ScramMechanism
+        if (user, mechanism) in iterations
     ]
     if not infos:
         message = f"user {user!r}: expected one with SCRAM credentials"

@@ -1,4 +1,4 @@
-"""SaslAuthenticate: ILLEGAL_SASL_STATE, since a client that it reaches is authenticated, or needs not be.
+"""SaslAuthenticate: ILLEGAL_SASL_STATE, because the client has authenticated already, or uses a PLAINTEXT listener.
 
 Source: KafkaApis.handleSaslAuthenticateRequest. `fakebroker.cluster.authentication` answers those of other clients.
 """

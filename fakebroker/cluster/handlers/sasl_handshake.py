@@ -1,4 +1,4 @@
-"""SaslHandshake: ILLEGAL_SASL_STATE, since a client that it reaches is authenticated, or needs not be.
+"""SaslHandshake: ILLEGAL_SASL_STATE, because the client has authenticated already, or uses a PLAINTEXT listener.
 
 Source: KafkaApis.handleSaslHandshakeRequest. `fakebroker.cluster.authentication` answers those of other clients.
 """

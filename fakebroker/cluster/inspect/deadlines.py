@@ -141,22 +141,29 @@ def pending_deadlines(
 
 def _group_deadlines(cluster: "Cluster", first: int | None, until_ms: float) -> list[Deadline]:
     """Return the deadlines of all groups; or, in the order of their lower bounds, of as many groups as necessary."""
-    groups = [(group, broker) for broker in cluster.brokers.values() for group in broker.coordinator.groups()]
+    groups = [(group, broker) for broker in cluster.brokers.values() for group in broker.coordinator.all_groups()]
     if first is None and until_ms == inf:
-        return [deadline for group, broker in groups for deadline in _deadlines_of(group, broker)]
+        return [deadline for group, broker in groups for deadline in _timers_of(group, broker)]
     bounds_ms = [_bound_ms(group, broker) for group, broker in groups]
     found: dict[int, list[Deadline]] = {}
     times_ms: list[float] = []
     for at in sorted(range(len(groups)), key=bounds_ms.__getitem__):
         if bounds_ms[at] > until_ms or (len(times_ms) == first and bounds_ms[at] >= times_ms[-1]):
             break
-        found[at] = list(_deadlines_of(*groups[at]))
+        found[at] = list(_timers_of(*groups[at]))
         if first is not None:
             times_ms = nsmallest(first, [*times_ms, *(each.at_ms for each in found[at])])
     return [deadline for at in sorted(found) for deadline in found[at]]
 
 
-def _bound_ms(group: Group, broker: "BrokerNode") -> float:
+def _timers_of(group: Group | ConsumerGroup, broker: "BrokerNode") -> Iterator[Deadline]:
+    """Return the deadlines of a group of either kind."""
+    if isinstance(group, ConsumerGroup):
+        return _deadlines_of_consumer_group(group, broker)
+    return _deadlines_of(group, broker)
+
+
+def _bound_ms(group: Group | ConsumerGroup, broker: "BrokerNode") -> float:
     """Return a lower bound of the deadlines of a group."""
     partition = broker.coordinator.led_partition(group.partition)
     return min(group.deadline_ms, inf if partition is None else partition.scheduled_ms)
@@ -227,7 +234,7 @@ def _deadlines_of(group: Group, broker: "BrokerNode", sessions_of: Collection[st
 
 
 def timers_of(group: Group, broker: "BrokerNode", sessions_of: Collection[str] | None = None) -> Iterator[Deadline]:
-    """Yield the deadlines of a group's timers. Those at the same time are in the order of their effect.
+    """Return the deadlines of a group's timers. Those at the same time are in the order of their effect.
 
     Args:
         group: The group.
@@ -308,12 +315,6 @@ def offsets_removal(group: Group | ConsumerGroup, broker: "BrokerNode") -> Deadl
         state=DEAD.value if expiry.removes_group else None,
         text=text,
     )
-
-
-def _consumer_groups(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
-    for broker in cluster.brokers.values():
-        for group in broker.coordinator.consumer_groups:
-            yield from _deadlines_of_consumer_group(group, broker)
 
 
 def _deadlines_of_consumer_group(group: ConsumerGroup, broker: "BrokerNode") -> Iterator[Deadline]:
@@ -448,14 +449,13 @@ SOURCES: tuple[Callable[["Cluster", float], Iterator[Deadline]], ...] = (
     _stale_lookups,
     _preferred_election,
     _replica_copies,
-    _consumer_groups,
     _offsets_expiry_checks,
     _delayed_requests,
     _delayed_responses,
     _throttles,
     _transaction_attempts,
 )
-"""One function for each part of a cluster that has deadlines, except for classic groups and transactional ids."""
+"""One function for each part of a cluster that has deadlines, except for groups and transactional ids."""
 
 
 # Sentences on timers of groups

@@ -69,7 +69,7 @@ def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
     broker = cluster.coordinator_of(group_id)
     if broker is None or not cluster.quotas.throttled:
         return
-    group = broker.coordinator.group(group_id) or broker.coordinator.consumer_groups.get(group_id)
+    group = broker.coordinator.any_group(group_id)
     members = group.members.values() if group else ()
     for client_id in dict.fromkeys(member.client_id for member in members):
         left_ms = cluster.quotas.throttled.get((broker.node_id, client_id), 0) - now_ms

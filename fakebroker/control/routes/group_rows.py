@@ -232,7 +232,7 @@ def find_any_group(core: Cluster, group_id: str) -> AnyGroup | None:
     broker = core.coordinator_of(group_id)
     if broker is None:
         return None
-    return broker.coordinator.group(group_id) or broker.coordinator.consumer_groups.get(group_id)
+    return broker.coordinator.any_group(group_id)
 
 
 def all_rows_of(served: ServedCluster, groups: Sequence[AnyGroup]) -> Steps[list[GroupRow]]:

@@ -45,9 +45,9 @@ def group_of(coordinator: Coordinator, group_id: str) -> Group | ConsumerGroup:
     Raises:
         ConfigError: There is no such group.
     """
-    group = coordinator.group(group_id) or coordinator.consumer_groups.get(group_id)
+    group = coordinator.any_group(group_id)
     if group is None:
-        groups = (group.group_id for group in (*coordinator.groups(), *coordinator.consumer_groups))
+        groups = (group.group_id for group in coordinator.all_groups())
         known = one_of(groups, group_id, none="", most=_MOST_LISTED)
         expected = f"a group of this coordinator, {known}" if known else "an existing group; its coordinator has none"
         raise ConfigError.of("group_id", group_id, expected)

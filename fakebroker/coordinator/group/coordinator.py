@@ -4,7 +4,7 @@
 in `classic`. Does not depend on wire formats, API versions, sockets, clocks or random numbers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from math import inf
@@ -201,7 +201,7 @@ class Coordinator:
             self.drop_group(group, "its coordinator resigned", now_ms)
             reject_waiting(group, ErrorCode.NOT_COORDINATOR)
         for consumer_group in self.consumer_groups.of_partition(partition):
-            self._drop_consumer_group(consumer_group, "its coordinator resigned", now_ms)
+            self.drop_consumer_group(consumer_group, "its coordinator resigned", now_ms)
 
     def error_for(self, group_id: str) -> ErrorCode:
         """Return NONE if the partition of a group is led here, else NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
@@ -238,6 +238,14 @@ class Coordinator:
         """Whether a group of either kind exists here."""
         return group_id in self._groups or group_id in self.consumer_groups
 
+    def any_group(self, group_id: str) -> Group | ConsumerGroup | None:
+        """Return a group of either kind, or None if it does not exist here."""
+        return self._groups.get(group_id) or self.consumer_groups.get(group_id)
+
+    def all_groups(self) -> Iterator[Group | ConsumerGroup]:
+        """Iterate over all groups: classic groups, then consumer groups."""
+        return chain(self._groups.values(), self.consumer_groups)
+
     def groups(self) -> Collection[Group]:
         """Return all classic groups, in the order of their creation."""
         return self._groups.values()
@@ -247,7 +255,7 @@ class Coordinator:
 
     def _offset_store(self, group_id: str) -> OffsetStore | None:
         """Return the offsets of a group of either kind."""
-        group = self._groups.get(group_id) or self.consumer_groups.get(group_id)
+        group = self.any_group(group_id)
         return None if group is None else group.offsets
 
     def create_group(self, group_id: str, now_ms: float, *, has_members: bool = False) -> Group:
@@ -274,19 +282,16 @@ class Coordinator:
     def drop_group(self, group: Group, cause: str, now_ms: float) -> None:
         """Remove a group with its pending offsets; its state becomes Dead."""
         self._drop_pending(group)
-        self._drop_classic_group(group, cause, now_ms)
-
-    def _drop_pending(self, group: Group | ConsumerGroup) -> None:
-        if (pending := self._pending.get(group.partition)) is not None:
-            pending.drop_group(group.group_id)
-            self._forget_pending(group.partition)
-
-    def _drop_classic_group(self, group: Group, cause: str, now_ms: float) -> None:
         del self._groups[group.group_id]
         group.change.cause = cause
         group.transition_to(DEAD, now_ms)
         self._on_change(group, now_ms)
         group.deadline_ms = group.scheduled_ms = inf
+
+    def _drop_pending(self, group: Group | ConsumerGroup) -> None:
+        if (pending := self._pending.get(group.partition)) is not None:
+            pending.drop_group(group.group_id)
+            self._forget_pending(group.partition)
 
     def _forget_classic_group(self, group: Group, now_ms: float) -> None:
         """Remove a classic group without a trace in the history: a consumer group continues it."""
@@ -654,10 +659,7 @@ class Coordinator:
 
     def drop_consumer_group(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
         """Remove a consumer group with its pending offsets."""
-        self._drop_consumer_group(group, cause, now_ms)
         self._drop_pending(group)
-
-    def _drop_consumer_group(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
         self.consumer_groups.drop(group)
         group.record_end(cause, now_ms)
         self._on_change(group, now_ms)
@@ -793,7 +795,7 @@ class Coordinator:
     def _delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], done: Callable[[ItemResults], None]
     ) -> None:
-        group = self._groups.get(group_id) or self.consumer_groups.get(group_id) if group_id else None
+        group = self.any_group(group_id) if group_id else None
         if group is None:
             done((self._group_error(group_id) or ErrorCode.GROUP_ID_NOT_FOUND, []))
             return
@@ -805,7 +807,7 @@ class Coordinator:
 
     def delete_topic_offsets(self, topic: str) -> None:
         """Delete the committed offsets of a topic that is being deleted, in one batch for each offsets partition."""
-        for partition in dict.fromkeys(group.partition for group in (*self._groups.values(), *self.consumer_groups)):
+        for partition in dict.fromkeys(group.partition for group in self.all_groups()):
             self._runtime.submit_to(partition, partial(self._delete_topic_offsets, partition, topic))
 
     def _delete_topic_offsets(self, partition: int, topic: str) -> None:

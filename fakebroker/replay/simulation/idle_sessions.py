@@ -14,19 +14,14 @@ from fakebroker.coordinator.group.classic.states import STABLE
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from fakebroker.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 
 Keeper = Callable[[str], None]
 
 
 class ClassicSession:
     """The session of a member of a classic group."""
-
-    request = HeartbeatRequest
 
     def __init__(self, coordinator: Coordinator, group: Group, member: Member) -> None:
         self._coordinator, self.group, self._member = coordinator, group, member
@@ -60,7 +55,6 @@ class ClassicSession:
 class ConsumerSession:
     """The session of a member of a consumer group (KIP-848)."""
 
-    request = ConsumerGroupHeartbeatRequest
     keeps_offsets = True
 
     def __init__(self, coordinator: Coordinator, group: ConsumerGroup, member_id: str) -> None:

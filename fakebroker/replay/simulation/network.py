@@ -14,6 +14,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.handlers import offset_commit
+from fakebroker.cluster.handlers.consumer_group_heartbeat import is_bare
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.codec import decode, encode
@@ -392,13 +393,11 @@ class Network:
 def _only_extends_session(call: Call) -> bool:
     """Return whether a request is a heartbeat of the consumer protocol that affects only the session of its member."""
     request = call.request
-    if not isinstance(request, ConsumerGroupHeartbeatRequest):
+    if not isinstance(request, ConsumerGroupHeartbeatRequest) or not is_bare(request):
         return False
-    reports = request.topic_partitions, request.subscribed_topic_names, request.subscribed_topic_regex
     groups = call.broker.coordinator.consumer_groups
     group = groups.get(request.group_id)
-    is_settled = group is not None and groups.settled_member(group, request.member_id, request.member_epoch) is not None
-    return is_settled and all(each is None for each in reports)
+    return group is not None and groups.settled_member(group, request.member_id, request.member_epoch) is not None
 
 
 def received(message: M, version: int) -> M:

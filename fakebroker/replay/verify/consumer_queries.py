@@ -217,4 +217,4 @@ TARGETS = f"""{_QUIET}
         ' within ', round((until_us - since_us) / 1e6, 1), ' s') what
     from judged where size(late) > 0 or size(missing) > 0"""
 
-TARGETS_CASES = f"{_QUIET} select `group`, count(*) cases from judged group by `group`"
+TARGETS_CASES = f"{_QUIET} select `group`, count(*) cases from reached group by `group`"

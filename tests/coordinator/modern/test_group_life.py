@@ -250,3 +250,12 @@ def test_a_classic_member_that_sends_a_heartbeat_of_the_consumer_protocol_uses_i
     assert harness.coordinator.extend_consumer_session(GROUP, "b", epoch, None, client, harness.now_ms) is None
     assert harness.send("b", epoch).error is ErrorCode.NONE
     assert harness.member("b").classic is None
+
+
+def test_a_coordinator_that_resigns_drops_its_pending_offsets() -> None:
+    harness = ConsumerGroupHarness()
+    harness.send("a")
+    assert commit_in_transaction(harness, 1, "a") is ErrorCode.NONE
+    assert list(harness.coordinator.unstable_partitions(GROUP)) == [("orders", 0)]
+    harness.coordinator.resign(0, harness.now_ms)
+    assert not harness.coordinator.has_pending_offsets

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 from base64 import b64decode, b64encode
 
-from fakebroker.security.scram import ScramMechanism
+from fakebroker.security.mechanisms import ScramMechanism
 
 
 def client_final(mechanism: ScramMechanism, password: str, bare: str, server_first: str) -> tuple[bytes, bytes]:

@@ -45,7 +45,7 @@ class ConsumerGroup:
         metadata_hash: The hash of the subscribed topics when the group epoch last rose.
         assignment_epoch: The group epoch for which the target assignment was computed.
         members: By member id, in the order in which they were added.
-        static_members: ConsumerGroupMember ids by instance id.
+        static_members: Member ids by instance id.
         target: The target assignment, by member id.
         subscriptions: What the members subscribe to.
         is_resolving: Whether a resolution of the regular expressions waits for its turn.

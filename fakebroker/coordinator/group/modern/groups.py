@@ -276,9 +276,7 @@ class ConsumerGroups:
         if request.instance_id is not None and request.member_epoch == LEAVING_STATIC_EPOCH:
             records = heartbeat.leave_for_a_while(group, member)
             static = f"{member.member_id}, static {member.instance_id!r}"
-            group.change.cause = f"heartbeat of {static}, which leaves for a while"
-            if not (error := (yield tuple(records))):
-                self.replay(group, records)
+            error = yield from self._store(group, records, f"heartbeat of {static}, which leaves for a while")
         else:
             error = yield from self.remove(
                 group, [member.member_id], now_ms, f"heartbeat of {member.member_id}, which leaves"
@@ -323,7 +321,10 @@ class ConsumerGroups:
                     group, remaining, records, now_ms, renamed=NO_NAMES, rebalances=True, cause=cause
                 )
             )
-        records = heartbeat.remove(group, member_ids, self.config.topics)
+        return (yield from self._store(group, heartbeat.remove(group, member_ids, self.config.topics), cause))
+
+    def _store(self, group: ConsumerGroup, records: Sequence[ConsumerGroupRecord], cause: str) -> Procedure[ErrorCode]:
+        """Append records, and apply them unless that fails; return NONE or the error."""
         group.change.cause = cause
         error = yield tuple(records)
         if not error:
@@ -335,9 +336,7 @@ class ConsumerGroups:
     def next_epoch(self, group: ConsumerGroup) -> Procedure[None]:
         """Start the next group epoch without a change of members or topics."""
         record = GroupEpochRecord(group.group_id, GroupEpochValue(group.group_epoch + 1, group.metadata_hash))
-        group.change.cause = "an assignment was forced"
-        if not (yield (record,)):
-            group.replay(record)
+        yield from self._store(group, [record], "an assignment was forced")
 
     def expire_session(self, group: ConsumerGroup, member_id: str, now_ms: float) -> Procedure[None]:
         """Remove a member as if its session had expired, unless it has left meanwhile."""
@@ -352,14 +351,12 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is None:
             return
-        group.change.cause = f"epoch of {member_id} was fenced"
         if member.instance_id is not None:
             records: list[ConsumerGroupRecord] = heartbeat.leave_for_a_while(group, member)
         else:
             fenced = member.moved_to(STABLE, JOINING_EPOCH, NO_PARTITIONS, NO_PARTITIONS)
             records = [heartbeat.current_assignment_record(group.group_id, fenced)]
-        if not (yield tuple(records)):
-            self.replay(group, records)
+        if not (yield from self._store(group, records, f"epoch of {member_id} was fenced")):
             group.unacknowledged.pop(member_id, None)
             group.arm_rebalance(group.members[member_id], now_ms)
 

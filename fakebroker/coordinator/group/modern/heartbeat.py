@@ -388,8 +388,7 @@ def update_target(step: Step) -> tuple[Partitions, int]:
     if step.group_epoch <= group.assignment_epoch or is_held:
         return current_target(step)
     members = {**group.members, member.member_id: member}
-    replaced = group.static_members.get(member.instance_id) if member.instance_id is not None else None
-    if replaced is not None and replaced != member.member_id:
+    if (replaced := _target_holder(step)) != member.member_id:
         del members[replaced]
     if controls.next_assignment is not None:
         target: Mapping[str, Partitions] = scripted_target(controls.next_assignment, members, step.context.topics)

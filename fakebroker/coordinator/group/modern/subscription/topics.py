@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from struct import pack
 from typing import NamedTuple, Protocol
 
+from fakebroker.assignment import java_order
 from fakebroker.coordinator.group.modern.subscription.xxh3 import xxh3
 
 
@@ -88,7 +89,7 @@ def topic_hash(topic: TopicMetadata, racks: Iterable[Iterable[str]]) -> int:
     data += _string(topic.name) + _int(topic.partition_count)
     for index, each in enumerate(racks):
         data += _int(index)
-        for rack in sorted(each, key=_order):
+        for rack in sorted(each, key=java_order):
             encoded = _string(rack)
             data += encoded[-_INT_SIZE:] + encoded
     return xxh3(bytes(data))
@@ -105,8 +106,3 @@ def _string(text: str) -> bytes:
     """Encode a text as hash4j's `putString` does: its characters, then their number."""
     characters = text.encode("utf-16-le")
     return characters + _int(len(characters) // 2)
-
-
-def _order(text: str) -> bytes:
-    """Return a sort key that orders texts as Java does."""
-    return text.encode("utf-16-be")
