@@ -35,6 +35,8 @@ _MOMENTS = ("e.sent_us", "e.scheduled_us + e.latency_us", "e.until_us")
 _OTHERS = 4
 """Events of other members are listed only if they are this many times nearer to the violation."""
 
+_COLUMNS = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
+
 # Events at the beginning and at the end of the violation come first, then those next to them.
 _DETAILS = f"""
     with listed as (
@@ -123,8 +125,8 @@ def violations_query(views: PromiseViews, name: str) -> str:
     promise = PROMISES[name]
     if promise.consumer is None or not views.has_consumers:
         return promise.query
-    columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
-    return " union all ".join(f"select {columns} from ({query})" for query in (promise.query, promise.consumer[0]))
+    queries = promise.query, promise.consumer[0]
+    return " union all ".join(f"select {_COLUMNS} from ({query})" for query in queries)
 
 
 def cases_query(views: PromiseViews, name: str) -> str:
@@ -199,9 +201,8 @@ def _all_violations(views: PromiseViews, names: Sequence[str]) -> DataFrame:
     """Return the violations of these promises as rows of `ViolationRow`, in the order of promises and times."""
     if not names:
         return local_table(views.spark, [], SCHEMA)
-    columns = ", ".join(f"`{column}`" for column in ViolationRow._fields if column != "promise")
     union = " union all ".join(
-        f"select {place} place, '{name}' promise, {columns} from ({violations_query(views, name)})"
+        f"select {place} place, '{name}' promise, {_COLUMNS} from ({violations_query(views, name)})"
         for place, name in enumerate(names)
     )
     ordered = views.sql(f"{union} order by place, at_us, `group`, generation, what").drop("place")

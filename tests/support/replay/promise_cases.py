@@ -1,11 +1,11 @@
 """Counts the cases of promises by group, so that groups of one run can be tested separately."""
 
 from collections.abc import Mapping
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from fakebroker.replay.spark.query_settings import computed_once
+from fakebroker.replay.spark.query_settings import computed_once, in_parallel
 from fakebroker.replay.verify.promise_views import DEFAULT_TIMES, BrokerTimes, promise_views
 from fakebroker.replay.verify.promises import cases_query, countable_promises
 
@@ -23,16 +23,13 @@ def cases_by_group(
     """
     counts: dict[str | None, dict[str, int]] = {}
     with promise_views(spark, events, members, partitions, brokers) as views:
-        frames = [
-            computed_once(
-                views.sql(
-                    f"select '{name}' promise, `group`, sum(cases) cases from ({cases_query(views, name)}) "
-                    "group by `group`"
-                ),
-                views.few,
-            )
-            for name in countable_promises(views)
-        ]
+
+        def planned(name: str) -> DataFrame:
+            cases = cases_query(views, name)
+            query = f"select '{name}' promise, `group`, sum(cases) cases from ({cases}) group by `group`"
+            return computed_once(views.sql(query), views.few)
+
+        frames = in_parallel([partial(planned, name) for name in countable_promises(views)], views.few)
         for row in reduce(DataFrame.union, frames).where("cases > 0").collect():
             counts.setdefault(row["group"], {})[row["promise"]] = row["cases"]
     return counts
