@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# One process more than the smallest machine has cores, because many tests wait for clients.
-PARALLEL := --numprocesses 3 --dist worksteal
+# Two processes more than the smallest machine has cores, because many tests wait for clients.
+PARALLEL := --numprocesses 4 --dist worksteal
 # Tests start many Python processes. Without files of byte code, each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
