@@ -1,6 +1,10 @@
 """The partition of an internal topic that a group id or transactional id belongs to, by Java's string hash."""
 
 import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+K = TypeVar("K")
 
 MAX_HASHES = 200_000
 """Maximum number of keys whose hash is kept."""
@@ -30,21 +34,30 @@ def java_string_hash(text: str) -> int:
     return value - 2**32 if value >> 31 else value
 
 
-class _Hashes(dict[str, int]):
-    """The hashes of keys seen recently, as Kafka's `Utils.abs(key.hashCode())`; a new key is hashed when looked up."""
+class Hashes(dict[K, int]):
+    """The hashes of keys seen recently, as Kafka's `Utils.abs(key.hashCode())`; a new key is hashed when looked up.
 
-    __slots__ = ()
+    The number of keys is limited to `MAX_HASHES`; hashing costs twenty times as much as looking up.
 
-    def __missing__(self, key: str) -> int:
+    Args:
+        text_of: Returns the text of a key, which is hashed.
+    """
+
+    __slots__ = ("_text_of",)
+
+    def __init__(self, text_of: Callable[[K], str]) -> None:
+        self._text_of = text_of
+
+    def __missing__(self, key: K) -> int:
         if len(self) >= MAX_HASHES:
             self.clear()
-        value = java_string_hash(key)
+        value = java_string_hash(self._text_of(key))
         self[key] = value = 0 if value == _INT32_MIN else abs(value)
         return value
 
 
-POSITIVE_HASHES = _Hashes()
-"""The hash by key. Its size is limited to `MAX_HASHES`; hashing costs twenty times as much as looking up."""
+POSITIVE_HASHES: Hashes[str] = Hashes(str)
+"""The hash by key."""
 
 
 def partition_for(key: str, partition_count: int) -> int:
