@@ -1,4 +1,4 @@
-"""The event loop for the sockets of a cluster: accepts connections, reads requests, writes responses.
+"""The event loop for the sockets of a cluster: reads requests, writes responses.
 
 It is one trio task, which waits until the poller reports ready sockets, and then reads, handles and writes all of them
 without awaiting. A trio task per connection would cost more CPU time than all other work. Nothing awaits between
@@ -7,12 +7,10 @@ reading a frame and changing the cluster, so no locks are needed.
 Does not depend on the meaning of requests: `Cluster.handle` handles them.
 """
 
-import errno
 import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TypeVar
 
 import trio
@@ -23,14 +21,15 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.settings import AUTHENTICATION_DELAY, SASL_MAX_BYTES
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
-from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
+from fakebroker.server.acceptor import Acceptor
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Blocked, Connection, UnsentResponse
 from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
+from fakebroker.server.response_frames import count_unsent, shortened_frame
 from fakebroker.server.response_times import ResponseTimes
 
 T = TypeVar("T")
@@ -98,25 +97,21 @@ class Reactor:
         self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self.response_times = ResponseTimes()
-        self._listeners: dict[int, tuple[socket.socket, BrokerNode, Listener]] = {}
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
+        self._acceptor = Acceptor(self._poller, self._max_request_bytes)
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
         # Deadlines of connections with an incomplete frame, earliest first, because all have the same timeout.
         self._partial: dict[Connection, float] = {}
         # Connections that quotas mute or close, with the responses that are delayed, by the brokers' time.
         self._muted: TimerQueue[TimedValue[tuple[Connection, Call | None]]] = TimerQueue()
-        self._connections_made = 0
-        self._is_accepting = True
         self._sleep = trio.CancelScope()
         cluster.faults.actions.log = _log_error
 
     def listen(self, broker: BrokerNode, listener: Listener, sock: socket.socket) -> None:
         """Accept connections to a broker's listener from a listening socket, which the reactor closes later."""
-        sock.setblocking(False)
-        self._listeners[sock.fileno()] = (sock, broker, listener)
-        self._poller.register(sock.fileno(), READ)
+        self._acceptor.listen(broker, listener, sock)
 
     def disconnect(self, broker: BrokerNode) -> None:
         """Close a broker's listeners and every connection to it, and reset its network conditions."""
@@ -127,11 +122,7 @@ class Reactor:
 
     def close_listeners(self, broker: BrokerNode) -> None:
         """Close the listeners of a broker; its connections remain."""
-        for fd, (sock, owner, _) in list(self._listeners.items()):
-            if owner is broker:
-                self._poller.unregister(fd)
-                sock.close()
-                del self._listeners[fd]
+        self._acceptor.close(broker)
 
     async def run(self) -> None:
         """Serve until canceled; then close every socket."""
@@ -222,8 +213,9 @@ class Reactor:
         for fd, event in events:
             connection = self.connections.get(fd)
             if connection is None:
-                if fd in self._listeners:
-                    self._accept(*self._listeners[fd])
+                if fd in self._acceptor:
+                    for accepted in self._acceptor.accept(fd):
+                        self._add(accepted)
                 continue
             if event & ~WRITE:
                 self._read(connection, now_ms, wire_ms)
@@ -232,33 +224,18 @@ class Reactor:
         # Send all responses together, so that a client is not woken by each of them.
         self._flush()
 
-    def _accept(self, listening: socket.socket, broker: BrokerNode, listener: Listener) -> None:
-        for _ in range(MAX_EVENTS):
-            try:
-                sock, _ = listening.accept()
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._pause_accepting(error)
-                return
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            try:
-                connection = Connection(sock, broker, listener, self._connections_made, self._max_request_bytes)
-            except OSError:  # The client has closed the connection already.
-                sock.close()
-                continue
-            self._connections_made += 1
-            self.connections[sock.fileno()] = connection
-            connection.interest = READ
-            self._poller.register(sock.fileno(), READ)
-            if listener.has_sasl:
-                self._require_authentication(connection)
-            if self.network_faults.conditions:
-                self.network_faults.accept(connection, self.wire_clock.now_ms())
-            if self.cluster.quotas.limits:
-                self._limit_connections(connection)
+    def _add(self, connection: Connection) -> None:
+        """Serve a new connection."""
+        fd = connection.socket.fileno()
+        self.connections[fd] = connection
+        connection.interest = READ
+        self._poller.register(fd, READ)
+        if connection.listener.has_sasl:
+            self._require_authentication(connection)
+        if self.network_faults.conditions:
+            self.network_faults.accept(connection, self.wire_clock.now_ms())
+        if self.cluster.quotas.limits:
+            self._limit_connections(connection)
 
     def _require_authentication(self, connection: Connection) -> None:
         from fakebroker.cluster.authentication import Authentication  # few clusters need it
@@ -275,20 +252,6 @@ class Reactor:
         if throttle_ms:
             connection.pending = Blocked.HANGING_UP
             self._muted.schedule(TimedValue((connection, None)), now_ms + throttle_ms)
-
-    def _pause_accepting(self, error: OSError) -> None:
-        logger.warning(
-            "new connections are not accepted until a connection closes: %s (raise the limit of open files)",
-            error.strerror,
-        )
-        self._is_accepting = False
-        for fd in self._listeners:
-            self._poller.modify(fd, 0)
-
-    def _resume_accepting(self) -> None:
-        self._is_accepting = True
-        for fd in self._listeners:
-            self._poller.modify(fd, READ)
 
     def _read(self, connection: Connection, now_ms: float, wire_ms: float) -> None:
         size_bytes = READ_BYTES
@@ -440,7 +403,7 @@ class Reactor:
             connection = call.peer
             assert isinstance(connection, Connection)
             if connection.is_closed:
-                self._count_unsent(call)
+                count_unsent(self.cluster.journal, call)
                 continue
             if call.closes_connection:
                 # As in Kafka: a Produce with acks=0 has no response that could contain the error.
@@ -496,7 +459,7 @@ class Reactor:
             else:
                 frame = encoded_response_frame(call.api.response, call.body, call.response_version, call.correlation_id)
         except ProtocolError:
-            shortened = self._frame_with_short_messages(call)
+            shortened = shortened_frame(call)
             if shortened is None:
                 self.close(connection, f"{call!r}: internal error (see the traceback above)")
                 return
@@ -551,26 +514,6 @@ class Reactor:
                 sent = max(0, sent - len(part))
             self._wait_for_socket(connection)
         return True
-
-    def _frame_with_short_messages(self, call: Call) -> bytearray | None:
-        """Encode a response after its error messages were shortened; None if that fails, too.
-
-        Messages contain names from the request, which together can be too long for a string.
-        """
-        try:
-            return response_frame(with_short_messages(call.response), call.response_version, call.correlation_id)
-        except ProtocolError:
-            logger.exception("%r: response cannot be encoded in this version", call)
-            return None
-
-    def _count_unsent(self, call: Call) -> None:
-        """Count a response in the journal that is not sent, because its connection was closed."""
-        if call.response is None:
-            self.cluster.journal.add_response(call, 0)
-            return
-        with suppress(ProtocolError):
-            frame = response_frame(call.response, call.response_version, call.correlation_id)
-            self.cluster.journal.add_response(call, len(frame))
 
     def _flush(self) -> None:
         """Send the responses that were written since the last call."""
@@ -635,16 +578,13 @@ class Reactor:
         self._partial.pop(connection, None)
         self.cluster.forget(connection)
         connection.socket.close()
-        if not self._is_accepting:
-            self._resume_accepting()
+        self._acceptor.released()
 
     def stop(self) -> None:
         """Close all connections and listeners."""
         for connection in list(self.connections.values()):
             self.close(connection)
-        for sock, _, _ in self._listeners.values():
-            sock.close()
-        self._listeners.clear()
+        self._acceptor.stop()
         self._poller.close()
 
 
