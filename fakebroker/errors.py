@@ -6,7 +6,7 @@ Does not depend on other modules of the package.
 import math
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 
 class ErrorCode(IntEnum):
@@ -299,6 +299,19 @@ class AuthenticationError(FakebrokerError):
 
 class ListenError(FakebrokerError):
     """A broker cannot listen at its address."""
+
+
+class DataDirectoryError(FakebrokerError):
+    """A data directory that cannot be used or read, or whose disk has failed."""
+
+    @classmethod
+    def of(cls, path: str, what: str, expected: str) -> Self:
+        """Return the error `data_dir='...': what: expected ...`."""
+        return cls(f"data_dir={path!r}: {what}: expected {expected}")
+
+
+class DiskFullError(DataDirectoryError):
+    """There is no space for files of a data directory. What it has already is intact."""
 
 
 class WaitTimeout(FakebrokerError, TimeoutError):  # noqa: N818  # Named like TimeoutError.

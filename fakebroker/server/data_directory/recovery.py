@@ -1,0 +1,167 @@
+"""What a start reads: the newest checkpoint, then the logs since it. Cuts an incomplete write at the end."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from fakebroker.errors import DataDirectoryError
+from fakebroker.server.data_directory.blocks import (
+    HEADER_BYTES,
+    MAGIC,
+    READ_BYTES,
+    Entry,
+    Read,
+    entries_size,
+    read_entries,
+)
+from fakebroker.server.data_directory.file_operations import FileOperations, with_descriptor
+
+_NAME: Final = re.compile(r"(\d{20})\.(log|checkpoint|checkpoint\.tmp)")
+Warn = Callable[[str], None]
+
+
+def log_path(directory: str, number: int) -> str:
+    """Return the path of a log."""
+    return os.path.join(directory, f"{number:020}.log")
+
+
+def checkpoint_path(directory: str, number: int) -> str:
+    """Return the path of the checkpoint of everything before the log with the same number."""
+    return os.path.join(directory, f"{number:020}.checkpoint")
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a data directory.
+
+    Attributes:
+        checkpoint: Number of the newest checkpoint; 0 if there is none.
+        logs: Numbers of the logs since then, ascending.
+        obsolete: Paths of files that the checkpoint replaces, and of checkpoints that were not completed.
+    """
+
+    checkpoint: int
+    logs: tuple[int, ...]
+    obsolete: tuple[str, ...]
+
+    @classmethod
+    def of(cls, directory: str) -> "Files":
+        """List a directory.
+
+        Raises:
+            DataDirectoryError: A log is missing.
+        """
+        found = sorted(filter(None, map(_NAME.fullmatch, os.listdir(directory))), key=lambda match: match[0])
+        checkpoint = max((int(match[1]) for match in found if match[2] == "checkpoint"), default=0)
+        numbers = {"log": range(checkpoint, 10**20), "checkpoint": (checkpoint,), "checkpoint.tmp": ()}
+        obsolete = tuple(os.path.join(directory, match[0]) for match in found if int(match[1]) not in numbers[match[2]])
+        logs = tuple(int(match[1]) for match in found if match[2] == "log" and int(match[1]) >= checkpoint)
+        first = checkpoint or 1
+        needed = range(first, max(logs, default=checkpoint) + 1)
+        if missing := [number for number in needed if number not in logs]:
+            raise DataDirectoryError.of(
+                directory, f"{os.path.basename(log_path(directory, missing[0]))} is missing", "all logs"
+            )
+        return cls(checkpoint, logs, obsolete)
+
+
+def recovered_entries(directory: str, files: Files, operations: FileOperations, warn: Warn) -> Iterator[Entry]:
+    """Yield the entries of a directory in the order in which they were written.
+
+    An incomplete write at the end of the last log is cut with a warning. All that was read is on disk in the end.
+
+    Args:
+        directory: Its path.
+        files: Its files.
+        operations: For changes of files.
+        warn: Called with the warning.
+
+    Raises:
+        DataDirectoryError: A file is damaged elsewhere, or cannot be read.
+    """
+    if files.checkpoint:
+        path = checkpoint_path(directory, files.checkpoint)
+        with _OpenFile(path) as file:
+            if not _is_complete(file, files.checkpoint):
+                raise _damaged(directory, path, file.size_bytes, "the end of a checkpoint")
+            end = yield from read_entries(file.read, files.checkpoint, file.size_bytes)
+            if end != file.size_bytes:
+                raise _damaged(directory, path, end)
+    for number in files.logs:
+        path = log_path(directory, number)
+        with _OpenFile(path) as file:
+            end = yield from read_entries(file.read, number, file.size_bytes)
+            if end == file.size_bytes:
+                continue
+            if number != files.logs[-1]:
+                raise _damaged(directory, path, end)
+            last_write_bytes = _incomplete_write(directory, path, file, number, end)
+        operations.truncate(path, end)
+        if last_write_bytes:
+            warn(
+                f"{path}: the last write is incomplete, it was not acknowledged: "
+                f"{last_write_bytes} bytes at offset {end} were removed"
+            )
+    if files.logs:
+        with_descriptor(log_path(directory, files.logs[-1]), operations.sync)
+
+
+class _OpenFile:
+    """A file that is read.
+
+    Attributes:
+        size_bytes: Its size.
+        read: Reads a number of bytes at an offset.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size_bytes = os.fstat(self._fd).st_size
+        self.read: Read = partial(os.pread, self._fd)
+
+    def __enter__(self) -> "_OpenFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def _is_complete(file: _OpenFile, number: int) -> bool:
+    """Return whether a checkpoint ends with a block without entries."""
+    last = file.size_bytes - HEADER_BYTES
+    return last >= 0 and entries_size(memoryview(file.read(HEADER_BYTES, last)), 0, number, last) == 0
+
+
+def _incomplete_write(directory: str, path: str, file: _OpenFile, number: int, offset: int) -> int:
+    """Return the size in bytes of an incomplete write at the end of a log, without the zeros after it.
+
+    Raises:
+        DataDirectoryError: What is there is no incomplete write, because more was written after it.
+    """
+    header = memoryview(file.read(HEADER_BYTES, offset))
+    size = entries_size(header, 0, number, offset)
+    end = None if size is None else offset + HEADER_BYTES + size
+    content_end = offset
+    at = offset
+    while data := file.read(READ_BYTES, at):
+        if content := data.rstrip(b"\0"):
+            content_end = at + len(content)
+        found = data.find(MAGIC)
+        while found >= 0:
+            place = at + found
+            header = memoryview(file.read(HEADER_BYTES, place))
+            if place != offset and entries_size(header, 0, number, place) is not None:
+                raise _damaged(directory, path, offset, f"an intact block, as there is one at offset {place}")
+            found = data.find(MAGIC, found + 1)
+        # The next part starts with the end of this one, in which a header can begin.
+        at += max(len(data) - HEADER_BYTES, 1) if len(data) == READ_BYTES else len(data)
+    if end is not None and content_end > end:
+        raise _damaged(directory, path, offset, f"an intact block, as there are data after its end at offset {end}")
+    return content_end - offset
+
+
+def _damaged(directory: str, path: str, offset: int, expected: str = "an intact block") -> DataDirectoryError:
+    return DataDirectoryError.of(directory, f"{path} is damaged at offset {offset}", expected)
