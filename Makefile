@@ -9,8 +9,12 @@ PARALLEL := --numprocesses 4 --dist worksteal
 # Tests start many Python processes. Without files of byte code, each would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
+# How long `make fuzz` searches, and in which targets (all of tests/fuzz/targets, unless some are given).
+SECONDS ?= 60
+TARGETS ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint soak rewrite mutate bench bench-control bench-replay class-archive serve clean
+.PHONY: help demo test check lint soak fuzz rewrite mutate bench bench-control bench-replay class-archive serve clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile
@@ -38,6 +42,10 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample (about an hour); writes scenarios/soak.md
 	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report scenarios/soak.md --numprocesses 2 --dist worksteal
 
+fuzz: $(STAMP) ## search inputs that break decoders, the cluster or the control API, for SECONDS=60; prints a table
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
+	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(TARGETS)
+
 mutate: $(STAMP) ## check that tests notice the mutations of tests/mutation (about an hour); continues if interrupted
 	$(BIN)/python -m tests.mutation.mutate run
 
@@ -59,7 +67,7 @@ serve: $(STAMP) ## run a fake cluster on ports 9092 to 9094
 	$(BIN)/fakebroker serve
 
 clean: ## remove all generated files
-	rm -rf $(VENV) runs bench-results build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) .fuzz runs bench-results build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml

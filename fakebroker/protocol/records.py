@@ -71,6 +71,16 @@ class RefusedTimestampsError(RefusedRecordsError):
     error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
+class UnencodableBatchError(InvalidBatchError):
+    """A valid batch with records that cannot be encoded again, because timestamps are below -1.
+
+    Kafka accepts such a batch, unless it has to compress it in another way: then `MemoryRecordsBuilder` raises an
+    `IllegalArgumentException`.
+    """
+
+    error_code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class TimestampType(IntEnum):
     """Whether the producer or the broker sets the timestamps of a batch: bit 3 of its attributes."""
 
@@ -757,17 +767,25 @@ def with_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_times
 
 
 def recompressed(batch: RecordBatch, compression: Compression) -> RecordBatch:
-    """Return a batch with the same records and another codec."""
-    data = encode_batch(
-        decode_records(batch),
-        base_offset=batch.base_offset,
-        compression=compression,
-        leader_epoch=batch.partition_leader_epoch,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        timestamp_type=batch.timestamp_type,
-        is_transactional=batch.is_transactional,
-        is_control=batch.is_control,
-    )
+    """Return a batch with the same records and another codec.
+
+    Raises:
+        UnencodableBatchError: Records have timestamps below -1.
+    """
+    records = decode_records(batch)
+    try:
+        data = encode_batch(
+            records,
+            base_offset=batch.base_offset,
+            compression=compression,
+            leader_epoch=batch.partition_leader_epoch,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            timestamp_type=batch.timestamp_type,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+        )
+    except ProtocolError as error:
+        raise UnencodableBatchError(f"{batch.label}: {error}") from error
     return RecordBatch(data)

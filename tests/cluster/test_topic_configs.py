@@ -1,5 +1,6 @@
 """The effects of topic configs: retention, compaction, timestamps, sizes and in-sync replicas."""
 
+import struct
 from typing import Any
 
 import pytest
@@ -538,6 +539,17 @@ def test_a_batch_that_is_too_large_after_conversion() -> None:
     response = harness.produce((None, bytes(10_000)), compression=Compression.GZIP)
     assert error(response) == ErrorCode.MESSAGE_TOO_LARGE
     assert harness.values() == []
+
+
+def test_a_batch_with_timestamps_below_minus_1_cannot_be_converted() -> None:
+    data = bytearray(encode_batch([Record(0, 0, None, b"a"), Record(1, 3, None, b"b")]))
+    data[27:43] = struct.pack(">qq", -5, -2)  # base timestamp and largest timestamp
+    data[17:21] = struct.pack(">I", crc32c(data[21:]))
+    accepts, converts = TopicHarness(), TopicHarness({"compression.type": "zstd"})
+    assert error(accepts.produce_bytes(bytes(data))) == ErrorCode.NONE
+    # IllegalArgumentException in MemoryRecordsBuilder
+    assert error(converts.produce_bytes(bytes(data))) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert converts.values() == []
 
 
 # The same as settings of brokers

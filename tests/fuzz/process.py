@@ -1,0 +1,40 @@
+"""The search of one target, in this process: coverage-guided, by atheris and libFuzzer.
+
+    python -m tests.fuzz.process TARGET [OPTION OR DIRECTORY OF LIBFUZZER ...]
+    python -m tests.fuzz.process TARGET FILE
+
+The second form runs the target with one input, such as one that `make fuzz` has written for a crash.
+"""
+
+import logging
+import sys
+from typing import Any
+
+import atheris
+
+with atheris.instrument_imports(include=["fakebroker"]):
+    from fakebroker.protocol import compiler
+    from tests.fuzz.targets import TARGETS
+
+
+def _instrument_codecs() -> None:
+    """Instrument decoders and encoders, which are compiled when they are first used."""
+    compile_plain = compiler.Writer.compile
+
+    def compile_instrumented(writer: compiler.Writer) -> Any:
+        return atheris.instrument_func(compile_plain(writer))
+
+    setattr(compiler.Writer, "compile", compile_instrumented)  # noqa: B010  # only in this process
+
+
+def main(name: str, arguments: list[str]) -> None:
+    """Search, until the options of libFuzzer end it. Ends the process."""
+    logging.disable(logging.CRITICAL)
+    _instrument_codecs()
+    target = TARGETS[name]
+    atheris.Setup([sys.argv[0], f"-max_len={target.max_bytes}", *arguments], target.run)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,31 @@
+"""The targets of the fuzzing, by name."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tests.fuzz.targets import cluster_frames, control_api, coordinator_records, message_codec, record_batches, sasl
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target.
+
+    Attributes:
+        run: Takes an input. Raises any exception if there is a defect; malformed inputs are none.
+        seeds: Returns valid inputs.
+        max_bytes: The largest input that the search tries.
+    """
+
+    run: Callable[[bytes], None]
+    seeds: Callable[[], Iterable[bytes]]
+    max_bytes: int
+
+
+TARGETS = {
+    "messages": Target(message_codec.run, message_codec.seeds, 1_024),
+    "records": Target(record_batches.run, record_batches.seeds, 1_024),
+    "coordinator-records": Target(coordinator_records.run, coordinator_records.seeds, 1_024),
+    "sasl": Target(sasl.run, sasl.seeds, 1_024),
+    "control": Target(control_api.run, control_api.seeds, 2_048),
+    "cluster": Target(cluster_frames.run, cluster_frames.seeds, 4_096),
+}
