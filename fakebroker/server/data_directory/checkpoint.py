@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from fakebroker.errors import DataDirectoryError, DiskFullError
 from fakebroker.server.data_directory.blocks import Block
-from fakebroker.server.data_directory.file_operations import NO_SPACE, FileOperations, write_fully
+from fakebroker.server.data_directory.file_operations import FileOperations, write_fully
+from fakebroker.server.data_directory.identity import unusable
 from fakebroker.server.data_directory.recovery import Files, checkpoint_path
 
 _BLOCK_BYTES: Final = 1024 * 1024
@@ -82,8 +82,7 @@ class Checkpoint:
         try:
             operation()
         except OSError as error:
-            kind = DiskFullError if error.errno in NO_SPACE else DataDirectoryError
-            raise kind.of(self._directory, f"no checkpoint: {error}", "a disk with space for one") from error
+            raise unusable(self._directory, error) from error
 
     def _create(self) -> None:
         self._operations.remove(self._temporary_path)  # Left over, if it could not be removed by `abandon`.

@@ -50,13 +50,14 @@ def claim(directory: str, operations: FileOperations) -> int:
 
 def unusable(directory: str, error: OSError) -> DataDirectoryError:
     """Return the error for a directory in which an operation failed."""
+    what = str(error.strerror) if error.filename is None else f"{error.strerror}: {error.filename}"
     if error.errno in NO_SPACE:
-        return DiskFullError.of(directory, f"no space: {error}", "a disk with free space")
+        return DiskFullError.of(directory, what, "a disk with free space")
     if error.errno in (EROFS, EACCES, EPERM):
-        return DataDirectoryError.of(directory, f"not writable: {error}", "a directory that this user can write")
+        return DataDirectoryError.of(directory, what, "a directory that this user can write")
     if error.errno in (EEXIST, ENOTDIR):
-        return DataDirectoryError.of(directory, f"not a directory: {error}", "a directory")
-    return DataDirectoryError.of(directory, str(error), "a directory on a disk that works")
+        return DataDirectoryError.of(directory, what, "a directory")
+    return DataDirectoryError.of(directory, what, "a directory on a disk that works")
 
 
 def _check_is_ours(directory: str) -> None:

@@ -196,7 +196,7 @@ def test_a_disk_without_space_for_a_checkpoint_keeps_the_log(tmp_path: Path) -> 
     checkpoint = directory.begin_checkpoint()
     checkpoint.write(2, [b"0"])
     is_full = True
-    with pytest.raises(DiskFullError, match=r"no checkpoint: .*No space left"):
+    with pytest.raises(DiskFullError, match="No space left on device: expected a disk with free space"):
         checkpoint.commit()
     checkpoint.abandon()
     is_full = False
