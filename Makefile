@@ -11,6 +11,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # How long `make fuzz` searches, and in which targets (all of tests/fuzz/targets, unless some are given).
 SECONDS ?= 60
+# How many seconds the endurance run of `make soak` takes.
+ENDURANCE ?= 1800
 TARGETS ?=
 
 .DEFAULT_GOAL := help
@@ -39,7 +41,8 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 	$(BIN)/python -m tests.lab.rewrite
 	$(BIN)/python -m tests.documents.generated
 
-soak: $(STAMP) ## run all cases of tests that otherwise run a sample (about an hour); writes scenarios/soak.md
+soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the endurance run (half an hour, ENDURANCE=1800)
+	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md
 	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report scenarios/soak.md --numprocesses 2 --dist worksteal
 
 fuzz: $(STAMP) ## search inputs that break decoders, the cluster or the control API, for SECONDS=60; prints a table

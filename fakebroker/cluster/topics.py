@@ -25,6 +25,8 @@ Assignment = list[list[int]]
 
 MAX_PARTITIONS = 100_000
 """The largest number of partitions of one topic, so that one request cannot exhaust the memory."""
+_MAX_FORMER_NAMES = 10_000
+"""How many names of deleted topics are kept, for histories and journals, which are bounded, too."""
 
 
 def partition_count_error(topic: "Topic", total: int) -> str | None:
@@ -173,7 +175,7 @@ class Topics:
         return None if topic is None else topic.name
 
     def past_or_present_name_of(self, topic_id: bytes) -> str | None:
-        """Return the name of the topic with an id, also if it was deleted."""
+        """Return the name of the topic with an id, also if it is one of the last that were deleted."""
         return self.name_of(topic_id) or self._former_names.get(topic_id)
 
     def led_by(self, node_id: int) -> list[Partition]:
@@ -253,7 +255,8 @@ class Topics:
         """Replace all topics, __consumer_offsets included."""
         self.version += 1
         self.created_version = self.version
-        self._former_names |= {topic_id: topic.name for topic_id, topic in self._by_id.items()}
+        for topic in self._by_id.values():
+            self._remember(topic)
         self._by_name, self._by_id, self._by_metric_name = {}, {}, {}
         self.offsets_topic_is_used = offsets_topic_is_used
         for topic in topics:
@@ -262,8 +265,14 @@ class Topics:
             if offsets_topic_is_used or topic.name != OFFSETS_TOPIC:
                 self._show(topic)
 
-    def delete(self, topic: Topic) -> None:
+    def _remember(self, topic: Topic) -> None:
+        """Keep the name of a topic that is removed."""
+        if len(self._former_names) == _MAX_FORMER_NAMES:
+            del self._former_names[next(iter(self._former_names))]
         self._former_names[topic.topic_id] = topic.name
+
+    def delete(self, topic: Topic) -> None:
+        self._remember(topic)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         self._by_metric_name.pop(unify_collision_chars(topic.name), None)
         self._changed(topic)

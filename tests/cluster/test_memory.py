@@ -4,11 +4,15 @@ import gc
 import tracemalloc
 from collections.abc import Callable
 
+import pytest
+
+from fakebroker.cluster import topics as topics_module
 from fakebroker.cluster.call import Peer, read_call
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.cluster.idle_groups import IdleGroups
 
 GROUPS, CONNECTIONS = 400, 400
@@ -70,3 +74,12 @@ def test_bytes_of_a_connection_that_has_sent_api_versions() -> None:
 
     connect(WARM_UP)
     assert allocated_bytes(lambda: connect(CONNECTIONS)) / CONNECTIONS < MAX_BYTES_OF_A_CONNECTION
+
+
+def test_only_the_newest_names_of_deleted_topics_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_module, "_MAX_FORMER_NAMES", 2)
+    topics = ClusterHarness().cluster.topics
+    deleted = [topics.create(f"t{number}", [[1]]) for number in range(3)]
+    for topic in deleted:
+        topics.delete(topic)
+    assert [topics.past_or_present_name_of(topic.topic_id) for topic in deleted] == [None, "t1", "t2"]
