@@ -1,16 +1,19 @@
-"""Accepts connections: the listening sockets of the brokers, and whether they are watched.
+"""Accepts connections: the listening sockets of the brokers, and which of them have to wait.
 
 The reactor asks for new connections when the poller reports a listening socket, and reports connections that close.
+Connections that are not accepted wait in the backlog of the socket.
 """
 
 import errno
 import logging
 import socket
 from collections.abc import Iterator
+from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.listeners import Listener
 from fakebroker.server.connection import Connection
+from fakebroker.server.connection_limits import RETRY_MS, ConnectionLimits
 from fakebroker.server.poller import READ, Poller
 
 logger = logging.getLogger("fakebroker")
@@ -24,15 +27,22 @@ class Acceptor:
 
     Args:
         poller: Watches them.
+        limits: The limits of connections.
         max_request_bytes: The largest request that new connections may send.
+
+    Attributes:
+        retry_ms: When listening sockets that wait try again, in real time; infinite if none waits.
     """
 
-    def __init__(self, poller: Poller, max_request_bytes: int) -> None:
+    def __init__(self, poller: Poller, limits: ConnectionLimits, max_request_bytes: int) -> None:
+        self.retry_ms = inf
         self._poller = poller
+        self._limits = limits
         self._max_request_bytes = max_request_bytes
         self._listening: dict[int, tuple[socket.socket, BrokerNode, Listener]] = {}
         self._connections_made = 0
-        self._is_paused = False
+        self._waiting: set[int] = set()
+        self._is_exhausted = False
 
     def listen(self, broker: BrokerNode, listener: Listener, sock: socket.socket) -> None:
         """Accept connections to a broker's listener from a listening socket, which the acceptor closes later."""
@@ -47,6 +57,7 @@ class Acceptor:
                 self._poller.unregister(fd)
                 sock.close()
                 del self._listening[fd]
+                self._waiting.discard(fd)
 
     def stop(self) -> None:
         """Close all listening sockets."""
@@ -58,18 +69,24 @@ class Acceptor:
         """Return whether a file descriptor is that of a listening socket."""
         return fd in self._listening
 
-    def accept(self, fd: int) -> Iterator[Connection]:
+    def accept(self, fd: int, now_ms: float) -> Iterator[Connection]:
         """Accept and yield connections that wait at a listening socket, at most `MAX_ACCEPTED`."""
         listening, broker, listener = self._listening[fd]
         for _ in range(MAX_ACCEPTED):
+            wait_ms = self._limits.wait_ms(broker, listener, now_ms)
+            if wait_ms:
+                self._wait(fd, now_ms + wait_ms)
+                return
             try:
                 sock, _ = listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    self._pause(error)
+                    self._warn(error)
+                    self._wait(fd, now_ms + RETRY_MS)
                 return
+            self._is_exhausted = False
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
@@ -80,18 +97,22 @@ class Acceptor:
             self._connections_made += 1
             yield connection
 
-    def released(self) -> None:
-        """Accept connections again if file descriptors were exhausted. Called after a connection was closed."""
-        if self._is_paused:
-            self._is_paused = False
-            for fd in self._listening:
+    def resume(self) -> None:
+        """Let listening sockets that wait try again. Called at `retry_ms`, and after a connection was closed."""
+        if self._waiting:
+            waiting, self._waiting, self.retry_ms = self._waiting, set(), inf
+            for fd in waiting:
                 self._poller.modify(fd, READ)
 
-    def _pause(self, error: OSError) -> None:
-        logger.warning(
-            "new connections are not accepted until a connection closes: %s (raise the limit of open files)",
-            error.strerror,
-        )
-        self._is_paused = True
-        for fd in self._listening:
-            self._poller.modify(fd, 0)
+    def _wait(self, fd: int, until_ms: float) -> None:
+        self._waiting.add(fd)
+        self.retry_ms = min(self.retry_ms, until_ms)
+        self._poller.modify(fd, 0)
+
+    def _warn(self, error: OSError) -> None:
+        if not self._is_exhausted:
+            logger.warning(
+                "new connections are not accepted until files are closed: %s (raise the limit of open files)",
+                error.strerror,
+            )
+        self._is_exhausted = True

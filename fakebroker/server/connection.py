@@ -64,9 +64,11 @@ class Connection(Peer):
         is_resumable: Whether it is in the reactor's list of connections whose queued frames can be handled.
         is_closed: Whether it has been closed.
         interest: The readiness flags that the poller watches for.
+        active_ms: When it was opened, or bytes of an incomplete request or response were last read or sent: real time.
     """
 
     __slots__ = (
+        "active_ms",
         "authentication",
         "frames",
         "interest",
@@ -97,6 +99,7 @@ class Connection(Peer):
         self.is_resumable = False
         self.is_closed = False
         self.interest = 0
+        self.active_ms = 0.0
 
     def release_memory(self) -> None:
         """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""

@@ -18,7 +18,13 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.settings import AUTHENTICATION_DELAY, SASL_MAX_BYTES
+from fakebroker.cluster.configs.settings import (
+    AUTHENTICATION_DELAY,
+    MAX_REQUEST_BYTES,
+    QUEUED_MAX_BYTES,
+    QUEUED_MAX_REQUESTS,
+    SASL_MAX_BYTES,
+)
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
@@ -27,8 +33,10 @@ from fakebroker.protocol.frames import encoded_response_frame, response_frame, r
 from fakebroker.server.acceptor import Acceptor
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Blocked, Connection, UnsentResponse
+from fakebroker.server.connection_limits import ConnectionLimits
 from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
+from fakebroker.server.request_memory import RequestMemory
 from fakebroker.server.response_frames import count_unsent, shortened_frame
 from fakebroker.server.response_times import ResponseTimes
 
@@ -46,8 +54,6 @@ MAX_TURNS = 8
 MAX_FRAMES_AT_ONCE = 32
 """Maximum number of queued requests of one connection that are handled before other connections get their turn."""
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
-MAX_QUEUED_FRAMES = 100
-"""With this many queued requests, a connection is not read until some have been handled."""
 
 WITH_RECORDS = "Fetch"
 """The API whose responses have record batches."""
@@ -98,8 +104,11 @@ class Reactor:
         self.connections: dict[int, Connection] = {}
         self.response_times = ResponseTimes()
         self._poller = best_poller()
-        self._max_request_bytes = cluster.config.number("socket.request.max.bytes")
-        self._acceptor = Acceptor(self._poller, self._max_request_bytes)
+        self._max_request_bytes = cluster.config.number(MAX_REQUEST_BYTES)
+        self._max_queued = cluster.config.number(QUEUED_MAX_REQUESTS)
+        self._limits = ConnectionLimits(cluster)
+        self._memory = RequestMemory(cluster.config.number(QUEUED_MAX_BYTES))
+        self._acceptor = Acceptor(self._poller, self._limits, self._max_request_bytes)
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
         # Deadlines of connections with an incomplete frame, earliest first, because all have the same timeout.
@@ -153,8 +162,10 @@ class Reactor:
         waits.append(self.clock.seconds_until(self._muted.next_deadline()))
         waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
         waits.append(self.wire_clock.seconds_until(self.network_faults.next_deadline()))
+        connections_ms = min(self._limits.next_check_ms, self._acceptor.retry_ms)
         if self._partial:
-            waits.append(self.wire_clock.seconds_until(next(iter(self._partial.values()))))
+            connections_ms = min(connections_ms, next(iter(self._partial.values())))
+        waits.append(self.wire_clock.seconds_until(connections_ms))
         return min(waits)
 
     def _turn(self) -> None:
@@ -181,13 +192,23 @@ class Reactor:
             self._unmute(*timer.value)
         self._deliver()
         self._flush()
+        self._check_connections(now_ms)
+        if self.watchers:
+            self._call_watchers()
+
+    def _check_connections(self, now_ms: float) -> None:
+        """Close connections that are idle or have not completed a request, and accept those that have waited."""
         while self._partial:
             connection, deadline_ms = next(iter(self._partial.items()))
             if deadline_ms > now_ms:
                 break
             self.close(connection, f"incomplete request after {self.partial_frame_timeout_ms / 1000:g} s")
-        if self.watchers:
-            self._call_watchers()
+        if self._limits.next_check_ms <= now_ms:
+            for connection in self._limits.idle(self.connections.values(), now_ms):
+                logger.info("%r closed: idle (connections.max.idle.ms)", connection)  # as in Kafka: no warning
+                self.close(connection)
+        if self._acceptor.retry_ms <= now_ms:
+            self._acceptor.resume()
 
     def _perform(self, delayed: DelayedAction) -> None:
         """Perform a delayed action of the network faults."""
@@ -214,26 +235,35 @@ class Reactor:
             connection = self.connections.get(fd)
             if connection is None:
                 if fd in self._acceptor:
-                    for accepted in self._acceptor.accept(fd):
-                        self._add(accepted)
+                    for accepted in self._acceptor.accept(fd, wire_ms):
+                        self._add(accepted, wire_ms)
                 continue
             if event & ~WRITE:
                 self._read(connection, now_ms, wire_ms)
             if event & WRITE and not connection.is_closed:
+                connection.active_ms = wire_ms
                 self._send(connection)
         # Send all responses together, so that a client is not woken by each of them.
         self._flush()
 
-    def _add(self, connection: Connection) -> None:
-        """Serve a new connection."""
+    def _add(self, connection: Connection, wire_ms: float) -> None:
+        """Serve a new connection, unless a limit forbids it."""
         fd = connection.socket.fileno()
         self.connections[fd] = connection
         connection.interest = READ
         self._poller.register(fd, READ)
+        refusal = self._limits.opened(connection, wire_ms)
+        if refusal is not None:
+            logger.info("%r closed: %s", connection, refusal)
+            self.close(connection)
+            return
+        excess = self._limits.excess(connection, self.connections.values())
+        if excess is not None:
+            self.close(excess, "max.connections is exceeded, and it was the least recently used")
         if connection.listener.has_sasl:
             self._require_authentication(connection)
         if self.network_faults.conditions:
-            self.network_faults.accept(connection, self.wire_clock.now_ms())
+            self.network_faults.accept(connection, wire_ms)
         if self.cluster.quotas.limits:
             self._limit_connections(connection)
 
@@ -333,8 +363,21 @@ class Reactor:
 
     def _watch_partial(self, connection: Connection, wire_ms: float) -> None:
         self._partial.pop(connection, None)
-        if connection.frames.held_bytes:
+        if self._memory.is_limited:
+            self._limit_memory(connection, wire_ms)
+        if connection.frames.held_bytes and not self._memory.is_waiting(connection):
+            connection.active_ms = wire_ms
             self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
+
+    def _limit_memory(self, connection: Connection, wire_ms: float) -> None:
+        """Stop reading a connection whose request has no memory; read those for which another one has freed some."""
+        if connection.frames.held_bytes and not connection.is_closed:
+            if not self._memory.may_read(connection):
+                self._set_interest(connection)
+            return
+        for ready in self._memory.release(connection):
+            self._set_interest(ready)
+            self._partial[ready] = wire_ms + self.partial_frame_timeout_ms
 
     def _resume(self) -> None:
         """Handle queued frames of connections that were blocked, or had more queued than `MAX_FRAMES_AT_ONCE`."""
@@ -553,7 +596,11 @@ class Reactor:
         if connection.is_closed:
             return
         interest = WRITE if connection.unsent else 0
-        if len(connection.queued) < MAX_QUEUED_FRAMES and connection.pending is not Blocked.HANGING_UP:
+        if (
+            len(connection.queued) < self._max_queued
+            and connection.pending is not Blocked.HANGING_UP
+            and not self._memory.is_waiting(connection)
+        ):
             interest |= READ
         if interest != connection.interest:
             connection.interest = interest
@@ -576,9 +623,12 @@ class Reactor:
         self._poller.unregister(fd)
         del self.connections[fd]
         self._partial.pop(connection, None)
+        self._limits.closed(connection)
+        if self._memory.is_limited:
+            self._limit_memory(connection, self.wire_clock.now_ms())
         self.cluster.forget(connection)
         connection.socket.close()
-        self._acceptor.released()
+        self._acceptor.resume()
 
     def stop(self) -> None:
         """Close all connections and listeners."""

@@ -40,6 +40,7 @@ from tests.support.wire_client import WireClient, find_coordinator, until
 PASSWORD = "horse-battery-staple"
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 DELAY = "connection.failed.authentication.delay.ms"
+LONG_DELAY = {DELAY: 3_600_000, "connections.max.idle.ms": -1}
 VERSIONS = ApiVersionsRequest(client_software_name="t", client_software_version="1")
 HELLO = SaslHandshakeRequest(mechanism="PLAIN")
 SIZE = struct.Struct(">i")
@@ -140,7 +141,7 @@ def test_an_unknown_mechanism_is_answered_and_the_connection_closed(wire: WireCl
 def test_other_requests_close_the_connection_at_once(
     wire: WireClient, fake_cluster: FakeCluster, frame: bytes, asks_for_versions: bool
 ) -> None:
-    fake_cluster.cluster.config = type(fake_cluster.cluster.config)({DELAY: 3_600_000})
+    fake_cluster.cluster.config = type(fake_cluster.cluster.config)(LONG_DELAY)
     if asks_for_versions:
         wire.ask(VERSIONS, ApiVersionsResponse)
     wire.socket.sendall(SIZE.pack(len(frame)) + frame)
@@ -257,7 +258,7 @@ def test_an_authenticated_client_cannot_authenticate_again(wire: WireClient, ver
     assert again.error_message
 
 
-@pytest.mark.fake_cluster(config={DELAY: 3_600_000})
+@pytest.mark.fake_cluster(config=LONG_DELAY)
 @pytest.mark.parametrize("is_too_long", [True, False])
 def test_a_failure_is_answered_after_the_delay_and_nothing_is_read_meanwhile(
     wire: WireClient, fake_cluster: FakeCluster, is_too_long: bool

@@ -10,7 +10,7 @@ from functools import cache
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.kafka_broker_configs import CLUSTER_WIDE, PER_BROKER, BrokerConfig, kafka_broker_configs
-from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS, older_defaults
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS, base_name, older_defaults
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
 from fakebroker.protocol.releases import Release
 
@@ -103,7 +103,8 @@ def broker_configs_error(release: Release, configs: Mapping[str, str], *, cluste
         configs: The configs.
         cluster_wide: Whether they are for all brokers.
     """
-    known = {name: known_configs(release)[name] for name in configs if name in known_configs(release)}
+    by_name = known_configs(release)
+    known = {name: by_name[base_name(name)] for name in configs if base_name(name) in by_name}
     read_only = [name for name, config in known.items() if not config.is_dynamic]
     if read_only:
         return f"Cannot update these configs dynamically: {', '.join(read_only)}"

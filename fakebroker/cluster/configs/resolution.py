@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.broker_configs import NODE_ID_CONFIGS, default_values, known_configs, synonyms_of
 from fakebroker.cluster.configs.definitions import config_text
-from fakebroker.cluster.configs.settings import OWN_PREFIX, SASL_MECHANISMS, Config
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SASL_MECHANISMS, Config, base_name
 from fakebroker.cluster.configs.topic_configs import ALL_TOPIC_CONFIGS
 from fakebroker.cluster.listeners import Listener
 
@@ -106,7 +106,7 @@ def default_broker_config(cluster: ConfigHolder, broker: BrokerNode, name: str) 
 
 
 def _resolved(broker: BrokerNode, name: str, synonyms: list[Synonym]) -> Resolved:
-    known = known_configs(broker.release).get(name)
+    known = known_configs(broker.release).get(base_name(name))
     return Resolved(known.key.normalized(synonyms[0].value) if known is not None and synonyms else None, synonyms)
 
 

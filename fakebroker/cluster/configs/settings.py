@@ -29,8 +29,16 @@ OWN_PREFIX = "fakebroker."
 REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 AUTHORIZER, SUPER_USERS = "authorizer.class.name", "super.users"
 SASL_MECHANISMS, SASL_MAX_BYTES = "sasl.enabled.mechanisms", "sasl.server.max.receive.size"
+MAX_CONNECTIONS, MAX_CONNECTION_RATE = "max.connections", "max.connection.creation.rate"
+MAX_CONNECTIONS_PER_IP, MAX_IDLE = "max.connections.per.ip", "connections.max.idle.ms"
+QUEUED_MAX_REQUESTS, QUEUED_MAX_BYTES = "queued.max.requests", "queued.max.request.bytes"
+MAX_REQUEST_BYTES = "socket.request.max.bytes"
 AUTHENTICATION_DELAY, MAX_SESSION = "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
+
+LISTENER_PREFIX = "listener.name."
+PER_LISTENER = (MAX_CONNECTIONS, MAX_CONNECTION_RATE)
+"""Settings that may have the prefix of a listener, such as `listener.name.internal.max.connections`."""
 
 _ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -69,6 +77,9 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     AUTHENTICATION_DELAY: ConfigKey(
         _INT, 100, 0, about="Wait before the answer to a failed authentication, in real time."
+    ),
+    MAX_IDLE: ConfigKey(
+        _LONG, 600_000, about="Connections without traffic for this long are closed, in real time; -1 is never."
     ),
     MAX_SESSION: ConfigKey(
         _LONG, 0, about="Time after which clients have to authenticate again (KIP-368); 0: when their tokens expire."
@@ -139,6 +150,22 @@ SETTINGS: dict[str, ConfigKey] = {
     ),
     "log.cleaner.backoff.ms": ConfigKey(_LONG, 15_000, 0, about="How often topics are compacted."),
     "log.retention.check.interval.ms": ConfigKey(_LONG, 300_000, 1, about="How often expired records are looked for."),
+    MAX_CONNECTION_RATE: ConfigKey(
+        _INT, _INT32_MAX, 0, about="New connections per second to a broker, or to one listener; others wait."
+    ),
+    MAX_CONNECTIONS: ConfigKey(
+        _INT, _INT32_MAX, 0, about="Most connections to a broker, or to one listener; others wait."
+    ),
+    MAX_CONNECTIONS_PER_IP: ConfigKey(
+        _INT, _INT32_MAX, 0, about="Most connections from one address to a broker; others are closed."
+    ),
+    MAX_CONNECTIONS_PER_IP + ".overrides": ConfigKey(
+        _STRING,
+        "",
+        pattern=r"([^,]+:\d+(,\s*[^,]+:\d+)*)?",
+        expected="addresses and numbers, such as 127.0.0.1:10,10.0.0.7:2",
+        about="The same for single addresses; names are not looked up, except localhost.",
+    ),
     "max.incremental.fetch.session.cache.slots": ConfigKey(_INT, 1000, 0, about="Fetch sessions kept per broker."),
     "num.partitions": ConfigKey(_INT, 1, 1, about="Partitions of topics created without a number."),
     "offset.metadata.max.bytes": ConfigKey(_INT, 4096, 0, about="Longest metadata of a committed offset."),
@@ -157,6 +184,12 @@ SETTINGS: dict[str, ConfigKey] = {
     "producer.id.expiration.ms": ConfigKey(
         _INT, 86_400_000, 1, about="How long the last sequence number of a producer is kept (KIP-854)."
     ),
+    QUEUED_MAX_BYTES: ConfigKey(
+        _LONG, -1, about="Bytes of incomplete requests above which no others are read; -1 is unlimited."
+    ),
+    QUEUED_MAX_REQUESTS: ConfigKey(
+        _INT, 500, 1, about="Waiting requests of a connection above which it is not read; in Kafka, of all."
+    ),
     "replica.selector.class": ConfigKey(
         _STRING,
         None,
@@ -172,7 +205,7 @@ SETTINGS: dict[str, ConfigKey] = {
         about="Mechanisms of SASL listeners, of which OAUTHBEARER is off; Kafka: GSSAPI.",
     ),
     SASL_MAX_BYTES: ConfigKey(_INT, 524_288, 1, about="Largest message before a client has authenticated (KIP-684)."),
-    "socket.request.max.bytes": ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
+    MAX_REQUEST_BYTES: ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
     SUPER_USERS: ConfigKey(
         _STRING, "", about="Principals that may do everything, such as User:admin, separated by semicolons."
     ),
@@ -286,6 +319,7 @@ class Config:
         if self.number(interval) >= self.number(timeout):
             expected = f"an integer < {timeout}, which is {self.number(timeout)}"
             raise ConfigError.of(interval, self.number(interval), expected)
+        self._check_limits_of_connections()
         for mechanism in self.items(SASL_MECHANISMS):
             if mechanism not in MECHANISMS:
                 raise ConfigError.of(SASL_MECHANISMS, mechanism, one_of(MECHANISMS).replace("one of", "one or more of"))
@@ -294,6 +328,17 @@ class Config:
             raise ConfigError.of(REBALANCE_PROTOCOLS, self.text(REBALANCE_PROTOCOLS), expected)
         if not self.items("group.consumer.assignors"):
             raise ConfigError.of("group.consumer.assignors", "", one_of(ASSIGNORS).replace("one of", "one or more of"))
+
+    def _check_limits_of_connections(self) -> None:
+        idle_ms, delay_ms = self.number(MAX_IDLE), self.number(AUTHENTICATION_DELAY)
+        if 0 <= idle_ms <= delay_ms:
+            raise ConfigError.of(MAX_IDLE, idle_ms, f"an integer > {AUTHENTICATION_DELAY}, which is {delay_ms}, or -1")
+        queued, request = self.number(QUEUED_MAX_BYTES), self.number(MAX_REQUEST_BYTES)
+        if 0 < queued < request:
+            raise ConfigError.of(QUEUED_MAX_BYTES, queued, f"an integer >= {MAX_REQUEST_BYTES}, which is {request}")
+        if not self.number(MAX_CONNECTIONS_PER_IP) and not self.text(MAX_CONNECTIONS_PER_IP + ".overrides"):
+            expected = f"an integer >= 1, unless {MAX_CONNECTIONS_PER_IP}.overrides is set"
+            raise ConfigError.of(MAX_CONNECTIONS_PER_IP, 0, expected)
 
     def number(self, name: str) -> int:
         """Return the value of a numeric setting."""
@@ -380,8 +425,17 @@ def older_defaults(release: Release) -> dict[str, Value]:
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 
 
+def base_name(name: str) -> str:
+    """Return the setting that a name is about: without the prefix of a listener, if the setting may have one."""
+    if name.startswith(LISTENER_PREFIX):
+        base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+        if base in PER_LISTENER:
+            return base
+    return name
+
+
 def _checked(name: str, value: object) -> Value:
-    setting = SETTINGS.get(name)
+    setting = SETTINGS.get(base_name(name))
     if setting is None:
         raise ConfigError.unknown(name, value, one_of(SETTINGS, name), kind="setting")
     if setting.type is _BOOLEAN:

@@ -27,6 +27,7 @@ from fakebroker.cluster.configs.resolution import (
     default_broker_config,
     topic_config,
 )
+from fakebroker.cluster.configs.settings import LISTENER_PREFIX, base_name
 from fakebroker.cluster.configs.topic_configs import topic_configs
 from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode
@@ -124,7 +125,8 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
 def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
     """Return all configs of a broker, including configs that were set and have no definition."""
     listed = listed_configs(call.broker.release)
-    names = dict.fromkeys([*listed, *call.broker.configs, *cluster.broker_configs])
+    prefixed = [name for name in cluster.config.overrides if name.startswith(LISTENER_PREFIX)]
+    names = dict.fromkeys([*listed, *prefixed, *call.broker.configs, *cluster.broker_configs])
     return [
         _broker_entry(call, each, broker_config(cluster, call.broker, each))
         for each in _requested_names(resource, names)
@@ -204,7 +206,7 @@ def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) ->
 
 
 def _broker_entry(call: Call, name: str, resolved: Resolved) -> DescribeConfigsResourceResult:
-    known = known_configs(call.broker.release).get(name)
+    known = known_configs(call.broker.release).get(base_name(name))
     if known is None:
         return _entry(call, name, None, resolved, read_only=True)
     return _entry(call, name, known.key, resolved, read_only=not known.is_dynamic)

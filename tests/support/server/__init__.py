@@ -1,0 +1,1 @@
+"""Harnesses around a running cluster for tests of its server."""

@@ -1,0 +1,97 @@
+"""A well-behaved member of a group, which measures what other connections do to it and to the process."""
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fakebroker import ErrorCode, FakeCluster
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from tests.support.group_requests import commit_request
+from tests.support.groups_over_tcp import heartbeat, join_and_sync
+from tests.support.wire_client import WireClient, until
+
+MIB = 1024 * 1024
+GROUP = "bystander"
+
+
+class Bystander:
+    """A member of a group of its own, on its own connection.
+
+    Attributes:
+        answers: How many pairs of a heartbeat and a commit were answered.
+        worst_cpu_s: The longest CPU time of the cluster's thread between a request and its answer.
+        peak_bytes: By how much the resident memory of this process exceeded that at the start, at most.
+    """
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.answers, self.worst_cpu_s, self.peak_bytes = 0, 0.0, 0
+        self._wire = WireClient(cluster.coordinator_of(GROUP), "bystander")
+        self._member_id = join_and_sync(self._wire, GROUP, session_timeout_ms=300_000)
+        self._clock = time.pthread_getcpuclockid(cluster.call(threading.get_ident))
+        self._started_bytes = resident_bytes()
+
+    def check(self) -> None:
+        """Send a heartbeat and a commit, which must be answered without error."""
+        started_s = time.clock_gettime(self._clock)
+        assert heartbeat(self._wire, GROUP, self._member_id) is ErrorCode.NONE
+        answered_s = time.clock_gettime(self._clock)
+        commit = commit_request(self.answers, 0, GROUP, self._member_id, 1)
+        committed = self._wire.ask(commit, OffsetCommitResponse, 9)
+        assert committed.topics[0].partitions[0].error_code == 0
+        committed_s = time.clock_gettime(self._clock)
+        self.answers += 1
+        self.worst_cpu_s = max(self.worst_cpu_s, answered_s - started_s, committed_s - answered_s)
+        self.peak_bytes = max(self.peak_bytes, resident_bytes() - self._started_bytes)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._wire.socket.close()
+
+
+@contextmanager
+def unharmed(
+    cluster: FakeCluster,
+    *,
+    max_cpu_s: float = 0.5,
+    max_peak_bytes: int = 64 * MIB,
+    max_growth_bytes: int = 32 * MIB,
+) -> Iterator[Bystander]:
+    """Check that a bystander is served while the body attacks, and that memory and descriptors are given back.
+
+    Args:
+        cluster: The cluster, with a topic `orders`.
+        max_cpu_s: Limit of `Bystander.worst_cpu_s`.
+        max_peak_bytes: Limit of `Bystander.peak_bytes`.
+        max_growth_bytes: By how much the resident memory may have grown afterwards.
+    """
+    bystander = Bystander(cluster)
+    bystander.check()
+    gc.collect()
+    files, memory_bytes = open_files(), resident_bytes()
+    try:
+        yield bystander
+        bystander.check()
+        until(lambda: open_files() == files, cluster)
+        gc.collect()
+        growth_bytes = resident_bytes() - memory_bytes
+        assert bystander.answers >= 3, "the attack did not let the bystander check"
+        assert bystander.worst_cpu_s <= max_cpu_s
+        assert bystander.peak_bytes <= max_peak_bytes
+        assert growth_bytes <= max_growth_bytes
+        assert cluster.offsets(GROUP)["orders", 0].offset == bystander.answers - 1
+    finally:
+        bystander.close()
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def open_files() -> int:
+    """Return the number of open file descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
