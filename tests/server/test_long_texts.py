@@ -11,12 +11,10 @@ from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTop
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.registry import APIS
-from fakebroker.protocol.schema import Struct
-from fakebroker.protocol.types import STRING
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import join_request
 from tests.support.groups_over_tcp import heartbeat
-from tests.support.message_versions import filled
+from tests.support.message_versions import filled, with_text
 from tests.support.wire_client import WireClient
 
 LONGEST = 32_767 - 37
@@ -69,24 +67,12 @@ def test_error_messages_with_long_names_are_shortened(fake_cluster: FakeCluster)
     assert len(result.error_message) == 1_000
 
 
-def lengthen(value: Struct, version: int, text: str) -> None:
-    """Replace each string of a message that the version has."""
-    for field in value.FIELDS:
-        held = getattr(value, field.name) if version in field.versions else None
-        if field.type is STRING and held is not None:
-            setattr(value, field.name, [text] * len(held) if field.is_array else text)
-        for each in held if field.is_array and held else (held,):
-            if isinstance(each, Struct):
-                lengthen(each, version, text)
-
-
 @pytest.mark.slow
 def test_responses_to_long_strings_can_be_sent_with_short_messages(subtests: pytest.Subtests) -> None:
     for api in APIS:
         for version in range(api.versions.first, api.versions.last + 1):
             with subtests.test(api=api.name, version=version):
-                request = filled(api.request, version)
-                lengthen(request, version, LONG)
+                request = with_text(filled(api.request, version), version, LONG)
                 call = ClusterHarness().send(request, version)
                 if call.response is not None:
                     assert response_frame(with_short_messages(call.response), call.response_version, 1)

@@ -68,6 +68,16 @@ def filled(cls: type[M], version: int) -> M:
     return _filled(cls, version, count(1))
 
 
+def with_text(value: M, version: int, text: str) -> M:
+    """Replace each string of a message that the version has, and return the message."""
+    for each in structs(value, version):
+        for field in each.FIELDS:
+            held = getattr(each, field.name) if version in field.versions else None
+            if field.type is STRING and held is not None:
+                setattr(each, field.name, [text] * len(held) if field.is_array else text)
+    return value
+
+
 def _filled(cls: type[M], version: int, numbers: Iterator[int]) -> M:
     present = [field for field in cls.FIELDS if version in field.versions]
     return cls(**{field.name: _filled_value(field, version, numbers) for field in present})

@@ -14,7 +14,7 @@ from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from fakebroker.protocol.registry import APIS
 from fakebroker.protocol.types import unsigned_varint
 from tests.support.group_requests import heartbeat_request
-from tests.support.server.bystander import unharmed
+from tests.support.server.bystander import MIB, unharmed
 from tests.support.soak import cases, soak
 from tests.support.wire_client import WireClient
 
@@ -116,7 +116,10 @@ def tagged(count: int, size: int = 0) -> bytes:
 def test_many_and_long_tagged_fields(fake_cluster: FakeCluster) -> None:
     """Unknown tagged fields are ignored, however many they are; wrong counts and sizes close the connection."""
     heartbeat = request_frame(heartbeat_request(), 4, 1, "x")[4:-1]
-    with unharmed(fake_cluster, max_cpu_s=2) as bystander, WireClient(fake_cluster.brokers[0]) as wire:
+    with (
+        unharmed(fake_cluster, max_cpu_s=2, max_growth_bytes=64 * MIB) as bystander,
+        WireClient(fake_cluster.brokers[0]) as wire,
+    ):
         for tags in (tagged(100_000), tagged(1, 10_000_000), tagged(1000, 1000)):
             wire.socket.sendall(framed(heartbeat + tags))
             bystander.check()
