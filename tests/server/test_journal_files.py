@@ -173,6 +173,17 @@ def changed(field: str, value: object) -> str:
     return f"{HEAD}{json.dumps(json.loads(LINE) | {field: value})}\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_an_error_and_costs_nothing_else(tmp_path: Path) -> None:
+    with FakeCluster(brokers=1) as cluster, WireClient(cluster.brokers[0]) as wire:
+        beat(wire)
+        with pytest.raises(OSError, match="No space left on device"):
+            cluster.export_journal("/dev/full")
+        beat(wire)
+        cluster.export_journal(tmp_path / "journal.jsonl")
+    assert len(read_journal(tmp_path / "journal.jsonl").requests("Heartbeat")) == 2
+
+
 def test_malformed_files_are_errors(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for text, error in (
         ("", "empty, expected a journal"),
