@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from fakebroker.client.admin.admin import Admin
     from fakebroker.client.consumer.consumer import Consumer
+    from fakebroker.client.security import ClientSecurity
     from fakebroker.cluster.acl_rules import AclRule
     from fakebroker.cluster.emulation import Broker
     from fakebroker.cluster.faults.rule import Fault
@@ -38,6 +39,7 @@ _HOMES = {
     "AclRule": "fakebroker.cluster.acl_rules",
     "Admin": "fakebroker.client.admin.admin",
     "Broker": "fakebroker.cluster.emulation",
+    "ClientSecurity": "fakebroker.client.security",
     "ClusterStopped": "fakebroker.errors",
     "ConfigError": "fakebroker.errors",
     "Consumer": "fakebroker.client.consumer.consumer",
@@ -63,6 +65,7 @@ __all__ = [
     "AclRule",
     "Admin",
     "Broker",
+    "ClientSecurity",
     "ClusterStopped",
     "ConfigError",
     "Consumer",

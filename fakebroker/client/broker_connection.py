@@ -1,4 +1,4 @@
-"""One client connection as bytes: negotiates versions, encodes requests, and passes responses to their users.
+"""One client connection as bytes: versions, authentication, requests, and responses, which go to their users.
 
 Does not depend on sockets or streams. Transports send the bytes that `BrokerConnection` returns, and pass it the bytes
 that they receive.
@@ -6,6 +6,7 @@ that they receive.
 
 import struct
 
+from fakebroker.client.authentication import ClientAuthentication
 from fakebroker.client.errors import error_code
 from fakebroker.client.transport import Address, ConnectionUser
 from fakebroker.client.versions import NegotiatedVersions, convert_request
@@ -54,11 +55,13 @@ class BrokerConnection:
         user: The first user.
         is_shared: Whether more users will be added.
         max_frame_bytes: Maximum size of a response.
+        authentication: How the client authenticates with SASL; None if it does not.
 
     Attributes:
         address: Host and port of the broker.
         users: Notified when the connection opens or is lost.
-        versions: None until versions are negotiated.
+        negotiated: None until versions are negotiated.
+        versions: None until versions are negotiated, and the client is authenticated.
         is_negotiating: Whether an ApiVersions request is pending.
         is_closed: Whether the connection is closed.
         is_shared: Whether requests of several users should be written together.
@@ -66,13 +69,17 @@ class BrokerConnection:
     """
 
     __slots__ = (
+        "_client_id",
         "_correlation_id",
         "_frames",
+        "_held",
         "_pending",
         "_requested_version",
         "address",
+        "authentication",
         "is_closed",
         "is_shared",
+        "negotiated",
         "unsent",
         "users",
         "versions",
@@ -85,10 +92,13 @@ class BrokerConnection:
         *,
         is_shared: bool = False,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+        authentication: ClientAuthentication | None = None,
     ) -> None:
         self.address = address
         self.users: dict[ConnectionUser, None] = {user: None}
         self.is_shared = is_shared
+        self.authentication = authentication
+        self.negotiated: NegotiatedVersions | None = None
         self.versions: NegotiatedVersions | None = None
         self.is_closed = False
         self.unsent = bytearray()
@@ -96,31 +106,64 @@ class BrokerConnection:
         self._pending: list[tuple[int, type[Message], int, ConnectionUser | None]] = []
         self._correlation_id = 0
         self._requested_version = -1
+        self._client_id = ""
+        self._held = bytearray()  # Requests that are sent when the client has authenticated again.
 
     @property
     def is_negotiating(self) -> bool:
-        return self._requested_version >= 0 and self.versions is None
+        return self._requested_version >= 0 and self.negotiated is None
 
-    # Version negotiation
+    # Opening: negotiation of versions, then authentication
 
-    def request_versions(self, client_id: str, version: int = ApiVersionsRequest.VERSIONS.last) -> bytes:
-        """Return the frame of the ApiVersions request, the first one on a connection."""
+    def open(self, client_id: str, negotiated: NegotiatedVersions | None = None) -> bytes | bytearray:
+        """Return the first bytes to send: those of ApiVersions, or of SaslHandshake if versions are known.
+
+        If there are none, the connection is open.
+
+        Args:
+            client_id: `client.id` of requests until the connection is open.
+            negotiated: The versions, if they are known from an earlier connection to the broker.
+
+        Raises:
+            AuthenticationError: There is no valid token.
+        """
+        self._client_id = client_id
+        if negotiated is None:
+            return self._request_versions(ApiVersionsRequest.VERSIONS.last)
+        self.negotiated = negotiated
+        return self._authenticate()
+
+    def receive_opening(self, data: bytes) -> bytes | bytearray:
+        """Process bytes of responses until the connection is open, which sets `versions`.
+
+        Returns:
+            The bytes to send next.
+
+        Raises:
+            ProtocolError: A response is malformed, or ApiVersions fails.
+            AuthenticationError: The broker refuses the credentials, or there are none that are valid.
+            UnsupportedVersion: The broker is too old to authenticate.
+        """
+        if self.negotiated is not None:
+            self.receive(data)
+            return self.take_authentication()
+        request = self._receive_versions(data)
+        return self._authenticate() if self.negotiated is not None else request
+
+    def _request_versions(self, version: int) -> bytes:
         self._requested_version = version
         request = ApiVersionsRequest(client_software_name="fakebroker", client_software_version="unknown")
         self._correlation_id += 1
-        return request_frame(request, version, self._correlation_id, client_id)
+        return request_frame(request, version, self._correlation_id, self._client_id)
 
-    def receive_versions(self, data: bytes, client_id: str) -> bytes:
-        """Process bytes of the response to ApiVersions; sets `versions` when the response is complete.
+    def _receive_versions(self, data: bytes) -> bytes:
+        """Process bytes of the response to ApiVersions; sets `negotiated` when the response is complete.
 
         A broker that does not support the request's version answers in version 0 (KIP-511).
 
         Returns:
             The frame of another ApiVersions request, in an older version, if the broker does not support this one;
             otherwise no bytes.
-
-        Raises:
-            ProtocolError: The response is malformed, or has an error.
         """
         for frame in self._frames.feed(data):
             self._check_correlation_id(frame, self._correlation_id)
@@ -129,9 +172,7 @@ class BrokerConnection:
             _, response = read_response(ApiVersionsResponse, 0 if is_refusal else version, frame)
             if is_refusal and version > 0:
                 known = {api.api_key: api.max_version for api in response.api_keys}
-                return self.request_versions(
-                    client_id, max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), version - 1))
-                )
+                return self._request_versions(max(0, min(known.get(ApiVersionsRequest.API_KEY, 0), version - 1)))
             if response.error_code:
                 raise ProtocolError(f"ApiVersions failed with {error_code(response.error_code).name}")
             for api in response.api_keys:
@@ -140,7 +181,35 @@ class BrokerConnection:
                     raise ProtocolError(f"ApiVersions has {given}: expected a range of versions from 0")
             supported = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
             features = {each.name: each.max_version_level for each in response.finalized_features}
-            self.versions = NegotiatedVersions(supported, "broker {}:{}".format(*self.address), features)
+            self.negotiated = NegotiatedVersions(supported, "broker {}:{}".format(*self.address), features)
+        return b""
+
+    # Authentication
+
+    def _authenticate(self) -> bytes | bytearray:
+        """Begin to authenticate, for the first time or again. Return the bytes to send."""
+        if self.authentication is not None:
+            self.authentication.begin()
+        return self.take_authentication(len(self._pending))
+
+    def take_authentication(self, position: int = 0) -> bytes | bytearray:
+        """Return what the authentication has to send: its next request, or, when it is complete, those held meanwhile.
+
+        Args:
+            position: How many responses to other requests come before the response to the next request.
+        """
+        authentication = self.authentication
+        if authentication is not None and authentication.next_request is not None:
+            request, authentication.next_request = authentication.next_request, None
+            assert self.negotiated is not None
+            version = self.negotiated.version_of(request)
+            self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
+            self._pending.insert(position, (number, api_of(request).response, version, authentication))
+            return request_frame(request, version, number, self._client_id)
+        if authentication is None or authentication.is_complete:
+            self.versions = self.negotiated
+            held, self._held = self._held, bytearray()
+            return held
         return b""
 
     # Requests and responses
@@ -148,11 +217,17 @@ class BrokerConnection:
     def frame(
         self, request: Message, version: int, client_id: str, user: ConnectionUser, cache: FrameCache | None
     ) -> bytes | bytearray:
-        """Return the frame of a request; `user` receives the response.
+        """Return the bytes to send for a request; `user` receives the response.
+
+        They are those of its frame. If the client has to authenticate again, they are those of SaslHandshake, or none,
+        and the frame is held until then.
 
         Raises:
             ProtocolError: The version cannot represent the request.
+            AuthenticationError: The client has to authenticate again, and there is no valid token.
         """
+        authentication = self.authentication
+        handshake = self._authenticate() if authentication is not None and authentication.is_due() else b""
         self._correlation_id = number = (self._correlation_id + 1) & 0x7FFFFFFF
         frame: bytes | bytearray
         if cache is not None:
@@ -160,6 +235,9 @@ class BrokerConnection:
         else:
             frame = request_frame(convert_request(request, version), version, number, client_id)
         self._pending.append((number, api_of(request).response, version, user))
+        if authentication is not None and not authentication.is_complete:
+            self._held += frame
+            return handshake
         return frame
 
     def receive(self, data: bytes) -> None:
@@ -167,6 +245,7 @@ class BrokerConnection:
 
         Raises:
             ProtocolError: The bytes are malformed, or a response does not belong to the oldest pending request.
+            AuthenticationError: The client has authenticated again, and is refused.
         """
         for frame in self._frames.feed(data):
             pending = self._pending

@@ -6,9 +6,10 @@ from typing import Any
 
 import trio
 
-from fakebroker.client.errors import BrokerUnreachable, ConnectionLost
+from fakebroker.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
 from fakebroker.client.stream_transport import OpenStream, StreamConnection, StreamTransport
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS
+from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.client.versions import NegotiatedVersions, convert_response
 from fakebroker.host_port import format_host_port
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
@@ -85,21 +86,24 @@ class Connection(trio.abc.AsyncResource):
         max_in_flight: int = 1_000,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
         open_stream: OpenStream = trio.open_tcp_stream,
+        security: TransportSecurity | None = None,
     ) -> "Connection":
-        """Connect to a broker and negotiate versions.
+        """Connect to a broker, negotiate versions and authenticate.
 
         Args:
             host: The broker's host name or address.
             port: The broker's port.
             client_id: The client id in each request.
             nursery: Runs the connection's tasks; when it is cancelled, the connection is closed.
-            connect_timeout_ms: Maximum duration of connecting, version negotiation included.
+            connect_timeout_ms: Maximum duration of connecting, version negotiation and authentication included.
             max_in_flight: Maximum number of pending requests; further ones wait before they are sent.
             max_frame_bytes: Maximum size of a response.
             open_stream: Connects to a host and port.
+            security: How the connection is encrypted and authenticated; None for neither.
 
         Raises:
             BrokerUnreachable: Connecting failed or took too long.
+            AuthenticationFailed: The broker has refused the client, or its certificate is not valid.
         """
         transport = StreamTransport(
             client_id,
@@ -107,6 +111,7 @@ class Connection(trio.abc.AsyncResource):
             connect_timeout_ms=connect_timeout_ms,
             max_frame_bytes=max_frame_bytes,
             open_stream=open_stream,
+            security=security,
         )
         connection = cls(transport, host, port, client_id, max_in_flight)
         try:
@@ -115,7 +120,8 @@ class Connection(trio.abc.AsyncResource):
             transport.release(connection._connection, connection)
             raise
         if connection._lost_because is not None:
-            raise BrokerUnreachable(connection.broker, connection._lost_because)
+            kind = AuthenticationFailed if connection._connection.is_refused else BrokerUnreachable
+            raise kind(connection.broker, connection._lost_because)
         return connection
 
     @property
@@ -171,6 +177,8 @@ class Connection(trio.abc.AsyncResource):
                     self._slots.release()
                     raise
                 self._pending.append(sent)
+                if self._lost_because is not None:  # by `send`: there is no valid token to authenticate again
+                    self.lost(self._connection, self._lost_because)
         return requests
 
     async def aclose(self) -> None:

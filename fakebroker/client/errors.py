@@ -43,6 +43,19 @@ class BrokerUnreachable(FakebrokerError):
         return cls(f"brokers {brokers}", "; ".join(dict.fromkeys(each.why for each in reasons)))
 
 
+class AuthenticationFailed(FakebrokerError):
+    """The broker has refused the credentials, or its certificate is not valid: connecting again would fail, too.
+
+    Args:
+        broker: The broker, such as "broker 127.0.0.1:9092".
+        why: The reason.
+    """
+
+    def __init__(self, broker: str, why: str) -> None:
+        super().__init__(f"{broker}: {why}")
+        self.broker, self.why = broker, why
+
+
 class ConnectionLost(FakebrokerError):
     """The connection was closed. Whether the broker has processed the requests in flight is unknown."""
 

@@ -7,6 +7,7 @@ import trio
 from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, addresses
+from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.errors import FakebrokerError
 
 
@@ -34,6 +35,7 @@ class BrokerPool:
         client_id: The client id in each request.
         nursery: Runs the connections' tasks; when it is cancelled, the connections are closed.
         connect_timeout_ms: Maximum duration of connecting to one broker.
+        security: How connections are encrypted and authenticated; None for neither.
 
     Raises:
         ConfigError: `bootstrap_servers` is malformed.
@@ -46,10 +48,11 @@ class BrokerPool:
         nursery: trio.Nursery,
         *,
         connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS,
+        security: TransportSecurity | None = None,
     ) -> None:
         self._bootstrap = addresses(bootstrap_servers)
         self._client_id, self._nursery = client_id, nursery
-        self._connect_timeout_ms = connect_timeout_ms
+        self._connect_timeout_ms, self._security = connect_timeout_ms, security
         self._known: dict[int, Address] = {}
         self._connections: dict[tuple[Address, str], Connection] = {}
         self._opening: dict[tuple[Address, str], trio.Lock] = {}
@@ -61,6 +64,7 @@ class BrokerPool:
 
         Raises:
             BrokerUnreachable: No broker can be reached; the message contains the reason for each.
+            AuthenticationFailed: A broker has refused this client; no further one is tried.
         """
         for (_, lane), connection in self._connections.items():
             if not (lane or connection.is_lost):
@@ -84,6 +88,7 @@ class BrokerPool:
 
         Raises:
             BrokerUnreachable: The broker cannot be reached, or its address is unknown.
+            AuthenticationFailed: It has refused this client.
         """
         if node_id not in self._known:
             raise BrokerUnreachable(f"broker {node_id}", "its address is unknown")
@@ -110,7 +115,11 @@ class BrokerPool:
             connection = self._connections.get((address, lane))
             if connection is None or connection.is_lost:
                 connection = await Connection.open(
-                    *address, self._client_id, self._nursery, connect_timeout_ms=self._connect_timeout_ms
+                    *address,
+                    self._client_id,
+                    self._nursery,
+                    connect_timeout_ms=self._connect_timeout_ms,
+                    security=self._security,
                 )
                 self._connections[address, lane] = connection
             return connection

@@ -6,9 +6,12 @@ from typing import Any
 
 import trio
 
+from fakebroker.client.authentication import ClientAuthentication
 from fakebroker.client.broker_connection import BrokerConnection
+from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, ConnectionUser
-from fakebroker.errors import ProtocolError
+from fakebroker.client.transport_security import TransportSecurity, is_refusal, reason
+from fakebroker.errors import AuthenticationError, ProtocolError
 from fakebroker.protocol.frames import DEFAULT_MAX_FRAME_BYTES
 from fakebroker.protocol.schema import Message
 
@@ -23,16 +26,26 @@ class StreamConnection(BrokerConnection):
     """A connection of `StreamTransport`.
 
     Attributes:
-        scope: Cancelled when the connection is closed. Its deadline limits connecting and version negotiation only.
+        scope: Cancelled when the connection is closed. Its deadline limits connecting, version negotiation and
+            authentication only.
         has_unsent: Set when there are bytes to send, and when the connection is closed.
+        is_refused: Whether the broker has refused the client, or the client the broker's certificate.
     """
 
-    __slots__ = ("has_unsent", "scope")
+    __slots__ = ("has_unsent", "is_refused", "scope")
 
-    def __init__(self, address: Address, user: ConnectionUser, max_frame_bytes: int, deadline_s: float) -> None:
-        super().__init__(address, user, max_frame_bytes=max_frame_bytes)
+    def __init__(
+        self,
+        address: Address,
+        user: ConnectionUser,
+        max_frame_bytes: int,
+        deadline_s: float,
+        authentication: ClientAuthentication | None,
+    ) -> None:
+        super().__init__(address, user, max_frame_bytes=max_frame_bytes, authentication=authentication)
         self.scope = trio.CancelScope(deadline=deadline_s)
         self.has_unsent = trio.Event()
+        self.is_refused = False
 
 
 class StreamTransport:
@@ -43,9 +56,10 @@ class StreamTransport:
     Args:
         client_id: `client.id` of ApiVersions requests.
         nursery: Runs the tasks; when it is cancelled, connections are closed.
-        connect_timeout_ms: Maximum duration of connecting and negotiating versions together.
+        connect_timeout_ms: Maximum duration of connecting, negotiating versions and authentication together.
         max_frame_bytes: Maximum size of a response.
         open_stream: Connects to a host and port.
+        security: How connections are encrypted and authenticated.
     """
 
     def __init__(
@@ -56,15 +70,18 @@ class StreamTransport:
         connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
         open_stream: OpenStream = trio.open_tcp_stream,
+        security: TransportSecurity | None = None,
     ) -> None:
         self._client_id, self._nursery = client_id, nursery
         self._connect_timeout_ms, self._max_frame_bytes = connect_timeout_ms, max_frame_bytes
         self._open_stream = open_stream
+        self._security = TransportSecurity() if security is None else security
 
     def connect(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> StreamConnection:
         """Start to connect; the user is notified when the connection is open, or lost."""
         deadline_s = trio.current_time() + self._connect_timeout_ms / 1000
-        connection = StreamConnection(address, user, self._max_frame_bytes, deadline_s)
+        authentication = self._security.new_authentication()
+        connection = StreamConnection(address, user, self._max_frame_bytes, deadline_s, authentication)
         self._nursery.start_soon(self._run, connection)
         return connection
 
@@ -78,8 +95,13 @@ class StreamTransport:
         cache: Any = None,
     ) -> None:
         """Send a request; ignored if the connection has been lost. See `Transport.send`."""
-        if not connection.is_closed:
+        if connection.is_closed:
+            return
+        try:
             self._write(connection, connection.frame(request, version, client_id, user, cache))
+        except AuthenticationError as error:
+            connection.is_refused = True
+            self.fail(connection, str(error))
 
     def fail(self, connection: StreamConnection, why: str) -> None:
         """Close a connection; notify its users of the loss before this returns."""
@@ -99,19 +121,34 @@ class StreamTransport:
         connection.has_unsent.set()
 
     async def _run(self, connection: StreamConnection) -> None:
-        """Connect, negotiate versions, then read."""
+        """Connect, negotiate versions, authenticate, then read."""
         why = f"no connection in {self._connect_timeout_ms:g} ms"
         try:
             with connection.scope:
                 stream = await self._open_stream(*connection.address)
                 why = f"connected, but no response to ApiVersions in {self._connect_timeout_ms:g} ms"
+                if self._security.ssl_context is not None:
+                    why = (
+                        f"connected, but no TLS handshake or response to ApiVersions in {self._connect_timeout_ms:g} ms"
+                    )
+                    host = connection.address[0]
+                    # https_compatible: peers may close the connection without close_notify.
+                    stream = trio.SSLStream(
+                        stream, self._security.ssl_context, server_hostname=host, https_compatible=True
+                    )
                 try:
+                    if isinstance(stream, trio.SSLStream):
+                        await stream.do_handshake()
                     self._nursery.start_soon(self._send_unsent, connection, stream)
                     why = await self._receive(connection, stream)
                 except trio.Cancelled:
                     if connection.versions is not None:
                         why = "closed by this client"
+                    elif connection.negotiated is not None:
+                        why = f"no response to SaslAuthenticate in {self._connect_timeout_ms:g} ms"
                     raise
+                except trio.BrokenResourceError as error:
+                    why = _broken(connection, error)
                 finally:
                     self.fail(connection, why)  # before the writing task notices
                     await trio.aclose_forcefully(stream)
@@ -122,23 +159,32 @@ class StreamTransport:
 
     async def _receive(self, connection: StreamConnection, stream: trio.abc.Stream) -> str:
         """Read until the connection ends; return the reason."""
-        self._write(connection, connection.request_versions(self._client_id))
+        data = b""
         try:
+            self._write(connection, connection.open(self._client_id))
             while data := bytes(await stream.receive_some(_CHUNK_BYTES)):
                 if connection.versions is not None:
                     connection.receive(data)
+                    if connection.authentication is not None:
+                        self._write(connection, connection.take_authentication())
                     continue
-                self._write(connection, connection.receive_versions(data, self._client_id))
+                self._write(connection, connection.receive_opening(data))
                 if connection.versions is not None:
                     connection.scope.deadline = float("inf")
                     for user in list(connection.users):
                         user.opened(connection)
         except ProtocolError as error:
-            if connection.versions is None:
-                return f"not a Kafka broker, or not a plaintext port: it sent {_shown(data)}; {error}"
+            if connection.negotiated is None:
+                expected = "a TLS port" if self._security.ssl_context is not None else "a plaintext port"
+                return f"not a Kafka broker, or not {expected}: it sent {_shown(data)}; {error}"
+            return str(error)
+        except (AuthenticationError, UnsupportedVersion) as error:
+            connection.is_refused = True
             return str(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            return f"the connection failed: {_reason(error.__cause__ or error)}"
+            return _broken(connection, error)
+        if connection.versions is None and connection.negotiated is not None:
+            return "the broker has closed the connection before the authentication was complete"
         return "the broker has closed the connection"
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:
@@ -156,6 +202,15 @@ class StreamTransport:
         connection.is_closed = True
         connection.scope.cancel()
         connection.has_unsent.set()
+
+
+def _broken(connection: StreamConnection, error: Exception) -> str:
+    """Return why a stream is broken."""
+    cause = error.__cause__ or error
+    if isinstance(cause, OSError) and is_refusal(cause):
+        connection.is_refused = True
+        return f"TLS failed: {reason(cause)}"
+    return f"the connection failed: {_reason(cause)}"
 
 
 def _reason(error: BaseException) -> str:

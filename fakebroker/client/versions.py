@@ -32,6 +32,7 @@ from fakebroker.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from fakebroker.protocol.messages.produce import ProduceRequest
+from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
@@ -55,6 +56,9 @@ LAST_VERSION_WITH_ONE_TRANSACTION = 3
 LAST_VERSION_WITH_ONE_MEMBER = 9
 """Kafka's latest version of JoinGroup; version 10, for several members, exists only in the batch-join proposal."""
 
+FIRST_VERSION_WITH_SASL_AUTHENTICATE = 1
+"""The first version of SaslHandshake after which tokens are sent in requests (KIP-152)."""
+
 _DEFAULT = -1
 """The number of partitions or replicas in CreateTopics that means the broker's default."""
 
@@ -64,6 +68,8 @@ def versions_of(request: type[Message]) -> Versions:
     api = api_of(request)
     if request is JoinGroupRequest:
         return Versions(api.versions.first, LAST_VERSION_WITH_ONE_MEMBER)
+    if request is SaslHandshakeRequest:
+        return Versions(FIRST_VERSION_WITH_SASL_AUTHENTICATE, api.versions.last)
     if request is AddPartitionsToTxnRequest:
         return Versions(request.VERSIONS.first, LAST_VERSION_WITH_ONE_TRANSACTION)
     # Includes versions that only old brokers support (KIP-896).

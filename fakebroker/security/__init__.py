@@ -2,6 +2,7 @@
 
 `acls.py` decides which operations are allowed (KIP-11, KIP-290); start there. Handlers ask through
 `fakebroker.cluster.authorization`. `sasl.py` has the states of an authentication, `plain.py`, `scram.py` and
-`oauthbearer.py` its mechanisms, `credentials.py` the users; `fakebroker.cluster.authentication` uses them.
+`oauthbearer.py` its mechanisms, for servers and for clients, `credentials.py` the users;
+`fakebroker.cluster.authentication` and `fakebroker.client.authentication` use them.
 Depends on `errors` only.
 """

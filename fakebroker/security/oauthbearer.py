@@ -1,12 +1,12 @@
-"""OAUTHBEARER (RFC 7628), the server's side, with unsecured tokens (KIP-255): clients choose their names.
+"""OAUTHBEARER (RFC 7628). The server's side accepts unsecured tokens (KIP-255): clients choose their names.
 
-Follows Kafka's `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse` and `OAuthBearerUnsecuredJws`. Required
-scopes and a clock skew, which are options of Kafka's login module, do not exist here.
+Follows Kafka's `OAuthBearerSaslServer`, `OAuthBearerUnsecuredValidatorCallbackHandler`, `OAuthBearerUnsecuredJws`,
+`OAuthBearerSaslClient` and `OAuthBearerClientInitialResponse`.
 """
 
 import json
 import re
-from base64 import urlsafe_b64decode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ from fakebroker.security.mechanisms import USER_NAME, unescaped
 
 _PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
 _FIRST = re.compile(rf"n,(?:a=(?P<authzid>{USER_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
-_AUTH = re.compile(r"(?P<scheme>\w+) +(?P<token>[-_.a-zA-Z0-9]+)", re.ASCII)
+_TOKEN = re.compile(r"[-_.a-zA-Z0-9]+")
+_AUTH = re.compile(rf"(?P<scheme>\w+) +(?P<token>{_TOKEN.pattern})", re.ASCII)
 _BASE64URL = re.compile(r"[-_a-zA-Z0-9]+={0,2}")
 _GIVE_UP = b"\x01"
 """The client's answer to the reason of a refusal."""
@@ -108,3 +109,39 @@ def _json_object(text: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+class OAuthBearerClient:
+    """The client's side of one exchange; a `SaslClient`.
+
+    Args:
+        token: The token.
+
+    Raises:
+        AuthenticationError: The token has characters that tokens do not have.
+    """
+
+    def __init__(self, token: str) -> None:
+        if not _TOKEN.fullmatch(token):
+            raise AuthenticationError("OAUTHBEARER: expected a token of letters, digits, '-', '_' and '.'")
+        self._message: bytes | None = f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Return the first message, and afterwards None, unless the server has sent why it refuses the token."""
+        if self._message is not None:
+            message, self._message = self._message, None
+            return message
+        return _GIVE_UP if challenge else None
+
+
+def unsecured_token(name: str, now_ms: float, lifetime_ms: float = 3_600_000) -> str:
+    """Return an unsecured JWS (KIP-255), which brokers accept only for tests.
+
+    Args:
+        name: The name of the client.
+        now_ms: The time in milliseconds since the epoch.
+        lifetime_ms: For how long it is valid; by default as in Kafka's `OAuthBearerUnsecuredLoginCallbackHandler`.
+    """
+    claims = {"sub": name, "iat": now_ms / 1000, "exp": (now_ms + lifetime_ms) / 1000}
+    parts = (urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims))
+    return ".".join((*parts, ""))

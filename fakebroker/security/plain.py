@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616), the server's side: user and password in one message. Follows Kafka's `PlainSaslServer`."""
+"""PLAIN (RFC 4616): user and password in one message. The server's side follows Kafka's `PlainSaslServer`."""
 
 from collections.abc import Callable
 
@@ -44,3 +44,20 @@ class PlainServer:
             raise AuthenticationError("PLAIN: expected an authorization id that is empty or the user")
         self.user = user
         return b""
+
+
+class PlainClient:
+    """The client's side of one exchange; a `SaslClient`.
+
+    Args:
+        user: The user.
+        password: The password.
+    """
+
+    def __init__(self, user: str, password: str) -> None:
+        self._message: bytes | None = f"\0{user}\0{password}".encode()
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Return the only message, then None."""
+        message, self._message = self._message, None
+        return message

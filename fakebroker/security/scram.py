@@ -1,6 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): credentials, and the server's side of an exchange.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): credentials, and both sides of an exchange.
 
-Follows Kafka's `ScramSaslServer`, `ScramMessages` and `ScramFormatter`. Nonces and salts are passed in.
+Follows Kafka's `ScramSaslServer`, `ScramSaslClient`, `ScramMessages` and `ScramFormatter`. Nonces and salts are passed
+in.
 """
 
 import hashlib
@@ -8,9 +9,10 @@ import hmac
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from functools import lru_cache
 
 from fakebroker.errors import AuthenticationError
-from fakebroker.security.mechanisms import MIN_ITERATIONS, USER_NAME, ScramMechanism, unescaped
+from fakebroker.security.mechanisms import MIN_ITERATIONS, USER_NAME, ScramMechanism, escaped, unescaped
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"  # without ","
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -23,6 +25,9 @@ _CLIENT_FIRST = re.compile(
 )
 _CLIENT_FINAL = re.compile(
     f"(?P<without_proof>c={_BASE64},r=(?P<nonce>{_NONCE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})", re.DOTALL
+)
+_SERVER_FIRST = re.compile(
+    f"r=(?P<nonce>{_NONCE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]{{1,7}}){_EXTENSIONS}", re.DOTALL
 )
 _TOKEN_AUTH = re.compile(r",tokenauth=true(?:,|$)", re.IGNORECASE)
 """The extension with which a client names a delegation token instead of a user."""
@@ -117,3 +122,55 @@ class ScramServer:
             raise AuthenticationError
         self.user = self._name
         return f"v={b64encode(hmac.digest(credential.server_key, signed, digest)).decode()}"
+
+
+class ScramClient:
+    """The client's side of one exchange; a `SaslClient`.
+
+    Args:
+        mechanism: The mechanism.
+        user: The user.
+        password: The password.
+        nonce: The client's part of the nonce, printable and without commas.
+    """
+
+    def __init__(self, mechanism: ScramMechanism, user: str, password: str, nonce: str) -> None:
+        self._mechanism, self._password, self._nonce = mechanism, password, nonce
+        self._first = f"n={escaped(user)},r={nonce}"
+        self._is_started = False
+        self._proof_of_server: str | None = None
+
+    def respond(self, challenge: bytes) -> bytes | None:
+        """Return the next message; None if the server has proved that it knows the password."""
+        if not self._is_started:
+            self._is_started = True
+            return f"n,,{self._first}".encode()
+        text = challenge.decode(errors="replace")
+        if self._proof_of_server is None:
+            return self._final(text).encode()
+        if not hmac.compare_digest(text.encode(), self._proof_of_server.encode()):
+            raise AuthenticationError("the server has not proved that it knows the password")
+        return None
+
+    def _final(self, text: str) -> str:
+        found = _SERVER_FIRST.fullmatch(text)
+        if found is None or not found["nonce"].startswith(self._nonce):
+            raise AuthenticationError("the server's first message of SCRAM is malformed, or has another nonce")
+        iterations, digest = int(found["iterations"]), self._mechanism.digest
+        if iterations < MIN_ITERATIONS:
+            raise AuthenticationError(f"iterations={iterations}: expected {MIN_ITERATIONS} or more from the server")
+        salted = _salted_password(digest, self._password, b64decode(found["salt"]), iterations)
+        credential = ScramCredential(self._mechanism, b"", iterations, salted)
+        without_proof = f"c=biws,r={found['nonce']}"
+        signed = f"{self._first},{text},{without_proof}".encode()
+        signature = hmac.digest(credential.stored_key, signed, digest)
+        client_key = hmac.digest(salted, b"Client Key", digest)
+        proof = bytes(left ^ right for left, right in zip(client_key, signature, strict=True))
+        self._proof_of_server = f"v={b64encode(hmac.digest(credential.server_key, signed, digest)).decode()}"
+        return f"{without_proof},p={b64encode(proof).decode()}"
+
+
+@lru_cache(maxsize=8)
+def _salted_password(digest: str, password: str, salt: bytes, iterations: int) -> bytes:
+    """Return a salted password. Kept, since it takes milliseconds, and clients make many connections."""
+    return hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)

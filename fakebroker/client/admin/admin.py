@@ -41,7 +41,9 @@ from fakebroker.client.coordinators import KEY_TYPES
 from fakebroker.client.errors import AdminError, NoBatchJoin, UnsupportedVersion
 from fakebroker.client.isolation_level import IsolationLevel, isolation_number
 from fakebroker.client.pool import BrokerPool, check_in_trio
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, addresses
+from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.errors import ConfigError, check_integer, check_number, one_of
 from fakebroker.protocol.messages.list_transactions import ListTransactionsRequest
 from fakebroker.topic_partition import (
@@ -77,10 +79,13 @@ class Admin:
         retry_backoff_ms: Delay before the first retry; doubles with each retry (`retry.backoff.ms`).
         retry_backoff_max_ms: Maximum delay before a retry (`retry.backoff.max.ms`).
         connect_timeout_ms: Maximum duration of connecting to a broker.
+        security: How connections are encrypted and authenticated.
 
     Raises:
-        ConfigError: An argument is invalid.
+        ConfigError: An argument is invalid, or a file of `security` cannot be read.
         BrokerUnreachable: On entering the context: no bootstrap server could be reached.
+        AuthenticationFailed: On entering the context, and from all calls: a broker has refused this client, or its
+            certificate is not valid. This is not retried.
         FakebrokerError: On entering the context: the caller does not run in trio.
     """
 
@@ -95,6 +100,7 @@ class Admin:
         retry_backoff_ms: float = 100,
         retry_backoff_max_ms: float = 1_000,
         connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         addresses(bootstrap_servers)
         times = {
@@ -107,6 +113,7 @@ class Admin:
         for name, value in times.items():
             check_number(name, value, above=0)
         self._bootstrap_servers, self._client_id = bootstrap_servers, client_id
+        self._security = TransportSecurity(security)
         self._timeout_ms, self._connect_timeout_ms = default_api_timeout_ms, connect_timeout_ms
         self._sender = RequestSender(fall_back, request_timeout_ms)
         self._backoff = Backoff(retry_backoff_ms, max(retry_backoff_ms, retry_backoff_max_ms))
@@ -120,7 +127,11 @@ class Admin:
         nursery = await self._nursery_manager.__aenter__()
         self._cancel_scope = nursery.cancel_scope
         self._opened = BrokerPool(
-            self._bootstrap_servers, self._client_id, nursery, connect_timeout_ms=self._connect_timeout_ms
+            self._bootstrap_servers,
+            self._client_id,
+            nursery,
+            connect_timeout_ms=self._connect_timeout_ms,
+            security=self._security,
         )
         try:
             await self._opened.any()

@@ -19,7 +19,7 @@ from fakebroker.client.admin.batched_requests import (
 from fakebroker.client.admin.descriptions import Node, Results
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.connection import Connection
-from fakebroker.client.errors import AdminError, BrokerUnreachable, UnsupportedVersion
+from fakebroker.client.errors import AdminError, AuthenticationFailed, BrokerUnreachable, UnsupportedVersion
 from fakebroker.client.pool import BrokerPool
 from fakebroker.errors import ErrorCode
 
@@ -54,7 +54,7 @@ class AdminApiDriver(Generic[K, V]):
         self._lookup, self._handler = lookup, handler
         self._outcomes: dict[K, Any] = {}
         self._last_errors: dict[K, AdminError] = {}
-        self._refusal: UnsupportedVersion | None = None
+        self._refusal: AuthenticationFailed | UnsupportedVersion | None = None
         self._nursery: trio.Nursery
 
     async def run(self, keys: Sequence[K], timeout_ms: float) -> Results[K, V]:
@@ -62,6 +62,7 @@ class AdminApiDriver(Generic[K, V]):
 
         Raises:
             UnsupportedVersion: A broker supports only one key per request, and `fall_back` of the sender is False.
+            AuthenticationFailed: A broker has refused this client.
         """
         if keys:
             with trio.move_on_after(timeout_ms / 1000):
@@ -112,7 +113,7 @@ class AdminApiDriver(Generic[K, V]):
             return await self._sender.send_batched(handler, keys, await connect(), node)
         except BrokerUnreachable as error:
             return failures(handler, keys, ErrorCode.NETWORK_EXCEPTION, error)
-        except UnsupportedVersion as refusal:
+        except (AuthenticationFailed, UnsupportedVersion) as refusal:
             self._refusal = refusal
             self._nursery.cancel_scope.cancel()
             return {}

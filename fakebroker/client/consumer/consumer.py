@@ -24,9 +24,18 @@ from fakebroker.client.consumer.consumer_settings import ConsumerOptions, Consum
 from fakebroker.client.consumer.group_offsets import OffsetOperation
 from fakebroker.client.consumer.outbound import Lane, OutboundRequest, RebalanceEvent
 from fakebroker.client.consumer.records import ConsumerRecord
-from fakebroker.client.errors import BrokerUnreachable, CommitFailed, ConnectionLost, GroupFailed, UnsupportedVersion
+from fakebroker.client.errors import (
+    AuthenticationFailed,
+    BrokerUnreachable,
+    CommitFailed,
+    ConnectionLost,
+    GroupFailed,
+    UnsupportedVersion,
+)
 from fakebroker.client.pool import BrokerPool, check_in_trio
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import addresses
+from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout, check_number
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
@@ -61,15 +70,23 @@ class Consumer:
 
     Args:
         bootstrap_servers: "HOST:PORT", several separated by commas, or a list of them.
+        security: How connections are encrypted and authenticated.
         settings: See `ConsumerSettings`.
 
     Raises:
-        ConfigError: A setting is invalid.
+        ConfigError: A setting is invalid, or a file of `security` cannot be read.
         FakebrokerError: On entering the context: the caller does not run in trio.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **settings: Unpack[ConsumerOptions]) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        security: ClientSecurity = PLAINTEXT,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
         addresses(bootstrap_servers)
+        self._security = TransportSecurity(security)
         self._bootstrap_servers = bootstrap_servers
         self._settings = ConsumerSettings(**settings)
         self._core = ConsumerCore(self._settings, _new_member_id)
@@ -104,7 +121,9 @@ class Consumer:
         """Run the background tasks; shielded, because leaving the group after a cancellation needs them."""
         with trio.CancelScope(shield=True) as self._tasks_scope:
             async with trio.open_nursery() as self._nursery:
-                self._pool = BrokerPool(self._bootstrap_servers, self._settings.client_id, self._nursery)
+                self._pool = BrokerPool(
+                    self._bootstrap_servers, self._settings.client_id, self._nursery, security=self._security
+                )
                 self._nursery.start_soon(self._run_timers)
                 self._nursery.start_soon(self._send_group_requests)
                 is_open.set()
@@ -215,6 +234,8 @@ class Consumer:
                 once for each topic or partition that does not exist.
             BrokerUnreachable: No connection could be made since the consumer was opened, and there are no records
                 within the timeout. Missing responses and later outages are logged only: they may be failovers.
+            AuthenticationFailed: A broker has refused this consumer, or its certificate is not valid, and there are no
+                records. Raised by each poll until a broker answers; meanwhile the consumer tries again.
             UnsupportedVersion: A broker is too old for a request.
         """
         check_number("timeout", timeout, least=0)
@@ -231,6 +252,8 @@ class Consumer:
             self._call(self._core.begin_poll)
             await self._run_callbacks()
             records = self._call(self._core.take_records)
+            if not records:
+                self._core.check_authentication()
             if records or trio.current_time() >= until_s:
                 await trio.lowlevel.checkpoint()
                 if not records:
@@ -462,7 +485,7 @@ class Consumer:
             if response is None:
                 broker = "the cluster" if connection is None else connection.broker
                 failure = WaitTimeout(f"{broker}: no response in {timeout_s * 1000:g} ms")
-        except (BrokerUnreachable, ConnectionLost) as error:
+        except (BrokerUnreachable, ConnectionLost, AuthenticationFailed) as error:
             failure = error
         except UnsupportedVersion as error:
             self._call(self._core.unsupported, outbound, error)

@@ -26,6 +26,7 @@ from fakebroker.client.consumer.subscription import (
 )
 from fakebroker.client.coordinators import coordinators_in, find_coordinators
 from fakebroker.client.errors import (
+    AuthenticationFailed,
     BrokerRefused,
     CommitFailed,
     EmptySubscription,
@@ -248,6 +249,15 @@ class ConsumerCore:
         records = self._fetcher.take_records(self.settings.max_poll_records)
         self._settle(now_ms)
         return records
+
+    def check_authentication(self) -> None:
+        """Check whether the last broker has refused the client.
+
+        Raises:
+            AuthenticationFailed: It has.
+        """
+        if isinstance(self._diagnosis.unreachable, AuthenticationFailed):
+            raise self._diagnosis.unreachable
 
     def check_progress(self, now_ms: float) -> None:
         """A poll has timed out without records.

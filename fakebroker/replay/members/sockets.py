@@ -7,13 +7,18 @@ the next poll.
 import errno
 import os
 import socket
+import ssl
 import time
 from typing import Any
 
+from fakebroker.client.authentication import ClientAuthentication
 from fakebroker.client.broker_connection import BrokerConnection, FrameCache
+from fakebroker.client.errors import UnsupportedVersion
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, ConnectionUser
+from fakebroker.client.transport_security import TransportSecurity, reason
 from fakebroker.client.versions import NegotiatedVersions
-from fakebroker.errors import FakebrokerError, ProtocolError
+from fakebroker.errors import AuthenticationError, FakebrokerError, ProtocolError
 from fakebroker.host_port import format_host_port
 from fakebroker.open_files import file_limit
 from fakebroker.protocol.schema import Message
@@ -22,7 +27,10 @@ from fakebroker.server.poller import READ, WRITE, best_poller
 
 _MAX_EVENTS = 256
 _READ_BYTES = 64 * 1024
+"""More than a record of TLS, so that no decrypted bytes remain, which the poller would not report."""
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
+
+_NOT_READY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _NO_API_VERSIONS = "no valid response to ApiVersions (a TLS listener, or not Kafka?): {why}"
 
@@ -34,18 +42,27 @@ class SocketConnection(BrokerConnection):
         socket: The socket; None before it is created and after it is closed.
         untried: Resolved addresses that have not been tried yet: family and socket address.
         is_connecting: Whether the socket is not connected yet.
+        is_encrypting: Whether the TLS handshake is not complete yet.
         begun_in_poll: Number of the poll in which the socket was created.
         is_dirty: Whether `unsent` is to be written at the end of the poll.
         is_blocked: Whether the socket's send buffer is full: the poller reports when it is writable.
     """
 
-    __slots__ = ("begun_in_poll", "is_blocked", "is_connecting", "is_dirty", "socket", "untried")
+    __slots__ = ("begun_in_poll", "is_blocked", "is_connecting", "is_dirty", "is_encrypting", "socket", "untried")
 
-    def __init__(self, address: Address, user: ConnectionUser, *, is_shared: bool = False) -> None:
-        super().__init__(address, user, is_shared=is_shared)
+    def __init__(
+        self,
+        address: Address,
+        user: ConnectionUser,
+        *,
+        is_shared: bool = False,
+        authentication: ClientAuthentication | None = None,
+    ) -> None:
+        super().__init__(address, user, is_shared=is_shared, authentication=authentication)
         self.socket: socket.socket | None = None
         self.untried: list[tuple[int, Any]] = []
         self.is_connecting = True
+        self.is_encrypting = False
         self.begun_in_poll = 0
         self.is_dirty = self.is_blocked = False
 
@@ -54,11 +71,18 @@ class SocketTransport:
     """All TCP connections of one loop; a `Transport`.
 
     Args:
-        connect_timeout_ms: Limit for connecting and negotiating versions together, in real time.
+        connect_timeout_ms: Limit for connecting, negotiating versions and authentication together, in real time.
+        security: How connections are encrypted and authenticated.
+
+    Raises:
+        ConfigError: A file of certificates cannot be read.
     """
 
-    def __init__(self, connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS) -> None:
+    def __init__(
+        self, connect_timeout_ms: float = DEFAULT_CONNECT_TIMEOUT_MS, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self._connect_timeout_s = connect_timeout_ms / 1000
+        self._security = TransportSecurity(security)
         self._poller = best_poller()
         self._connections: dict[int, SocketConnection] = {}  # By file descriptor.
         self._deadlines: dict[SocketConnection, float] = {}  # Of connections that are not open yet, in order.
@@ -76,7 +100,8 @@ class SocketTransport:
         Raises:
             FakebrokerError: This machine has no more files or ports for connections.
         """
-        connection = SocketConnection(address, user, is_shared=is_shared)
+        authentication = self._security.new_authentication()
+        connection = SocketConnection(address, user, is_shared=is_shared, authentication=authentication)
         self._deadlines[connection] = time.monotonic() + self._connect_timeout_s
         try:
             connection.untried = list(self._resolve(address))
@@ -98,7 +123,13 @@ class SocketTransport:
         """Send a request over an open connection; no effect on a closed one, whose users are notified of the loss."""
         if connection.is_closed:
             return
-        frame = connection.frame(request, version, client_id, user, cache)
+        try:
+            frame = connection.frame(request, version, client_id, user, cache)
+        except AuthenticationError as error:
+            self.fail(connection, str(error))
+            return
+        if not frame:  # held until the client has authenticated again
+            return
         if not connection.is_shared and not connection.unsent:
             self._write(connection, frame)
             return
@@ -111,7 +142,7 @@ class SocketTransport:
         """Close a connection; its users are notified of the loss at the end of the next poll."""
         if connection.is_closed:
             return
-        if connection.is_negotiating:
+        if connection.is_negotiating and self._security.ssl_context is None:
             why = _NO_API_VERSIONS.format(why=why)
         self._versions.pop(connection.address, None)
         self._close(connection)
@@ -135,6 +166,9 @@ class SocketTransport:
             connection = connections.get(fd)
             if connection is None:
                 continue  # closed by an event earlier in this poll
+            if connection.is_encrypting:
+                self._encrypt(connection)
+                continue
             if connection.is_connecting:
                 # An event of the poll in which the socket was created is for a closed socket with the same descriptor.
                 if connection.begun_in_poll != self._polls:
@@ -224,44 +258,90 @@ class SocketTransport:
             self._try_next_address(connection, os.strerror(code))
             return
         connection.is_connecting = False
-        self._poller.modify(connection.socket.fileno(), READ)
-        connection.versions = self._versions.get(connection.address)
-        if connection.versions is None:
-            self._write(connection, connection.request_versions(CLIENT_ID))
+        context = self._security.ssl_context
+        if context is None:
+            self._begin(connection)
+            return
+        sock, connection.socket = connection.socket, None
+        fd = sock.fileno()
+        self._poller.unregister(fd)
+        del self._connections[fd]
+        try:
+            sock = context.wrap_socket(sock, server_hostname=connection.address[0], do_handshake_on_connect=False)
+        except OSError as error:  # the peer has closed the connection; the socket is closed
+            self.fail(connection, reason(error))
+            return
+        connection.socket, connection.is_encrypting = sock, True
+        self._connections[fd] = connection
+        self._poller.register(fd, READ)
+        self._encrypt(connection)
+
+    def _encrypt(self, connection: SocketConnection) -> None:
+        """Continue the TLS handshake."""
+        assert isinstance(connection.socket, ssl.SSLSocket)
+        try:
+            connection.socket.do_handshake()
+        except ssl.SSLWantReadError:
+            self._poller.modify(connection.socket.fileno(), READ)
+        except ssl.SSLWantWriteError:
+            self._poller.modify(connection.socket.fileno(), WRITE)
+        except OSError as error:
+            self.fail(connection, f"the TLS handshake failed: {reason(error)}")
         else:
-            self._open(connection)
+            connection.is_encrypting = False
+            self._begin(connection)
 
-    def _negotiate(self, connection: SocketConnection, data: bytes) -> None:
-        request = connection.receive_versions(data, CLIENT_ID)
-        if request:
-            self._write(connection, request)
-        elif connection.versions is not None:
-            self._versions[connection.address] = connection.versions
-            self._open(connection)
+    def _begin(self, connection: SocketConnection) -> None:
+        """Negotiate versions, unless they are known, and authenticate, if the listener asks for it."""
+        assert connection.socket is not None
+        self._poller.modify(connection.socket.fileno(), READ)
+        try:
+            first = connection.open(CLIENT_ID, self._versions.get(connection.address))
+        except AuthenticationError as error:
+            self.fail(connection, str(error))
+            return
+        self._send_bytes(connection, first)
+        self._finish_opening(connection)
 
-    def _open(self, connection: SocketConnection) -> None:
-        del self._deadlines[connection]
-        self._opened.append(connection)
+    def _finish_opening(self, connection: SocketConnection) -> None:
+        if connection.is_closed or connection.negotiated is None:
+            return
+        self._versions[connection.address] = connection.negotiated
+        if connection.versions is not None:
+            del self._deadlines[connection]
+            self._opened.append(connection)
 
     def _read(self, connection: SocketConnection) -> None:
         assert connection.socket is not None
         try:
             data = connection.socket.recv(_READ_BYTES)
-        except BlockingIOError:
+        except _NOT_READY:
             return
         except OSError as error:
-            self.fail(connection, error.strerror or str(error))
+            self.fail(connection, reason(error))
             return
         if not data:
-            self.fail(connection, "the broker has closed the connection")
+            is_authenticating = connection.negotiated is not None and connection.versions is None
+            when = " before the authentication was complete" if is_authenticating else ""
+            self.fail(connection, f"the broker has closed the connection{when}")
             return
         try:
             if connection.versions is None:
-                self._negotiate(connection, data)
+                self._send_bytes(connection, connection.receive_opening(data))
+                self._finish_opening(connection)
             else:
                 connection.receive(data)
-        except ProtocolError as error:
+                if connection.authentication is not None and not connection.is_closed:
+                    self._send_bytes(connection, connection.take_authentication())
+        except (ProtocolError, AuthenticationError, UnsupportedVersion) as error:
             self.fail(connection, str(error))
+
+    def _send_bytes(self, connection: SocketConnection, data: bytes | bytearray) -> None:
+        """Send bytes after those that are unsent."""
+        if connection.unsent:
+            connection.unsent += data
+        elif data:
+            self._write(connection, data)
 
     def _write(self, connection: SocketConnection, frame: bytes | bytearray) -> None:
         """Write the unsent bytes, or a frame if there are none. Bytes that the socket does not take stay unsent."""
@@ -269,10 +349,10 @@ class SocketTransport:
         data = connection.unsent if connection.unsent else frame
         try:
             sent = connection.socket.send(data)
-        except BlockingIOError:
+        except _NOT_READY:
             sent = 0
         except OSError as error:
-            self.fail(connection, error.strerror or str(error))
+            self.fail(connection, reason(error))
             return
         is_blocked = sent < len(data)
         if is_blocked:
