@@ -18,6 +18,15 @@ from fakebroker.replay.options import GroupProtocol, Record, ReplayOptions, Tran
     help="Kafka cluster to replay against; several addresses are separated by commas, IPv6 addresses are in brackets.",
 )
 @click.option(
+    "--client-config",
+    metavar="FILE",
+    type=PATH,
+    show_default="no authentication, no encryption",
+    help="File with Kafka's client settings for security, as Kafka's tools take it (--command-config): "
+    "security.protocol, sasl.mechanism, sasl.jaas.config, ssl.truststore.location and others. Spark's tasks read it, "
+    "too: each machine needs it at this path. Requires --bootstrap.",
+)
+@click.option(
     "--transport",
     type=click.Choice(get_args(Transport)),
     default="tcp",
@@ -65,6 +74,7 @@ from fakebroker.replay.options import GroupProtocol, Record, ReplayOptions, Tran
 def replay(
     file: Path,
     bootstrap: str | None,
+    client_config: Path | None,
     transport: Transport,
     record: Record | None,
     lanes: int | None,
@@ -93,6 +103,7 @@ def replay(
     options = ReplayOptions(
         file=file,
         bootstrap=bootstrap,
+        client_config=client_config,
         transport=transport,
         record=record,
         lanes=lanes,

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions as f
 from rich.console import Console
 from rich.markup import escape
 
+from fakebroker.client.client_config import read_client_config
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
 from fakebroker.errors import ConfigError, FakebrokerError
 from fakebroker.host_port import unbracketed
@@ -63,6 +65,8 @@ class Run:
         out: Directory for the results.
         partitions: Number of partitions of each topic.
         brokers: Addresses of the brokers by node id; none in memory.
+        client_config: As in `ReplayOptions`.
+        security: What the file has.
         transport: As in `ReplayOptions`.
         record: As in `ReplayOptions`.
         lanes: As in `ReplayOptions`.
@@ -79,6 +83,8 @@ class Run:
     out: Path
     partitions: Mapping[str, int]
     brokers: Mapping[int, str] = field(default_factory=dict)
+    client_config: Path | None = None
+    security: ClientSecurity = PLAINTEXT
     transport: Transport = "tcp"
     record: Record = "all"
     lanes: int | None = None
@@ -152,6 +158,9 @@ def _check(options: ReplayOptions, workload: Workload) -> None:
                 raise ConfigError.of("--bootstrap", options.bootstrap, expected, where=str(options.file))
         _check_required(options, workload)
         return
+    if options.client_config is not None:
+        expected = "none without --bootstrap; the embedded cluster has no listener that asks for it"
+        raise ConfigError.of("--client-config", str(options.client_config), expected)
     in_memory = options.transport == "memory"
     if in_memory and options.lanes is not None:
         raise ConfigError.of("--lanes", options.lanes, "--transport tcp; in memory there are no connections")
@@ -172,15 +181,16 @@ def _check_required(options: ReplayOptions, workload: Workload) -> None:
 def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
     """Prepare the run. Over TCP, start an embedded cluster unless `--bootstrap` is given, and create the topics."""
     cluster, bootstrap, partitions, found = None, "", workload.topics, {}
+    security = PLAINTEXT if options.client_config is None else read_client_config(options.client_config)
     if options.transport == "tcp":
         if options.bootstrap is None:
             speed, host = workload.pacing.speed, address_for(options.master)
             cluster = stack.enter_context(embedded_cluster(workload.cluster, seed, out, speed, host))
         bootstrap = cluster.bootstrap if cluster else options.bootstrap or ""
         has_consumer_members = any(population.has_consumer_members for population in workload.groups)
-        check_answers(bootstrap, has_consumer_members=has_consumer_members)
-        partitions = trio.run(ready_topics, bootstrap, workload.topics)
-        found = trio.run(brokers, bootstrap)
+        check_answers(bootstrap, has_consumer_members=has_consumer_members, security=security)
+        partitions = trio.run(ready_topics, bootstrap, workload.topics, security)
+        found = trio.run(brokers, bootstrap, security)
     return Run(
         file=options.file,
         workload=workload,
@@ -190,6 +200,8 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         out=out,
         partitions=partitions,
         brokers=found,
+        client_config=None if options.client_config is None else options.client_config.absolute(),
+        security=security,
         transport=options.transport,
         record=options.record or ("changes" if options.transport == "memory" else "all"),
         lanes=options.lanes,
@@ -228,7 +240,7 @@ def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
     timeline = _run_members(spark, run, scripts, head, console)
     with status_line(console, "Computing the summary"):
         partitions, reachable = final_state(run)
-        gone = trio.run(unreachable_brokers, run.brokers) if reachable else []
+        gone = trio.run(unreachable_brokers, run.brokers, run.security) if reachable else []
         found = replace(head.cluster, offsets_partitions=partitions, reachable=reachable, unreachable=gone)
         head = replace(head, complete=not run.interruption.requested, cluster=found, timeline=timeline)
         write_head(run.out, head)
@@ -274,7 +286,7 @@ def final_state(run: Run) -> tuple[int, bool]:
         return run.workload.offsets_partitions, True
     if run.cluster is not None and not run.cluster.is_running:
         return run.workload.offsets_partitions, False
-    found = trio.run(offsets_partitions, run.bootstrap)
+    found = trio.run(offsets_partitions, run.bootstrap, run.security)
     if run.cluster is not None:
         return run.workload.offsets_partitions, found is not None
     return found or DEFAULT_OFFSETS_PARTITIONS, found is not None
@@ -316,6 +328,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
     return TaskPlan(
         bootstrap=run.bootstrap,
         report_to=report_to,
+        client_config=run.client_config,
         seed=run.seed,
         loads=workload.load,
         lanes=run.lanes,

@@ -8,10 +8,11 @@ import trio
 from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic
 from fakebroker.client.errors import BrokerUnreachable
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.errors import ErrorCode, FakebrokerError
 from fakebroker.host_port import format_host_port
 from fakebroker.replay.members.bootstrap import CLIENT_ID, addresses
-from fakebroker.replay.members.member_loop import MemberLoop
+from fakebroker.replay.members.member_loop import LoopSettings, MemberLoop
 
 _READY_TIMEOUT_S = 20.0
 _RETRY_S = 0.1
@@ -21,18 +22,20 @@ DEFAULT_OFFSETS_PARTITIONS = 50
 """Kafka's default of `offsets.topic.num.partitions`."""
 
 
-def check_answers(bootstrap: str, *, has_consumer_members: bool = False) -> None:
-    """Check that members can talk to a cluster. Members do not support TLS or authentication.
+def check_answers(bootstrap: str, *, has_consumer_members: bool = False, security: ClientSecurity = PLAINTEXT) -> None:
+    """Check that members can talk to a cluster.
 
     Args:
         bootstrap: HOST:PORT of the cluster, several separated by commas.
         has_consumer_members: Whether members use the consumer protocol (KIP-848).
+        security: How connections are encrypted and authenticated.
 
     Raises:
-        BrokerUnreachable: No broker responds.
+        BrokerUnreachable: No broker responds, or all refuse the credentials.
         FakebrokerError: The cluster does not have the consumer protocol.
     """
-    no_members = MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None)
+    settings = LoopSettings(security=security)
+    no_members = MemberLoop([], addresses(bootstrap), lambda event: None, lambda tally: None, settings)
     no_members.connect()
     is_old = has_consumer_members and not no_members.lookup.has_consumer_protocol
     no_members.transport.close()
@@ -43,12 +46,15 @@ def check_answers(bootstrap: str, *, has_consumer_members: bool = False) -> None
         )
 
 
-async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, int]:
+async def ready_topics(
+    bootstrap: str, topics: Mapping[str, int], security: ClientSecurity = PLAINTEXT
+) -> dict[str, int]:
     """Create the topics that do not exist yet.
 
     Args:
         bootstrap: HOST:PORT of the cluster, several separated by commas.
         topics: Partition counts of topics to create; ignored for topics that exist.
+        security: How connections are encrypted and authenticated.
 
     Returns:
         The actual partition count of each topic.
@@ -59,7 +65,7 @@ async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, i
     addresses(bootstrap)
     try:
         with trio.fail_after(_READY_TIMEOUT_S):
-            async with Admin(bootstrap, CLIENT_ID) as admin:
+            async with Admin(bootstrap, CLIENT_ID, security=security) as admin:
                 await _create(admin, topics)
                 return await _partition_counts(admin, topics)
     except trio.TooSlowError:
@@ -67,18 +73,19 @@ async def ready_topics(bootstrap: str, topics: Mapping[str, int]) -> dict[str, i
         raise FakebrokerError(f"cluster {bootstrap}: topics {names} not ready after {_READY_TIMEOUT_S:g} s") from None
 
 
-async def offsets_partitions(bootstrap: str) -> int | None:
+async def offsets_partitions(bootstrap: str, security: ClientSecurity = PLAINTEXT) -> int | None:
     """Return the partition count of `__consumer_offsets`.
 
     Args:
         bootstrap: HOST:PORT of the cluster, several separated by commas.
+        security: How connections are encrypted and authenticated.
 
     Returns:
         The count; Kafka's default if the cluster does not report it; None if the cluster cannot be reached.
     """
     with trio.move_on_after(_READY_TIMEOUT_S):
         try:
-            async with Admin(bootstrap, CLIENT_ID) as admin:
+            async with Admin(bootstrap, CLIENT_ID, security=security) as admin:
                 known = await admin.list_topics(internal=True)
         except BrokerUnreachable:
             return None
@@ -88,30 +95,32 @@ async def offsets_partitions(bootstrap: str) -> int | None:
     return None
 
 
-async def brokers(bootstrap: str) -> dict[int, str]:
+async def brokers(bootstrap: str, security: ClientSecurity = PLAINTEXT) -> dict[int, str]:
     """Return the addresses of a cluster's brokers as HOST:PORT, by node id; none if it cannot be reached.
 
     Args:
         bootstrap: HOST:PORT of the cluster, several separated by commas.
+        security: How connections are encrypted and authenticated.
     """
     with trio.move_on_after(_READY_TIMEOUT_S):
         with suppress(FakebrokerError):
-            async with Admin(bootstrap, CLIENT_ID) as admin:
+            async with Admin(bootstrap, CLIENT_ID, security=security) as admin:
                 nodes = (await admin.describe_cluster()).nodes
                 return {node.node_id: format_host_port(node.host, node.port) for node in nodes}
     return {}
 
 
-async def unreachable_brokers(known: Mapping[int, str]) -> list[int]:
+async def unreachable_brokers(known: Mapping[int, str], security: ClientSecurity = PLAINTEXT) -> list[int]:
     """Return the node ids of brokers that do not respond.
 
     Args:
         known: Their addresses, as `brokers` returns them.
+        security: How connections are encrypted and authenticated.
     """
     reached: set[int] = set()
 
     async def reach(node_id: int, address: str) -> None:
-        if await brokers(address):
+        if await brokers(address, security):
             reached.add(node_id)
 
     async with trio.open_nursery() as nursery:

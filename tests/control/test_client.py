@@ -51,7 +51,7 @@ def client(control: ControlHarness) -> Client:
 
 WITHOUT_CLIENT_METHOD = {
     # These need the process of the cluster, or more than one request. Other methods need a method of `Client`.
-    "bootstrap_servers_of", "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread",
+    "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread",
     "journal_dropped", "report", "response_times", "start_task", "wait_until", "watch",
 }  # fmt: skip
 
@@ -107,7 +107,9 @@ def test_views_equal_those_of_the_cluster(control: ControlHarness, client: Clien
     )
     cluster = control.cluster
     assert client.brokers == cluster.brokers
-    assert client.bootstrap_servers == cluster.bootstrap_servers
+    assert client.bootstrap_servers == cluster.bootstrap_servers == client.bootstrap_servers_of("PLAINTEXT")
+    with pytest.raises(ConfigError, match=r"^listener='PLAIN': expected one of PLAINTEXT; did you mean 'PLAINTEXT'"):
+        client.bootstrap_servers_of("PLAIN")
     assert client.coordinator_of("g") == cluster.coordinator_of("g")
     assert client.group("g") == cluster.group("g")
     assert client.group("g").timeline() == cluster.group("g").timeline()

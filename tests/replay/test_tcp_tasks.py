@@ -4,14 +4,16 @@ import socket
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from fakebroker.replay.script.script import DDL, Act, Script
 from fakebroker.replay.spark.progress import Tally, receiving
 from fakebroker.replay.spark.session import SPARK_ERRORS, cause_of
-from fakebroker.replay.spark.tcp_tasks import TaskPlan, play_scripts
+from fakebroker.replay.spark.tcp_tasks import TaskPlan, _player, play_scripts
 from fakebroker.replay.workload.loads import Load
 from fakebroker.server.fake_cluster import FakeCluster
+from tests.support.replay.secrets import PASSWORD, check_no_secrets, client_config, processes_at_the_first_heartbeat
 
 GROUPS = [f"group-{number}" for number in range(6)]
 
@@ -72,3 +74,22 @@ def test_an_unreachable_cluster_is_reported_in_one_line(spark: SparkSession) -> 
     with pytest.raises(SPARK_ERRORS) as caught:
         play_scripts(spark.createDataFrame(scripts(), DDL).repartition(1, "group"), plan).collect()
     assert f"broker 127.0.0.1:{port} cannot be reached: Connection refused" in cause_of(caught.value)
+
+
+@pytest.mark.slow
+def test_spark_has_the_path_of_the_client_settings_only(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
+    with FakeCluster(brokers=2, topics={"orders": 4}, users={"alice": PASSWORD}) as cluster:
+        plan = TaskPlan(
+            bootstrap=cluster.bootstrap_servers,
+            report_to=("127.0.0.1", 9),
+            duration_s=0.5,
+            lanes=1,
+            client_config=client_config(tmp_path),
+        )
+        pickled: bytes = cloudpickle.dumps(_player(plan))  # type: ignore[no-untyped-call]  # Spark ships no types for it
+        assert PASSWORD.encode() not in pickled
+        with processes_at_the_first_heartbeat(cluster) as processes:
+            play_scripts(rows, plan).write.parquet(str(tmp_path / "out"))
+        assert {call.principal for call in cluster.requests("Heartbeat")} == {"User:alice"}
+    check_no_secrets(processes, tmp_path / "out")

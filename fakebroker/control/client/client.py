@@ -49,7 +49,7 @@ from fakebroker.control.client.json_views import (
     transaction_view,
 )
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number
+from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.server.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
@@ -222,6 +222,12 @@ class Client(JournalExport):
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        known: dict[str, str] = {each["name"]: each["bootstrap_servers"] for each in self.overview()["listeners"]}
+        if listener not in known:
+            raise ConfigError.of("listener", listener, one_of(known, listener))
+        return known[listener]
 
     @property
     def brokers(self) -> tuple[BrokerView, ...]:

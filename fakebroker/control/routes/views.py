@@ -42,11 +42,20 @@ class JournalSize(TypedDict):
     dropped: int
 
 
+class ListenerRow(TypedDict):
+    """A listener of all brokers, and `bootstrap.servers` for its clients."""
+
+    name: str
+    protocol: str
+    bootstrap_servers: str
+
+
 class Overview(TypedDict):
     """The state of a cluster; `waiting_markers` are markers of transactions that partitions cannot take yet."""
 
     name: str
     bootstrap_servers: str
+    listeners: list[ListenerRow]
     seed: int
     clock: ClockView
     brokers: list[BrokerRow]
@@ -69,6 +78,14 @@ def overview(served: ServedCluster) -> Steps[Overview]:
     return {
         "name": served.name,
         "bootstrap_servers": served.cluster.bootstrap_servers,
+        "listeners": [
+            {
+                "name": each.name,
+                "protocol": each.protocol,
+                "bootstrap_servers": served.cluster.bootstrap_servers_of(each.name),
+            }
+            for each in core.listeners
+        ],
         "seed": served.cluster.seed,
         "clock": clock_view(served),
         "brokers": broker_rows(served, rates, counts),

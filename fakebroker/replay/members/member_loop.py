@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import Address
 from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import FakebrokerError
@@ -65,12 +66,14 @@ class LoopSettings:
         speed: Speed of the members' clock, as a multiple of real time.
         closed_loop: Whether each heartbeat is sent as soon as the previous one is answered.
         duration_s: Duration of the replay by the members' clock. The loop also waits for members that leave at its end.
+        security: How connections are encrypted and authenticated.
     """
 
     lanes: int | None = None
     speed: float = 1.0
     closed_loop: bool = False
     duration_s: float = math.inf
+    security: ClientSecurity = PLAINTEXT
 
 
 class MemberLoop:
@@ -92,6 +95,7 @@ class MemberLoop:
 
     Raises:
         FakebrokerError: The limit of open files is too low for the connections.
+        ConfigError: A file of certificates cannot be read.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class MemberLoop:
         connections = max_concurrent(scripts) if settings.lanes is None else MAX_REBALANCE_CONNECTIONS
         transactional = sum(script.transactions is not None for script in scripts)
         allow_connections(connections + CONNECTIONS_PER_PRODUCER * transactional)
-        self.transport, self._clock = SocketTransport(), ScaledClock()
+        self.transport, self._clock = SocketTransport(security=settings.security), ScaledClock()
         self.now_ms = self._clock.now_ms
         self.lookup = CoordinatorLookup(self.transport, self.now_ms, brokers, self._record_event)
         self.transaction_lookup = self.lookup

@@ -6,12 +6,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 from pyspark.sql import DataFrame
 
+from fakebroker.client.client_config import read_client_config
+from fakebroker.client.security import PLAINTEXT
 from fakebroker.replay.members.admin_load import groups_of
 from fakebroker.replay.members.bootstrap import addresses
 from fakebroker.replay.members.events import DDL
@@ -32,6 +35,8 @@ class TaskPlan:
 
     Attributes:
         bootstrap: Bootstrap servers, HOST:PORT separated by commas. TCP only.
+        client_config: Path of the file with the client's security settings; None for none. Each task reads the file, so
+            that Spark, which stores and shows plans, has no secrets. TCP only.
         report_to: Host and port of the receiver of tallies.
         seed: Seed of ids and random choices. In memory only.
         loads: The loads. Over TCP, the load at index i is played by the task with number i modulo the number of tasks.
@@ -49,6 +54,7 @@ class TaskPlan:
 
     bootstrap: str
     report_to: tuple[str, int]
+    client_config: Path | None = None
     seed: int = 0
     loads: tuple[Load, ...] = ()
     lanes: int | None = None
@@ -80,7 +86,11 @@ def _player(plan: TaskPlan) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.
         brokers = deque(addresses(plan.bootstrap))
         brokers.rotate(context.partitionId())  # spreads the look-ups of all tasks among the brokers
         settings = LoopSettings(
-            lanes=plan.lanes, speed=plan.speed, closed_loop=plan.closed_loop, duration_s=plan.duration_s
+            lanes=plan.lanes,
+            speed=plan.speed,
+            closed_loop=plan.closed_loop,
+            duration_s=plan.duration_s,
+            security=PLAINTEXT if plan.client_config is None else read_client_config(plan.client_config),
         )
         loads = _loads_of_task(plan.loads, scripts, context)
         with closing(Sender(plan.report_to, context.partitionId())) as sender:
