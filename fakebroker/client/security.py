@@ -1,4 +1,4 @@
-"""How a client proves who it is, and checks who the broker is: the security settings of all clients. Plain data."""
+"""Security settings of all clients: credentials, and which certificates they trust. Plain data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

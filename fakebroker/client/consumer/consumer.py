@@ -234,8 +234,8 @@ class Consumer:
                 once for each topic or partition that does not exist.
             BrokerUnreachable: No connection could be made since the consumer was opened, and there are no records
                 within the timeout. Missing responses and later outages are logged only: they may be failovers.
-            AuthenticationFailed: A broker has refused this consumer, or its certificate is not valid, and there are no
-                records. Raised by each poll until a broker answers; meanwhile the consumer tries again.
+            AuthenticationFailed: A broker has refused this consumer since the last poll, or its certificate is not valid.
+                The consumer tries again.
             UnsupportedVersion: A broker is too old for a request.
         """
         check_number("timeout", timeout, least=0)
@@ -252,8 +252,6 @@ class Consumer:
             self._call(self._core.begin_poll)
             await self._run_callbacks()
             records = self._call(self._core.take_records)
-            if not records:
-                self._core.check_authentication()
             if records or trio.current_time() >= until_s:
                 await trio.lowlevel.checkpoint()
                 if not records:

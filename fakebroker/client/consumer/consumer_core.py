@@ -250,15 +250,6 @@ class ConsumerCore:
         self._settle(now_ms)
         return records
 
-    def check_authentication(self) -> None:
-        """Check whether the last broker has refused the client.
-
-        Raises:
-            AuthenticationFailed: It has.
-        """
-        if isinstance(self._diagnosis.unreachable, AuthenticationFailed):
-            raise self._diagnosis.unreachable
-
     def check_progress(self, now_ms: float) -> None:
         """A poll has timed out without records.
 
@@ -423,6 +414,8 @@ class ConsumerCore:
         request: Any = outbound.request
         if error is not None:
             self._diagnosis.unreachable = error
+            if isinstance(error, AuthenticationFailed) and not self._failures:
+                self._failures.append(error)
         if self._metadata.awaits(request):
             self._metadata.unanswered(now_ms)
         elif isinstance(request, FindCoordinatorRequest):
