@@ -1,7 +1,7 @@
 """Kafka clients: a consumer, an admin client, and the pure group member and producer that replays are built on.
 
 They work with any Kafka cluster. Depends on `fakebroker.errors`, `fakebroker.topic_partition`, `fakebroker.protocol`
-and `fakebroker.security`. Start with README.md, then `member/member.py` for group membership, `producer/producer.py` for
-transactions, `consumer/consumer_core.py` for the consumer, `connection.py` for connections to brokers and `security.py`
-for their encryption and authentication.
+and `fakebroker.security`. Start with README.md, then `member/member.py` for group membership, `producer/producer.py`
+for transactions, `consumer/consumer_core.py` for the consumer, `connection.py` for connections to brokers and
+`security.py` for their encryption and authentication.
 """

@@ -234,8 +234,8 @@ class Consumer:
                 once for each topic or partition that does not exist.
             BrokerUnreachable: No connection could be made since the consumer was opened, and there are no records
                 within the timeout. Missing responses and later outages are logged only: they may be failovers.
-            AuthenticationFailed: A broker has refused this consumer since the last poll, or its certificate is not valid.
-                The consumer tries again.
+            AuthenticationFailed: A broker has refused this consumer since the last poll, or its certificate is not
+                valid. The consumer tries again.
             UnsupportedVersion: A broker is too old for a request.
         """
         check_number("timeout", timeout, least=0)
