@@ -132,6 +132,20 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     '{"do": "stop_broker", "node_id": 2}; results are logged.',
 )
 @click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Keep the state in this directory, and continue with it after a restart. It is created if it is missing.",
+)
+@click.option(
+    "--fsync",
+    type=click.Choice(["always", "interval"]),
+    default="interval",
+    show_default=True,
+    help="When changes in --data-dir are forced to the disk. always: before they are answered; interval: every second, "
+    "which only a failure of the machine can tell.",
+)
+@click.option(
     "--until-stdin-ends",
     is_flag=True,
     help="Stop when stdin is closed, which also happens when the parent process exits.",
@@ -168,6 +182,8 @@ def serve(
     speed: float,
     proposals: tuple[str, ...],
     events: bool,
+    data_dir: str | None,
+    fsync: Literal["always", "interval"],
     until_stdin_ends: bool,
     control: str | None,
     control_token: str | None,
@@ -176,8 +192,8 @@ def serve(
 
     Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With several
     listeners, these are the addresses of the first one; those of the others follow, one line for each, such as
-    bootstrap.servers.CLIENTS=HOST:PORT,... With --control, prints control=URL on the next line. Prints none of them if
-    a port is in use.
+    bootstrap.servers.CLIENTS=HOST:PORT,... With --control, prints control=URL on the next line. Prints none of them
+    if a port is in use. With --data-dir, it ends with status 1 if the disk fails.
     """
     from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
     from fakebroker.cluster.emulation import Broker
@@ -199,7 +215,10 @@ def serve(
         host=host,
         port=port,
         advertised_host=advertised_host,
+        data_dir=data_dir,
+        fsync=fsync,
     )
+    cluster.when_stopped(lambda: os.kill(os.getpid(), signal.SIGTERM))
     allow_all()
     gc.set_threshold(*GARBAGE_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}

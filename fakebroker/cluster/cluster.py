@@ -8,7 +8,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fakebroker.cluster import handlers
 from fakebroker.cluster.acl_rules import new_acls
@@ -56,7 +56,7 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import ChangedGroup, History, discard_change
 from fakebroker.coordinator.group.records import PendingOffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.errors import ConfigError, ErrorCode, check_integer, one_of
+from fakebroker.errors import ConfigError, DiskFullError, ErrorCode, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
 from fakebroker.protocol.schema import Message
 from fakebroker.security.acls import Acl
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from fakebroker.cluster.rewrite.rewrite_broker import RewriteBroker
     from fakebroker.cluster.rewrite.rewrite_groups import RewriteGroups
 
-_HANDLERS = handlers.BY_NAME
-
 KIP_854 = Release(3, 4)
 """The first release with `producer.id.expiration.ms`."""
 
@@ -76,6 +74,22 @@ _GROUP_RESOURCE = 32
 """The type of resources that are groups (`ResourceType.GROUP`, whose module uses this one)."""
 
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
+
+
+class ClusterStorage(Protocol):
+    """Where the state of a cluster is stored (`fakebroker.cluster.storage`)."""
+
+    def has_space(self) -> bool:
+        """Return whether changes can be stored. Appends to logs raise `DiskFullError` if they cannot."""
+        ...
+
+    def require_space(self) -> None:
+        """Check that changes can be stored.
+
+        Raises:
+            DiskFullError: They cannot.
+        """
+        ...
 
 
 class Cluster:
@@ -122,6 +136,8 @@ class Cluster:
             server removes and sends them.
         disconnected: The peers whose connections are to be closed. The server removes and closes them.
         rewrite: The groups of the proposal `rewrite`; None until a broker supports it.
+        handlers: The handlers of requests, by the names of their APIs.
+        storage: Where the state is stored; None if it is only in memory.
 
     Raises:
         ConfigError: The name or the number of partitions of a topic is invalid.
@@ -194,6 +210,8 @@ class Cluster:
         self.answered: list[Call] = []
         self.disconnected: list[Hashable] = []
         self.rewrite: RewriteGroups | None = None
+        self.handlers: Mapping[str, handlers.Handler] = handlers.BY_NAME
+        self.storage: ClusterStorage | None = None
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
@@ -262,7 +280,12 @@ class Cluster:
             if error := self._append_error(self.brokers[node_id], partition, records):
                 done(error)
                 return
-            self.append_records(partition, records)
+            try:
+                self.append_records(partition, records)
+            except DiskFullError:
+                config = self.brokers[node_id].coordinator.config
+                done(client_error(ErrorCode.KAFKA_STORAGE_ERROR, records, config))
+                return
         elif isinstance(records[0], PendingOffsetRecord):
             # A zombie cannot store offsets in transactions, as in `Transactions`.
             done(client_error(ErrorCode.REQUEST_TIMED_OUT, records, self.brokers[node_id].coordinator.config))
@@ -585,7 +608,7 @@ class Cluster:
             if not self.faults.delay_request(call, fault, now_ms):
                 self._handle_with_fault(call, fault)
         else:
-            response = _HANDLERS[call.api.handler](self, call, now_ms)
+            response = self.handlers[call.api.handler](self, call, now_ms)
         if call.peer.broker.coordinator.answers:
             self.settle(now_ms)
         if response is None:
@@ -612,7 +635,7 @@ class Cluster:
     def _handle_between_actions(self, call: Call, fault: ActiveFault) -> None:
         if call.boundaries_or_none is not None:
             call.boundaries_or_none.handled_ms = self.now_ms
-        self.faults.handle(call, partial(_HANDLERS[call.api.handler], self), self.now_ms)
+        self.faults.handle(call, partial(self.handlers[call.api.handler], self), self.now_ms)
         if fault.then:
             self.faults.actions.add(fault.then, call, fault)
 

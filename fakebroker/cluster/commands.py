@@ -110,6 +110,16 @@ class ClusterCommands:
     def _run(self, step: Callable[[], T]) -> T:
         return self._environment.run(step)
 
+    def _change(self, step: Callable[[], T]) -> T:
+        """Run a step that changes what is stored.
+
+        Raises:
+            DiskFullError: There is no space to store it.
+        """
+        if self._cluster.storage is not None:
+            self._cluster.storage.require_space()
+        return self._run(step)
+
     def _now_ms(self) -> float:
         return self._environment.now_ms()
 
@@ -138,7 +148,7 @@ class ClusterCommands:
             ConfigError: The topic exists, its name is not legal or equals that of another topic but for dots and
                 underscores, or an argument is out of range.
         """
-        self._run(lambda: self._cluster.create_new_topic(name, partitions, replication_factor, configs or {}))
+        self._change(lambda: self._cluster.create_new_topic(name, partitions, replication_factor, configs or {}))
 
     @command
     def create_partitions(self, name: str, total: int) -> None:
@@ -151,7 +161,7 @@ class ClusterCommands:
         Raises:
             ConfigError: The topic does not exist or is internal, or `total` is out of range.
         """
-        self._run(lambda: self._cluster.create_partitions(name, total))
+        self._change(lambda: self._cluster.create_partitions(name, total))
 
     @command
     def delete_topic(self, name: str) -> None:
@@ -163,7 +173,7 @@ class ClusterCommands:
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        self._run(lambda: self._cluster.delete_named_topic(name))
+        self._change(lambda: self._cluster.delete_named_topic(name))
 
     @command
     def produce(
@@ -287,7 +297,7 @@ class ClusterCommands:
             leader_id = NO_LEADER if to is None else self._broker(to, up=True, field="to").node_id
             self._cluster.controller.set_leader(find(), leader_id, self._now_ms(), how)
 
-        self._run(move)
+        self._change(move)
 
     @command
     def finish_loading(self) -> None:
@@ -314,7 +324,7 @@ class ClusterCommands:
             ConfigError: An option is out of range.
         """
         options = Failover(**how)
-        self._run(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
+        self._change(lambda: self._cluster.controller.elect_preferred(self._now_ms(), options))
 
     # Reassignments
 
@@ -367,7 +377,7 @@ class ClusterCommands:
 
         Those that wait for a broker that is down continue to wait. Holds apply to later reassignments.
         """
-        self._run(lambda: self._cluster.controller.finish_copies(self._now_ms()))
+        self._change(lambda: self._cluster.controller.finish_copies(self._now_ms()))
 
     # Brokers
 
@@ -392,7 +402,7 @@ class ClusterCommands:
             self._environment.close_listener(broker, keep_port=True)
             self._cluster.controller.stop_broker(broker, self._now_ms(), options, elect=elect)
 
-        self._run(stop)
+        self._change(stop)
 
     @command
     def start_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
@@ -422,7 +432,7 @@ class ClusterCommands:
             self._environment.open_listener(broker)
             self._cluster.controller.start_broker(broker, self._now_ms(), options)
 
-        self._run(start)
+        self._change(start)
 
     @command
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
@@ -481,7 +491,7 @@ class ClusterCommands:
         broker = self._run(lambda: self._broker(node_id))
         if was_up := broker.up:
             self.stop_broker(node_id, **how)
-        self._run(lambda: self._cluster.upgrade_broker(broker, emulated))
+        self._change(lambda: self._cluster.upgrade_broker(broker, emulated))
         if was_up:
             self.start_broker(node_id, **how)
 
@@ -511,7 +521,7 @@ class ClusterCommands:
                 raise
             return BrokerView.of(broker)
 
-        return self._run(add)
+        return self._change(add)
 
     @command
     def remove_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None:
@@ -533,7 +543,7 @@ class ClusterCommands:
             self._environment.close_listener(broker, keep_port=False)
             self._cluster.remove_broker(broker, self._now_ms(), options)
 
-        self._run(remove)
+        self._change(remove)
 
     @command
     def set_broker(
@@ -740,7 +750,7 @@ class ClusterCommands:
             acls.remove(denied.acl)
             acls.add(allowed.acl)
 
-        self._run(add)
+        self._change(add)
         return Hold(lambda: self._run(lambda: self._remove_acl(allowed)))
 
     @command
@@ -769,7 +779,7 @@ class ClusterCommands:
             assert self._cluster.acls is not None
             self._cluster.acls.add(denied.acl)
 
-        self._run(add)
+        self._change(add)
         return Hold(lambda: self._run(lambda: self._remove_acl(denied)))
 
     @command
@@ -799,7 +809,7 @@ class ClusterCommands:
                 raise ConfigError.of("principal", principal, f"an ACL that exists: none of the {count} is equal")
             self._remove_acl(rule)
 
-        self._run(remove)
+        self._change(remove)
 
     def _remove_acl(self, rule: AclRule) -> None:
         if self._cluster.acls is not None:
@@ -1255,7 +1265,7 @@ class ClusterCommands:
         self._seed(groups)
 
     def _seed(self, seeds: Sequence[GroupSeed]) -> None:
-        self._run(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
+        self._change(lambda: seed_groups(self._cluster, seeds, self._now_ms()))
 
     @command
     def seed_transaction(self, transactional_id: str, **options: Unpack[TransactionSeedOptions]) -> None:
@@ -1274,7 +1284,7 @@ class ClusterCommands:
                 has no leader, or the options contradict each other.
         """
         seed = TransactionSeed(transactional_id=transactional_id, **options)
-        self._run(lambda: seed_transaction(self._cluster, seed, self._now_ms()))
+        self._change(lambda: seed_transaction(self._cluster, seed, self._now_ms()))
 
     @command
     def seed_hanging_transaction(
@@ -1302,7 +1312,7 @@ class ClusterCommands:
         Raises:
             ConfigError: The partition does not exist or has no leader, or its log ends after the offset.
         """
-        self._run(
+        self._change(
             lambda: seed_hanging_transaction(
                 self._cluster,
                 partition,
@@ -1342,7 +1352,7 @@ class ClusterCommands:
             with self._environment.replacing_brokers(snapshot.brokers, cut_all=False):
                 snapshots.restore(self._cluster, snapshot, self._now_ms())
 
-        self._run(restore)
+        self._change(restore)
 
     @command
     def reset(self) -> None:
@@ -1357,7 +1367,7 @@ class ClusterCommands:
             with self._environment.replacing_brokers(fresh.brokers, cut_all=True):
                 snapshots.start_over(self._cluster, fresh, self._now_ms())
 
-        self._run(reset)
+        self._change(reset)
 
     # Time
 

@@ -5,6 +5,7 @@ Does not depend on requests: their checks and error codes are in the handlers.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from fakebroker.cluster.configs.log_config import CachedLogConfig
 from fakebroker.cluster.configs.topic_configs import INTERNAL_TOPIC_CONFIGS
@@ -119,6 +120,26 @@ class Topic:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
+class TopicStorage(Protocol):
+    """Where topics are recorded, so that they survive the process."""
+
+    def attach(self, topic: Topic) -> None:
+        """Record a topic that is new or has new partitions, and from now on the changes of its logs."""
+        ...
+
+    def changed(self, topic: Topic) -> None:
+        """Record a change of a topic, unless it was deleted."""
+        ...
+
+    def deleted(self, topic: Topic) -> None:
+        """Record the deletion of a topic. Its logs are not recorded any more."""
+        ...
+
+    def replaced(self) -> None:
+        """Record that all topics, with their logs, were replaced."""
+        ...
+
+
 class Topics:
     """All topics of a cluster, in the order of their creation.
 
@@ -135,6 +156,7 @@ class Topics:
         version: Rises with each change of a topic: creation, new partitions, other replicas, deletion.
         created_version: The version when clients saw a new topic last.
         on_change: Called with the name of a topic that was created, got partitions, or was deleted; None if nothing is.
+        storage: Where topics are recorded; None if they are not.
     """
 
     def __init__(self, new_id: Callable[[], bytes], is_up: Callable[[int], bool]) -> None:
@@ -149,6 +171,7 @@ class Topics:
         self.version = 0
         self.created_version = 0
         self.on_change: Callable[[str], None] | None = None
+        self.storage: TopicStorage | None = None
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -199,6 +222,8 @@ class Topics:
         topic = self._new_topic(name, assignment, configs)
         self._show(topic)
         if name == OFFSETS_TOPIC:
+            if self.storage is not None:
+                self.storage.deleted(self.offsets_topic)
             self.offsets_topic, self.offsets_topic_is_used = topic, True
         self._changed(topic)
         self.created_version = self.version
@@ -234,6 +259,8 @@ class Topics:
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
         topic.metadata_hash = None
+        if self.storage is not None:
+            self.storage.attach(topic)
         if topic.name in self._by_name:
             self._changed(topic)
 
@@ -241,6 +268,12 @@ class Topics:
         """Change the replicas of a partition."""
         partition.replicas, partition.topic.metadata_hash = tuple(replicas), None
         self.version += 1
+        self.record(partition.topic)
+
+    def record(self, topic: Topic) -> None:
+        """Record that the configs of a topic, or replicas, leaders or reassignments of its partitions, were changed."""
+        if self.storage is not None:
+            self.storage.changed(topic)
 
     def _changed(self, topic: Topic) -> None:
         self.version += 1
@@ -264,6 +297,8 @@ class Topics:
                 self.offsets_topic = topic
             if offsets_topic_is_used or topic.name != OFFSETS_TOPIC:
                 self._show(topic)
+        if self.storage is not None:
+            self.storage.replaced()
 
     def _remember(self, topic: Topic) -> None:
         """Keep the name of a topic that is removed."""
@@ -275,6 +310,8 @@ class Topics:
         self._remember(topic)
         del self._by_name[topic.name], self._by_id[topic.topic_id]
         self._by_metric_name.pop(unify_collision_chars(topic.name), None)
+        if self.storage is not None:
+            self.storage.deleted(topic)
         self._changed(topic)
 
 

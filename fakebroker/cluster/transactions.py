@@ -31,7 +31,7 @@ from fakebroker.coordinator.transaction.history import TransactionHistory
 from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.coordinator.transaction.transaction import Transaction
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import DiskFullError, ErrorCode
 from fakebroker.protocol.releases import Release
 from fakebroker.protocol.transaction_markers import encode_marker
 from fakebroker.topic_partition import TopicPartition
@@ -56,6 +56,9 @@ class CoordinatedCluster(ConfigHolder, Protocol):
     log_manager: LogManager
     append_failures: AppendFailures
     now_ms: float
+
+    @property
+    def storage(self) -> object | None: ...
 
     def leader_of(self, partition: Partition) -> BrokerNode | None: ...
 
@@ -246,7 +249,11 @@ class Transactions:
                 return
             size_bytes = partition.log.size_bytes
             level = cluster.features.level(TRANSACTION_VERSION)
-            append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
+            try:
+                append_records(partition.log, records, partition.leader_epoch, cluster.now_ms, level)
+            except DiskFullError:
+                done(ErrorCode.KAFKA_STORAGE_ERROR)
+                return
             self._wake(partition, max(1, partition.log.size_bytes - size_bytes))
             done(ErrorCode.NONE)
         else:
@@ -328,8 +335,10 @@ class Transactions:
         is_held = bool(self.held_markers) and self.is_marker_held(marker.markers.transactional_id, marker.place)
         result = None if is_held else self.write(marker.markers, marker.place)
         if result is None:
-            # Failures of appends that a test has requested end without an event, when they have occurred.
-            is_retried = not is_held and bool(self._cluster.append_failures.active)
+            # Failures of appends that a test has requested end without an event, when they have occurred. So does a
+            # full disk.
+            has_failures = bool(self._cluster.append_failures.active) or self._cluster.storage is not None
+            is_retried = not is_held and has_failures
             marker.retry_ms = self._cluster.now_ms + RETRY_MS if is_retried else 0.0
             self.waiting.append(marker)
             return is_held
@@ -380,7 +389,10 @@ class Transactions:
             if error:
                 return error
         else:
-            self._append_marker(partition, markers)
+            try:
+                self._append_marker(partition, markers)
+            except DiskFullError:
+                return ErrorCode.KAFKA_STORAGE_ERROR
             cluster.log_manager.appended(config, cluster.now_ms)
         # Readers of committed records get all records of the transaction at once.
         self._wake(partition, partition.log.size_bytes)

@@ -54,12 +54,29 @@ class Credentials:
         self._scram: dict[tuple[str, ScramMechanism], ScramCredential | None] = {
             (user, mechanism): None for user in passwords for mechanism in ScramMechanism
         }
+        self._changes: dict[tuple[str, ScramMechanism], ScramCredential | None] = {}
 
     def copy(self) -> "Credentials":
         """Return an independent copy."""
         copy = Credentials(self._passwords, self._random_bytes)
-        copy._scram = dict(self._scram)
+        copy._scram, copy._changes = dict(self._scram), dict(self._changes)
         return copy
+
+    @property
+    def changes(self) -> "Mapping[tuple[str, ScramMechanism], ScramCredential | None]":
+        """The SCRAM credentials that were set, and None for those that were removed, by user and mechanism.
+
+        Those that are derived from passwords are not among them.
+        """
+        return self._changes
+
+    def restore(self, changes: "Mapping[tuple[str, ScramMechanism], ScramCredential | None]") -> None:
+        """Repeat changes of an earlier process."""
+        for (user, mechanism), credential in changes.items():
+            if credential is not None:
+                self.set_scram(user, credential)
+            elif self.has_scram(user, mechanism):
+                self.remove_scram(user, mechanism)
 
     def new_nonce(self) -> str:
         """Return the server's part of the nonce of an exchange."""
@@ -95,8 +112,9 @@ class Credentials:
 
     def set_scram(self, user: str, credential: "ScramCredential") -> None:
         """Add or replace a SCRAM credential."""
-        self._scram[user, credential.mechanism] = credential
+        self._scram[user, credential.mechanism] = self._changes[user, credential.mechanism] = credential
 
     def remove_scram(self, user: str, mechanism: ScramMechanism) -> None:
         """Remove a SCRAM credential, which must exist. A password remains, for PLAIN."""
         del self._scram[user, mechanism]
+        self._changes[user, mechanism] = None

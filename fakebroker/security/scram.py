@@ -52,6 +52,16 @@ class ScramCredential:
         self.server_key = hmac.digest(salted_password, b"Server Key", mechanism.digest)
 
     @classmethod
+    def of_keys(
+        cls, mechanism: ScramMechanism, salt: bytes, iterations: int, stored_key: bytes, server_key: bytes
+    ) -> "ScramCredential":
+        """Return a credential that was stored."""
+        credential = cls.__new__(cls)
+        credential.mechanism, credential.salt, credential.iterations = mechanism, salt, iterations
+        credential.stored_key, credential.server_key = stored_key, server_key
+        return credential
+
+    @classmethod
     def of_password(
         cls, mechanism: ScramMechanism, password: str, salt: bytes, iterations: int = MIN_ITERATIONS
     ) -> "ScramCredential":

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Annotated, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar, Unpack, overload
 
 from msgspec import Meta
 
@@ -63,6 +63,9 @@ from fakebroker.server.response_times import ResponseTimes
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Data, Seconds
+
+if TYPE_CHECKING:  # Few clusters have a data directory.
+    from fakebroker.server.persistence import Persistence
 
 T = TypeVar("T")
 
@@ -141,6 +144,13 @@ class FakeCluster(JournalExport):
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_s: A connection that has sent an incomplete request is closed after this many wall-clock
             seconds without further bytes.
+        data_dir: Directory in which the state is kept, so that a later cluster continues with it: topics with their
+            records, groups, transactions, configs, ACLs, SCRAM credentials and quotas. It is created if it is missing;
+            one cluster at a time can use it, until it has stopped. As after a start of Kafka, all brokers are up, and
+            sessions and rebalances start again. `topics` that exist keep their records; `acls` count only for a new
+            directory. None: the state is in memory.
+        fsync: When changes are forced to the disk: "always", before they are answered, so that they survive a failure
+            of the machine; "interval", every second. They survive the end of the process in any case.
 
     Attributes:
         cluster: The state of the cluster. Use it only in the cluster's thread, see `call`.
@@ -152,6 +162,7 @@ class FakeCluster(JournalExport):
 
     Raises:
         ConfigError: An argument is invalid.
+        DataDirectoryError: The data directory is in use, or cannot be used.
         ListenError: When it starts: an address or port is not available. It can be entered again then.
         FakebrokerError: When it starts: it has been entered before.
     """
@@ -180,6 +191,8 @@ class FakeCluster(JournalExport):
         journal_bytes: int = 64 * 1024 * 1024,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
         partial_frame_timeout_s: Seconds = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS / 1000,
+        data_dir: Any = None,
+        fsync: Literal["always", "interval"] = "interval",
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
@@ -195,12 +208,18 @@ class FakeCluster(JournalExport):
         )
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
 
-        def new_cluster() -> Cluster:
+        persistence = None if data_dir is None else _opened(data_dir, fsync, proposals)
+        # With the same seed, ids are other ones after each start that continues with a stored state.
+        seed_of_start: int | str = self.seed
+        if persistence is not None and persistence.starts:
+            seed_of_start = f"{self.seed}, start {persistence.starts}"
+
+        def new_cluster(topics: Mapping[str, int] = first_topics) -> Cluster:
             return Cluster(
                 releases=releases,
-                topics=first_topics,
+                topics=topics,
                 config=settings,
-                new_id=random_uuids(random.Random(self.seed).getrandbits),
+                new_id=random_uuids(random.Random(seed_of_start).getrandbits),
                 random=random.Random(f"faults {self.seed}").random,
                 journal=new_journal(journal, journal_calls, journal_bytes),
                 now_ms=self.clock.now_ms(),
@@ -208,13 +227,18 @@ class FakeCluster(JournalExport):
                 racks=racks,
                 acls=None if acls is None else [each.acl for each in acls],
                 listeners=all_listeners,
-                credentials=Credentials(passwords, random.Random(f"credentials {self.seed}").randbytes),
+                credentials=Credentials(passwords, random.Random(f"credentials {seed_of_start}").randbytes),
             )
 
-        self.cluster = new_cluster()
+        self.cluster = (
+            new_cluster()
+            if persistence is None
+            else _restored(persistence, new_cluster, first_topics, self.clock.now_ms())
+        )
         self._server = ClusterServer(
             self.cluster,
             self.clock,
+            persistence,
             host=self.host,
             port=port,
             advertised_host=self.advertised_host,
@@ -229,6 +253,14 @@ class FakeCluster(JournalExport):
             proposals=proposals,
         )
         self.waits = Waits(self._server)
+
+    def when_stopped(self, function: Callable[[], None]) -> None:
+        """Call a function in the cluster's thread when the cluster has stopped, also if it stops because of an error.
+
+        Args:
+            function: A function without arguments.
+        """
+        self._server.on_stop.append(function)
 
     def __enter__(self) -> Self:
         self._server.__enter__()
@@ -1961,3 +1993,41 @@ class FakeCluster(JournalExport):
         """Wait like `wait_for_request`, in a task of trio or asyncio."""
         condition = self.waits.requested(api, {"client_id": client_id, **filters}, count)
         return await self.waits.wait_async(condition, timeout_s, polling)
+
+
+def _opened(data_dir: Any, fsync: Literal["always", "interval"], proposals: Sequence[str]) -> "Persistence":
+    """Open a data directory.
+
+    Raises:
+        ConfigError: The path is not one, or the state of a proposal would not be stored.
+        DataDirectoryError: The directory cannot be used.
+    """
+    from fakebroker.server.persistence import Persistence  # few clusters have a data directory
+
+    if "rewrite" in proposals:
+        raise ConfigError.of("data_dir", data_dir, "None, because groups of the proposal 'rewrite' are not stored")
+    return Persistence.open(data_dir, fsync)
+
+
+def _restored(
+    persistence: "Persistence",
+    new_cluster: Callable[[Mapping[str, int]], Cluster],
+    topics: Mapping[str, int],
+    now_ms: float,
+) -> Cluster:
+    """Return a cluster with the state of a data directory, and with these topics, by number of partitions.
+
+    Raises:
+        ConfigError: The cluster lacks a stored broker, or a topic is stored with another number of partitions.
+    """
+    cluster = new_cluster({})
+    persistence.attach(cluster, now_ms)
+    for name, partitions in topics.items():
+        stored = cluster.topics.get(name)
+        if stored is None:
+            cluster.create_new_topic(name, partitions)
+        elif len(stored.partitions) != partitions:
+            expected = f"{len(stored.partitions)}, the number of partitions that are stored in data_dir"
+            raise ConfigError.of(f"topics.{name}", partitions, expected)
+    persistence.flush()
+    return cluster

@@ -8,18 +8,21 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, contextmanager, suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import trio
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.environment import NetworkConditions
-from fakebroker.errors import FakebrokerError, ListenError, check_integer
+from fakebroker.errors import DataDirectoryError, FakebrokerError, ListenError, check_integer
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.event_loops import LoopEvent
 from fakebroker.server.reactor import Reactor
+
+if TYPE_CHECKING:  # Few clusters have a data directory.
+    from fakebroker.server.persistence import Persistence
 
 T = TypeVar("T")
 
@@ -44,6 +47,7 @@ class ClusterServer:
     Args:
         cluster: The cluster.
         clock: The brokers' clock.
+        persistence: Stores the state of the cluster, and is closed at its end; None if it is only in memory.
         host: Address to listen on.
         port: Port of the first broker, the others use the ports that follow; 0 selects free ports.
         advertised_host: Host in Metadata and FindCoordinator responses.
@@ -63,6 +67,7 @@ class ClusterServer:
         self,
         cluster: Cluster,
         clock: Clock,
+        persistence: "Persistence | None" = None,
         *,
         host: str,
         port: int,
@@ -81,6 +86,7 @@ class ClusterServer:
         self.host, self.advertised_host, self._first_port = host, advertised_host, port
         self.reactor: Reactor
         self.on_stop: list[Callable[[], None]] = []
+        self._persistence = persistence
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread: threading.Thread | None = None
@@ -126,13 +132,19 @@ class ClusterServer:
         try:
             trio.run(self._serve, started.set)
         except BaseException as error:  # Raised in the thread that starts or stops the cluster.
-            self._failure, self._has_stopped = error, True
-            logger.exception("the cluster has stopped because of an internal error")
+            leaves = list(_leaves(error))
+            self._failure, self._has_stopped = leaves[0] if len(leaves) == 1 else error, True
+            if isinstance(self._failure, DataDirectoryError):
+                logger.error("the cluster has stopped: %s", self._failure)  # noqa: TRY400  # not a bug
+            else:
+                logger.exception("the cluster has stopped because of an internal error")
         finally:
             started.set()
 
     def _raise_failure(self) -> None:
         """Raise the error that has stopped the cluster's thread, if there is one."""
+        if isinstance(self._failure, DataDirectoryError):
+            raise self._failure
         if self._failure is not None:
             raise FakebrokerError(f"the cluster has stopped because of an internal error: {self._failure!r}") from (
                 self._failure
@@ -196,10 +208,14 @@ class ClusterServer:
                     await self.reactor.run()
         finally:
             self._token, self._has_stopped = None, True
-            for function in self.on_stop:
-                function()
-            for reserved in self._reserved_ports.values():
-                reserved.close()
+            try:
+                if self._persistence is not None:
+                    self._persistence.close()
+            finally:
+                for function in self.on_stop:
+                    function()
+                for reserved in self._reserved_ports.values():
+                    reserved.close()
 
     def _listen(self) -> None:
         """Listen on the ports of all brokers. Clients can connect from then on, before the reactor runs.
@@ -212,7 +228,13 @@ class ClusterServer:
             state = "has stopped" if self._has_stopped else "runs already"
             raise FakebrokerError(f"the cluster {state}: expected a new FakeCluster, because each can be entered once")
         unsent, partial = self._reactor_limits
-        self.reactor = Reactor(self.cluster, self.clock, max_unsent_bytes=unsent, partial_frame_timeout_ms=partial)
+        self.reactor = Reactor(
+            self.cluster,
+            self.clock,
+            self._persistence,
+            max_unsent_bytes=unsent,
+            partial_frame_timeout_ms=partial,
+        )
         try:
             for index, broker in enumerate(self.cluster.brokers.values()):
                 self._open(broker, self._first_port + index if self._first_port else 0)

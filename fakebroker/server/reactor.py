@@ -11,7 +11,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -28,7 +28,7 @@ from fakebroker.cluster.configs.settings import (
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
-from fakebroker.errors import FakebrokerError, ProtocolError
+from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
 from fakebroker.server.acceptor import Acceptor
 from fakebroker.server.clock import Clock
@@ -39,6 +39,9 @@ from fakebroker.server.poller import READ, WRITE, best_poller
 from fakebroker.server.request_memory import RequestMemory
 from fakebroker.server.response_frames import count_unsent, shortened_frame
 from fakebroker.server.response_times import ResponseTimes
+
+if TYPE_CHECKING:  # Few clusters have a data directory.
+    from fakebroker.server.persistence import Persistence
 
 T = TypeVar("T")
 
@@ -70,6 +73,7 @@ class Reactor:
     Args:
         cluster: Handles the requests.
         clock: The brokers' clock. Timeouts of connections are in real time.
+        persistence: Stores changes of the cluster before they are answered; None if they are not stored.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
             further bytes.
@@ -88,6 +92,7 @@ class Reactor:
         self,
         cluster: Cluster,
         clock: Clock,
+        persistence: "Persistence | None" = None,
         *,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
         partial_frame_timeout_ms: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS,
@@ -95,6 +100,8 @@ class Reactor:
         self.cluster = cluster
         self.clock = clock
         self.wire_clock = clock.wire
+        self._persistence = persistence
+        self._storage_error: DataDirectoryError | None = None
         self.max_unsent_bytes = max_unsent_bytes
         self.partial_frame_timeout_ms = partial_frame_timeout_ms
         self.network_faults = NetworkFaults()
@@ -142,6 +149,7 @@ class Reactor:
                         await trio.lowlevel.checkpoint()
                     else:
                         await trio.lowlevel.wait_readable(self._poller.fileno())
+                self._check_storage()
                 self._turn()
         finally:
             self.stop()
@@ -149,6 +157,8 @@ class Reactor:
     def apply(self, function: Callable[[], T]) -> T:
         """Run a function that may change the cluster, then handle what is due. Called between two requests."""
         result = function()
+        if self._persistence is not None:
+            self._persistence.note_command()
         self._tick()
         # Wake the loop only if the next deadline is earlier now: most functions change nothing.
         due_at = trio.current_time() + (0 if self._resumable else self._seconds_to_sleep())
@@ -166,6 +176,8 @@ class Reactor:
         if self._partial:
             connections_ms = min(connections_ms, next(iter(self._partial.values())))
         waits.append(self.wire_clock.seconds_until(connections_ms))
+        if self._persistence is not None:
+            waits.append(self.wire_clock.seconds_until(self._persistence.next_sync_ms))
         return min(waits)
 
     def _turn(self) -> None:
@@ -192,6 +204,8 @@ class Reactor:
             self._unmute(*timer.value)
         self._deliver()
         self._flush()
+        if self._persistence is not None:
+            self._persistence.sync(now_ms)
         self._check_connections(now_ms)
         if self.watchers:
             self._call_watchers()
@@ -421,6 +435,7 @@ class Reactor:
                 if self.cluster.faults.actions:
                     self.cluster.faults.actions.run()
         except Exception:  # A bug in a handler closes only the connection of the request.
+            self._check_storage()
             logger.exception("%r failed", call)
             self.close(connection, "internal error (see the traceback above)")
         if self.cluster.answered:
@@ -538,6 +553,8 @@ class Reactor:
             return False
         if len(parts) == 1:
             return False
+        if self._persistence is not None:
+            self._store()
         size_bytes = sum(map(len, parts))
         self.cluster.journal.add_response(call, size_bytes)
         if self.response_times.is_on:
@@ -559,14 +576,37 @@ class Reactor:
         return True
 
     def _flush(self) -> None:
-        """Send the responses that were written since the last call."""
+        """Send the responses that were written since the last call, after all changes are stored."""
+        if self._persistence is not None:
+            self._store()
         while self._dirty:
             connection = self._dirty.pop()
             connection.is_dirty = False
             if not connection.is_closed:
                 self._send(connection)
 
+    def _store(self) -> None:
+        """Store all changes, so that responses may tell of them. If the disk fails, the reactor ends unanswered.
+
+        Raises:
+            DataDirectoryError: The disk has failed.
+        """
+        assert self._persistence is not None
+        try:
+            self._persistence.flush()
+        except DataDirectoryError as error:
+            self._storage_error = error
+            self._sleep.deadline = trio.current_time()
+            raise
+
+    def _check_storage(self) -> None:
+        """Raise the error of the disk again, if it has failed."""
+        if self._storage_error is not None:
+            raise self._storage_error
+
     def _send(self, connection: Connection) -> None:
+        if self._persistence is not None:
+            self._store()
         unsent = connection.unsent
         try:
             sent = connection.socket.send(unsent)

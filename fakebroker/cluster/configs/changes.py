@@ -213,6 +213,7 @@ def _alter_topic(cluster: "Cluster", broker: BrokerNode, change: ResourceChange,
         raise ConfigRefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     if not validate_only:
         topic.configs = configs
+        cluster.topics.record(topic)
         _apply(cluster, [topic])
 
 

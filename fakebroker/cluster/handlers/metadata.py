@@ -104,7 +104,8 @@ def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCod
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not is_legal_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if not allowed or cluster.topics.colliding(name) is not None:
+    is_possible = cluster.storage is None or cluster.storage.has_space()
+    if not allowed or not is_possible or cluster.topics.colliding(name) is not None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return cluster.auto_create_topic(name)
 

@@ -24,7 +24,7 @@ from fakebroker.cluster.handlers.transactional_produce import (
 from fakebroker.cluster.late_response import LateResponse
 from fakebroker.cluster.logs.producer_state import PendingVerification, RefusedBatchError
 from fakebroker.cluster.topics import Partition
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import DiskFullError, ErrorCode
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.message_sets import magic_of, split_messages, to_record_batch
 from fakebroker.protocol.messages.produce import (
@@ -274,7 +274,10 @@ def _append(
             log_append_time_ms=repeated.max_timestamp_ms,
         )
     log.retain(config.keep_bytes)
-    base_offset = log.append(batch.data, partition.leader_epoch)
+    try:
+        base_offset = log.append(batch.data, partition.leader_epoch)
+    except DiskFullError as error:
+        return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     cluster.log_manager.appended(config, now_ms)
     fetch.wake(cluster, partition, batch.size_bytes, now_ms)
     response = PartitionProduceResponse(index=index, error_code=ErrorCode.NONE, base_offset=base_offset)

@@ -116,6 +116,10 @@ class Compactor:
         for index in range(bisect_left(self._segments, offset, key=attrgetter("last_offset")), len(self._segments)):
             yield from self._segments[index].batches(offset)
 
+    def chunks(self) -> list[bytes]:
+        """Return the batches in segments in order, as bytes: those of each segment together."""
+        return [segment.data for segment in self._segments]
+
     def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
         """Continue compaction after an append.
 

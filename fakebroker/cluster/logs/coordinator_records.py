@@ -39,12 +39,13 @@ def append_pairs(
 
     Returns:
         The offset of the first record.
+
+    Raises:
+        DiskFullError: The storage of the log has no space. Nothing has changed.
     """
     base_offset = log.log_end_offset
     batch = records.RecordBatch(records.encode_pairs(pairs, int(now_ms), producer, base_offset, leader_epoch))
-    if producer is not None:
-        log.producers.remember(batch)
-    log.append_batch(batch, leader_epoch)
+    log.append_batch(batch, leader_epoch, of_producer=producer is not None)
     return base_offset
 
 

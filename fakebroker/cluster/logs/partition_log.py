@@ -4,12 +4,12 @@ Does not depend on topics, brokers or requests.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from itertools import chain, islice
 from math import inf
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fakebroker.cluster.logs.cleaner import Cleaner
 from fakebroker.cluster.logs.compactor import Compactor
@@ -41,13 +41,44 @@ class _EpochStart(NamedTuple):
     start_offset: int
 
 
+class LogStorage(Protocol):
+    """Where the changes of one log are recorded before they are made, so that they survive the process.
+
+    Compaction is not recorded: a restored log is compacted again.
+    """
+
+    def append(self, batch: RecordBatch) -> None:
+        """Record an append.
+
+        Raises:
+            DiskFullError: There is no space. The log does not change.
+        """
+        ...
+
+    def move_start(self, offset: int) -> None:
+        """Record a new log start offset."""
+        ...
+
+    def truncate_to(self, offset: int) -> None:
+        """Record a truncation at the end of the log."""
+        ...
+
+
 class LeaderEpochs:
-    """The start offsets of the leader epochs of a log (Kafka's `LeaderEpochFileCache`)."""
+    """The start offsets of the leader epochs of a log (Kafka's `LeaderEpochFileCache`).
+
+    Args:
+        starts: Leader epochs and the offsets at which they start, in ascending order.
+    """
 
     __slots__ = ("_starts",)
 
-    def __init__(self) -> None:
-        self._starts: list[_EpochStart] = []
+    def __init__(self, starts: Iterable[tuple[int, int]] = ()) -> None:
+        self._starts = [_EpochStart(*start) for start in starts]
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield the leader epochs and the offsets at which they start."""
+        return iter(self._starts)
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Start an epoch at an offset, unless it or a later one has started already. Removes epochs without records."""
@@ -104,6 +135,7 @@ class PartitionLog:
         producers: The idempotent producers of its records.
         before_read: Called before batches are read or truncated, so that a writer can perform appends that it has
             postponed.
+        storage: Where changes are recorded; None if they are not.
 
     Args:
         retention_bytes: How many bytes to keep (Kafka's `retention.bytes`); -1 for all. The newest batch always stays.
@@ -122,6 +154,7 @@ class PartitionLog:
         "log_start_offset",
         "producers",
         "size_bytes",
+        "storage",
     )
 
     def __init__(self, retention_bytes: int = DEFAULT_RETENTION_BYTES, compactor: Compactor | None = None) -> None:
@@ -131,6 +164,7 @@ class PartitionLog:
         self.epochs = LeaderEpochs()
         self.producers = Producers()
         self.before_read: Callable[[], None] | None = None
+        self.storage: LogStorage | None = None
         self._compactor = compactor
         self._cleaner: Cleaner | None = None
         self._retention_bytes = retention_bytes
@@ -144,7 +178,7 @@ class PartitionLog:
         """Return an independent copy. Batches are shared because they are never modified."""
         self._complete()
         twin = copy(self)
-        twin.before_read = None
+        twin.before_read = twin.storage = None
         twin._compactor = None if self._compactor is None else self._compactor.clone()
         twin._cleaner = None if self._cleaner is None else self._cleaner.clone()
         twin.epochs = self.epochs.clone()
@@ -167,18 +201,30 @@ class PartitionLog:
 
         Returns:
             The offset of its first record.
+
+        Raises:
+            DiskFullError: The storage has no space. Nothing has changed.
         """
         base_offset = self.log_end_offset
         stored = RecordBatch(with_base_offset(batch, base_offset, leader_epoch))
-        self.producers.remember(stored)
-        self.append_batch(stored, leader_epoch)
+        self.append_batch(stored, leader_epoch, of_producer=True)
         return base_offset
 
-    def append_batch(self, batch: RecordBatch, leader_epoch: int) -> None:
+    def append_batch(self, batch: RecordBatch, leader_epoch: int, *, of_producer: bool = False) -> None:
         """Append a batch with the log end offset as its base offset and with this leader epoch.
 
-        If it is a batch of a producer, the caller adds it to `producers`.
+        Args:
+            batch: The batch.
+            leader_epoch: The leader epoch.
+            of_producer: Whether it may be a batch of a producer or a marker, which `producers` has to know.
+
+        Raises:
+            DiskFullError: The storage has no space. Nothing has changed.
         """
+        if self.storage is not None:
+            self.storage.append(batch)
+        if of_producer:
+            self.producers.remember(batch)
         self.epochs.assign(leader_epoch, batch.base_offset)
         self._batches.append(batch)
         self.size_bytes += len(batch.data)
@@ -218,6 +264,12 @@ class PartitionLog:
         """Return the batches from the one that contains the offset, or from the next one if none does."""
         self._complete()
         return self._batches_from(offset)
+
+    def chunks(self) -> list[bytes]:
+        """Return all batches in order, as bytes: one or several in each item."""
+        self._complete()
+        batches = [batch.data for batch in islice(self._batches, self._head, None)]
+        return batches if self._compactor is None else [*self._compactor.chunks(), *batches]
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record with this timestamp or a later one (Kafka's `FileRecords.searchForTimestamp`)."""
@@ -321,6 +373,8 @@ class PartitionLog:
         """
         self._complete()
         self._require_in_range(offset)
+        if self.storage is not None:
+            self.storage.truncate_to(offset)
         restarts = self._compactor is not None and self._compactor.release(self._batches, offset)
         while self._head < len(self._batches) and self._batches[-1].last_offset >= offset:
             self.size_bytes -= self._batches.pop().size_bytes
@@ -365,6 +419,8 @@ class PartitionLog:
             self._head = 0
 
     def _move_start(self, offset: int) -> None:
+        if self.storage is not None:
+            self.storage.move_start(offset)
         self.log_start_offset = offset
         self.epochs.truncate_from_start(offset)
         self.producers.forget_aborted(offset)

@@ -139,6 +139,20 @@ class Producers:
         self._open: dict[int, int] = {}
         self._aborted: list[AbortedTransaction] = []
 
+    @classmethod
+    def restored(cls, producers: Iterable[Producer], aborted: Iterable[AbortedTransaction]) -> "Producers":
+        """Return stored producers.
+
+        Args:
+            producers: The producers, in the order of their first batches.
+            aborted: The aborted transactions, in the order of their markers.
+        """
+        found = cls()
+        found._by_id = {producer.producer_id: producer for producer in producers}
+        found._aborted = list(aborted)
+        found._open = _open_transactions(found._by_id.values())
+        return found
+
     def clone(self) -> "Producers":
         """Return an independent copy, without the verifications that have begun."""
         twin = Producers()
@@ -255,12 +269,7 @@ class Producers:
             for producer_id, producer in self._by_id.items()
             if producer.last_offset < end_offset or producer_id in kept._by_id
         }
-        opened = [
-            (producer.transaction_offset, producer_id)
-            for producer_id, producer in self._by_id.items()
-            if producer.transaction_offset is not None
-        ]
-        self._open = {producer_id: offset for offset, producer_id in sorted(opened)}
+        self._open = _open_transactions(self._by_id.values())
         self._aborted = [each for each in self._aborted if each.marker_offset < end_offset]
 
     def forget_verifications(self) -> None:
@@ -415,6 +424,16 @@ def _repeated(batch: RecordBatch, producer: Producer) -> AppendedBatch | None:
         return None
     sequences = (batch.base_sequence, _last_sequence(batch))
     return next((each for each in producer.batches if (each.base_sequence, each.last_sequence) == sequences), None)
+
+
+def _open_transactions(producers: Iterable[Producer]) -> dict[int, int]:
+    """Return the first offsets of open transactions by producer id, in the order of the offsets."""
+    opened = [
+        (producer.transaction_offset, producer.producer_id)
+        for producer in producers
+        if producer.transaction_offset is not None
+    ]
+    return {producer_id: offset for offset, producer_id in sorted(opened)}
 
 
 def _check_unknown(batch: RecordBatch, release: Release) -> None:

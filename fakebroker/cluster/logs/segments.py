@@ -54,6 +54,11 @@ class Segment:
         return len(self._data)
 
     @property
+    def data(self) -> bytes:
+        """The batches, one after the other."""
+        return self._data
+
+    @property
     def last_offset(self) -> int:
         """The last offset of the last batch."""
         return self._last_offset_at(self._starts[-1])

@@ -80,6 +80,7 @@ class Controller:
                 partition.adding = partition.removing = partition.copying = ()
             partition.copying = tuple(copying for copying in partition.copying if copying != node_id)
             self.copies.keep(partition)
+        self.topics.record(partition.topic)
         self.copies.reschedule(now_ms)
         self.purgatory.release(partition)
         self._schedule_balance(partition, now_ms)
@@ -145,6 +146,7 @@ class Controller:
         for copy in copies:
             partition = copy.partition
             partition.copying = tuple(node_id for node_id in partition.copying if node_id != copy.node_id)
+            self.topics.record(partition.topic)
             self.copies.keep(partition)
         if copies:
             self.copies.reschedule(now_ms)

@@ -33,7 +33,7 @@ class ClusterList(TypedDict):
     clusters: list[ClusterRow]
 
 
-class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host")):  # type: ignore[misc]
+class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host", "data_dir", "fsync")):  # type: ignore[misc]
     """A new cluster: its name, and the arguments of `FakeCluster`; it uses free ports on the first cluster's host."""
 
     name: str

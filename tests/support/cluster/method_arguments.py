@@ -73,6 +73,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "wait_for_state": ("stable", "Dead"),
     "wait_until": ("nothing", lambda cluster: False),
     "watch": (lambda: True,),
+    "when_stopped": (lambda: None,),
 }
 """Arguments of the methods that require some."""
 

@@ -1,0 +1,137 @@
+"""`StoredState`: the state that results from entries."""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from fakebroker.cluster.logs.compactor import Compactor
+from fakebroker.cluster.logs.partition_log import LeaderEpochs, PartitionLog
+from fakebroker.cluster.logs.producer_state import RETAINED_BATCHES, Producer, Producers
+from fakebroker.cluster.storage.entries import (
+    OFFSET,
+    PARTITION,
+    Kind,
+    StoredIds,
+    StoredLog,
+    StoredProducer,
+    StoredTopic,
+)
+from fakebroker.cluster.storage.sections import SECTIONS
+from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.errors import FakebrokerError
+from fakebroker.protocol.records import RecordBatch, split_batches
+
+_ALL_BYTES = -1
+"""The retention of a log while its entries are applied: what was dropped has entries of its own."""
+
+
+class StoredState:
+    """The state after some entries, to which `apply` adds more.
+
+    Attributes:
+        ids: Ids and counters; None if there were no entries.
+        topics: The topics by id, in the order of their creation.
+        sections: The contents of the sections that were stored.
+    """
+
+    def __init__(self) -> None:
+        self.ids: StoredIds | None = None
+        self.topics: dict[bytes, StoredTopic] = {}
+        self.sections: dict[Kind, Any] = {}
+        self._logs: dict[bytes, PartitionLog] = {}
+
+    @property
+    def starts(self) -> int:
+        """How often the cluster was started."""
+        return 0 if self.ids is None else self.ids.starts
+
+    def log(self, topic_id: bytes, index: int) -> PartitionLog:
+        """Return the log of a partition."""
+        return self._log(PARTITION.pack(topic_id, index))
+
+    def apply_all(self, entries: Iterable[tuple[int, memoryview]]) -> None:
+        """Apply entries: kinds and payloads.
+
+        Raises:
+            FakebrokerError: An entry has an unknown kind, or its topic does not exist.
+            msgspec.DecodeError: The content of an entry is malformed.
+        """
+        logs, size = self._logs, PARTITION.size
+        for kind, payload in entries:
+            if kind != Kind.BATCH:
+                self._apply(kind, payload)
+                continue
+            # Most entries; the other methods would take more time than the append.
+            log = logs.get(bytes(payload[:size])) or self._log(bytes(payload[:size]))
+            batch = RecordBatch(bytes(payload[size:]))
+            log.append_batch(batch, batch.partition_leader_epoch, of_producer=True)
+
+    def _apply(self, kind: int, payload: memoryview) -> None:
+        match kind:
+            case Kind.START | Kind.TRUNCATION | Kind.LOG | Kind.BATCHES:
+                self._apply_to_log(kind, bytes(payload[: PARTITION.size]), payload[PARTITION.size :])
+            case Kind.TOPIC:
+                self._add(msgspec.msgpack.decode(payload, type=StoredTopic))
+            case Kind.DELETED_TOPIC:
+                self._delete(bytes(payload))
+            case Kind.IDS:
+                self.ids = msgspec.msgpack.decode(payload, type=StoredIds)
+            case _ if kind in SECTIONS:
+                self.sections[Kind(kind)] = msgspec.msgpack.decode(payload, type=SECTIONS[Kind(kind)].type)
+            case _:
+                raise FakebrokerError(f"entry of kind {kind}: expected 1 to {len(Kind)}")
+
+    def _add(self, topic: StoredTopic) -> None:
+        self.topics[topic.topic_id] = topic
+
+    def _delete(self, topic_id: bytes) -> None:
+        topic = self.topics.pop(topic_id, None)
+        for index in range(0 if topic is None else len(topic.partitions)):
+            self._logs.pop(PARTITION.pack(topic_id, index), None)
+
+    def _log(self, key: bytes) -> PartitionLog:
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = self._new_log(key)
+        return log
+
+    def _new_log(self, key: bytes) -> PartitionLog:
+        topic_id, index = PARTITION.unpack(key)
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            raise FakebrokerError(f"entry of partition {index} of topic {topic_id.hex()}: expected a topic that exists")
+        return PartitionLog(_ALL_BYTES, Compactor() if topic.name == OFFSETS_TOPIC else None)
+
+    def _apply_to_log(self, kind: int, key: bytes, content: memoryview) -> None:
+        if kind == Kind.LOG:
+            self._logs[key] = self._stored_log(key, msgspec.msgpack.decode(content, type=StoredLog))
+            return
+        log = self._log(key)
+        if kind == Kind.BATCHES:
+            for batch in split_batches(bytes(content)):
+                log.append_batch(batch, batch.partition_leader_epoch)
+        elif kind == Kind.START:
+            log.truncate_before(OFFSET.unpack(content)[0])
+        else:
+            log.truncate_to(OFFSET.unpack(content)[0])
+
+    def _stored_log(self, key: bytes, stored: StoredLog) -> PartitionLog:
+        log = self._new_log(key)
+        log.log_start_offset, log.log_end_offset = stored.log_start_offset, stored.log_end_offset
+        log.epochs = LeaderEpochs(stored.epochs)
+        log.producers = Producers.restored(map(_producer, stored.producers), stored.aborted)
+        return log
+
+
+def _producer(stored: StoredProducer) -> Producer:
+    return Producer(
+        stored.producer_id,
+        stored.epoch,
+        stored.last_timestamp_ms,
+        stored.last_offset,
+        deque(stored.batches, RETAINED_BATCHES),
+        stored.coordinator_epoch,
+        stored.transaction_offset,
+    )

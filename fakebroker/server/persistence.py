@@ -1,0 +1,173 @@
+"""`Persistence`: keeps the state of a running cluster in a data directory.
+
+Imported only by clusters with a data directory.
+"""
+
+import logging
+import os
+import threading
+import weakref
+from typing import Self
+
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.storage import checkpoint
+from fakebroker.cluster.storage.restore import restore
+from fakebroker.cluster.storage.state_writer import StateWriter
+from fakebroker.cluster.storage.stored_state import StoredState
+from fakebroker.errors import ConfigError, DataDirectoryError
+from fakebroker.server.data_directory.checkpoint import Checkpoint
+from fakebroker.server.data_directory.directory import DataDirectory, Fsync
+
+logger = logging.getLogger("fakebroker")
+
+
+class Persistence:
+    """The data directory of one cluster. Use it in the cluster's thread.
+
+    Args:
+        directory: The directory, whose entries have been read.
+        stored: The state that they result in.
+
+    Attributes:
+        starts: How often a cluster was started with this directory; 0 if there is no stored state.
+    """
+
+    def __init__(self, directory: DataDirectory, stored: StoredState) -> None:
+        self._directory = directory
+        self._stored: StoredState | None = stored
+        self.starts = stored.starts
+        self._cluster: Cluster
+        self._writer: StateWriter
+        self._checkpointing: threading.Thread | None = None
+        self._live_bytes = 0
+        # Also unlocks the directory if the cluster cannot be created, or is never started.
+        self._close_directory = weakref.finalize(self, directory.close)
+        self._close_directory.atexit = False
+
+    @classmethod
+    def open(cls, path: object, fsync: Fsync) -> Self:
+        """Lock a directory, which is created if it is missing, and read the state in it.
+
+        Args:
+            path: Its path.
+            fsync: See `DataDirectory.open`.
+
+        Raises:
+            ConfigError: The path is not one.
+            DataDirectoryError: The directory cannot be used.
+        """
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise ConfigError.of("data_dir", path, "the path of a directory")
+        directory = DataDirectory.open(path, fsync=fsync, warn=logger.warning)
+        try:
+            stored = StoredState()
+            stored.apply_all(directory.entries())
+        except BaseException:
+            directory.close()
+            raise
+        return cls(directory, stored)
+
+    def attach(self, cluster: Cluster, now_ms: float) -> None:
+        """Restore the stored state in a new cluster, if there is one, and store its changes from now on.
+
+        Args:
+            cluster: The cluster; without topics if there is a stored state.
+            now_ms: The brokers' time in milliseconds.
+
+        Raises:
+            ConfigError: The cluster lacks a stored broker.
+        """
+        stored, self._stored = self._stored, None
+        if stored is not None and self.starts:
+            restore(cluster, stored, now_ms)
+        self._cluster, self._writer = cluster, StateWriter(cluster, self._directory, self.starts)
+
+    def note_command(self) -> None:
+        """Note that a command may have changed anything."""
+        self._writer.sections_may_differ = True
+
+    def flush(self) -> None:
+        """Store what has changed, before a response tells a client of it.
+
+        Raises:
+            DataDirectoryError: The disk has failed.
+        """
+        writer = self._writer
+        writer.write_changes()
+        if writer.was_replaced:
+            self._replace_all()
+        if self._directory.is_dirty:
+            self._directory.flush()
+            if self._directory.wants_checkpoint(self._live_bytes):
+                self._checkpoint_if_worth()
+
+    def _replace_all(self) -> None:
+        """Write a checkpoint at once, because the entries so far are about topics that were replaced.
+
+        Raises:
+            DataDirectoryError: The disk has failed, or is full.
+        """
+        self._wait_for_checkpoint()
+        written = self._directory.begin_checkpoint()
+        try:
+            checkpoint.write(checkpoint.collect(self._cluster, self._writer), written.write)
+            written.commit()
+        except BaseException:
+            written.abandon()
+            raise
+        self._writer.was_replaced = False
+
+    def _checkpoint_if_worth(self) -> None:
+        """Write a checkpoint in a thread if the log is long compared with the state."""
+        self._live_bytes = checkpoint.live_bytes(self._cluster)
+        if not self._directory.wants_checkpoint(self._live_bytes):
+            return
+        self._wait_for_checkpoint()
+        try:
+            written = self._directory.begin_checkpoint()
+        except DataDirectoryError as error:
+            logger.warning("%s", error)
+            return
+        entries = checkpoint.collect(self._cluster, self._writer)
+        self._checkpointing = threading.Thread(target=_write, args=(entries, written), name="fakebroker checkpoint")
+        self._checkpointing.start()
+
+    def _wait_for_checkpoint(self) -> None:
+        if self._checkpointing is not None:
+            self._checkpointing.join()
+            self._checkpointing = None
+
+    @property
+    def next_sync_ms(self) -> float:
+        """When to call `sync` next, in milliseconds of its clock; infinity if there is nothing to do."""
+        return self._directory.next_sync_ms
+
+    def sync(self, now_ms: float) -> None:
+        """Force what was written to the disk if that is due, unless `flush` does it.
+
+        Args:
+            now_ms: Milliseconds of any clock.
+
+        Raises:
+            DataDirectoryError: The disk has failed.
+        """
+        self._directory.sync_if_due(now_ms)
+
+    def close(self) -> None:
+        """Store the last changes, and unlock the directory."""
+        self._wait_for_checkpoint()
+        try:
+            self.flush()
+            self._wait_for_checkpoint()
+        finally:
+            self._close_directory()
+
+
+def _write(entries: checkpoint.Entries, written: Checkpoint) -> None:
+    """Write a checkpoint. If that fails, the log still has everything."""
+    try:
+        checkpoint.write(entries, written.write)
+        written.commit()
+    except DataDirectoryError as error:
+        logger.warning("%s", error)
+        written.abandon()

@@ -1,0 +1,109 @@
+"""Clusters whose state is stored in memory, and what a restored cluster must have in common with the first one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.cluster.snapshot import take
+from fakebroker.cluster.storage import checkpoint
+from fakebroker.cluster.storage.restore import restore
+from fakebroker.cluster.storage.state_writer import StateWriter
+from fakebroker.cluster.storage.stored_state import StoredState
+from tests.support.cluster.cluster_harness import ClusterHarness
+
+Entry = tuple[int, bytes]
+
+
+class MemoryStorage:
+    """A `Storage` that keeps entries in memory.
+
+    Attributes:
+        entries: The entries.
+        is_full: Whether there is no space.
+    """
+
+    def __init__(self) -> None:
+        self.path = "/memory"
+        self.entries: list[Entry] = []
+        self.is_full = False
+
+    def reserve(self, size_bytes: int) -> bool:
+        return not self.is_full
+
+    def write(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
+        self.entries.append((kind, b"".join(parts)))
+
+    def replace(self, cluster: Cluster, writer: StateWriter) -> None:
+        """Replace all entries by a checkpoint."""
+        self.entries = []
+        checkpoint.write(checkpoint.collect(cluster, writer), self.write)
+
+
+def stored(harness: ClusterHarness) -> tuple[MemoryStorage, StateWriter]:
+    """Store the state of a cluster from now on."""
+    storage = MemoryStorage()
+    writer = StateWriter(harness.cluster, storage, 0)
+    writer.write_changes()
+    return storage, writer
+
+
+def restored(entries: Sequence[Entry], **arguments: Any) -> ClusterHarness:
+    """Return a new cluster with the state of these entries, and further arguments as for `ClusterHarness`."""
+    state = StoredState()
+    state.apply_all((kind, memoryview(payload)) for kind, payload in entries)
+    harness = ClusterHarness({}, **arguments)
+    harness.cluster.topics.offsets_topic.topic_id = bytes(16)  # Unlike in harnesses, ids do not repeat.
+    restore(harness.cluster, state, harness.now_ms)
+    return harness
+
+
+def durable(cluster: Cluster) -> dict[str, Any]:
+    """Return what a restored cluster has, too, except leader epochs. Log contents are bytes."""
+    snapshot = take(cluster)
+    return {
+        "cluster_id": snapshot.cluster_id,
+        "configs": (snapshot.broker_configs, {each.node_id: each.configs for each in snapshot.brokers.values()}),
+        "resource_configs": snapshot.resource_configs,
+        "quotas": snapshot.quotas,
+        "features": snapshot.features,
+        "acls": None if snapshot.acls is None else list(snapshot.acls),
+        "scram": snapshot.credentials.scram_iterations(),
+        "counters": (snapshot.placed_topics, snapshot.next_producer_id, snapshot.offsets_topic_is_used),
+        "topics": {
+            topic.name: (
+                topic.topic_id,
+                dict(topic.configs),
+                [
+                    (each.replicas, each.adding, each.removing, each.copying, contents_of(each.log))
+                    for each in topic.partitions
+                ],
+            )
+            for topic in snapshot.topics
+        },
+        "groups": {
+            group.group_id: (group.generation_id, list(group.members), list(group.offsets))
+            for broker in cluster.brokers.values()
+            for group in broker.coordinator.groups()
+        },
+    }
+
+
+def leader_epochs(cluster: Cluster) -> dict[tuple[str, int], int]:
+    """Return the leader epochs of all partitions, by topic and index."""
+    return {
+        (topic.name, partition.index): partition.leader_epoch
+        for topic in cluster.topics.all()
+        for partition in topic.partitions
+    }
+
+
+def contents_of(log: PartitionLog) -> tuple[Any, ...]:
+    """Return what a log has: offsets, batches, leader epochs, producers and aborted transactions."""
+    return (
+        (log.log_start_offset, log.log_end_offset, log.last_stable_offset),
+        log.read(log.log_start_offset, 2**31),
+        list(log.epochs),
+        list(log.producers.all()),
+        log.producers.aborted_in(0, log.log_end_offset),
+    )
