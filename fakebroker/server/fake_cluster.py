@@ -254,14 +254,6 @@ class FakeCluster(JournalExport):
         )
         self.waits = Waits(self._server)
 
-    def when_stopped(self, function: Callable[[], None]) -> None:
-        """Call a function in the cluster's thread when the cluster has stopped, also if it stops because of an error.
-
-        Args:
-            function: A function without arguments.
-        """
-        self._server.on_stop.append(function)
-
     def __enter__(self) -> Self:
         self._server.__enter__()
         return self
@@ -326,6 +318,14 @@ class FakeCluster(JournalExport):
             FakebrokerError: The cluster has not been started.
         """
         self._server.watch(watcher)
+
+    def when_stopped(self, function: Callable[[], None]) -> None:
+        """Call a function in the cluster's thread when the cluster has stopped, also if it stops because of an error.
+
+        Args:
+            function: A function without arguments.
+        """
+        self._server.on_stop.append(function)
 
     @property
     def connections(self) -> Collection[Connection]:
