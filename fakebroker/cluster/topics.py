@@ -240,6 +240,7 @@ class Topics:
             self._show(self.offsets_topic)
             self.version += 1
             self.created_version = self.version
+            self.record(self.offsets_topic)
 
     def _new_topic(
         self, name: str, assignment: Sequence[Sequence[int]], configs: Mapping[str, str] | None = None

@@ -80,10 +80,11 @@ class StoredPartition(NamedTuple):
 
 
 class StoredTopic(NamedTuple):
-    """A topic. See `Topic`."""
+    """A topic. See `Topic`; `is_visible` is False for __consumer_offsets as long as it is not used."""
 
     topic_id: bytes
     name: str
+    is_visible: bool
     configs: dict[str, str]
     partitions: list[StoredPartition]
 
@@ -117,7 +118,6 @@ class StoredIds(NamedTuple):
     starts: int
     next_producer_id: int
     placed_topics: int
-    offsets_topic_is_used: bool
 
 
 class StoredBroker(NamedTuple):

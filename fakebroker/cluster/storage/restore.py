@@ -35,7 +35,8 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
     for kind, content in stored.sections.items():
         SECTIONS[kind].restore(cluster, content)
     topics = [_topic(each, stored) for each in stored.topics.values()]
-    snapshot = replace(snapshots.take(cluster), topics=topics, offsets_topic_is_used=ids.offsets_topic_is_used)
+    is_used = all(each.is_visible for each in stored.topics.values())
+    snapshot = replace(snapshots.take(cluster), topics=topics, offsets_topic_is_used=is_used)
     snapshots.restore(cluster, snapshot, now_ms)
     for topic in cluster.topics:
         for partition in () if topic.is_internal else topic.partitions:

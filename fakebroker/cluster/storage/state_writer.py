@@ -101,13 +101,13 @@ class StateWriter:
         for kind, section in SECTIONS.items():
             write(kind, encode(section.read(self._cluster)))
         for topic in self._cluster.topics.all():
-            write(Kind.TOPIC, _encoded(topic))
+            write(Kind.TOPIC, self._encoded(topic))
 
     def _write_topics(self) -> None:
         if self._changed:
             changed, self._changed = self._changed, {}
             for topic in changed.values():
-                self._storage.write(Kind.TOPIC, (_encoded(topic),))
+                self._storage.write(Kind.TOPIC, (self._encoded(topic),))
 
     def _current_ids(self) -> StoredIds:
         cluster = self._cluster
@@ -116,13 +116,12 @@ class StateWriter:
             self._starts + 1,
             cluster.next_producer_id,
             cluster.placed_topics,
-            cluster.topics.offsets_topic_is_used,
         )
 
-
-def _encoded(topic: Topic) -> bytes:
-    partitions = [
-        StoredPartition(each.replicas, each.leader_epoch, each.adding, each.removing, each.copying)
-        for each in topic.partitions
-    ]
-    return encode(StoredTopic(topic.topic_id, topic.name, dict(topic.configs), partitions))
+    def _encoded(self, topic: Topic) -> bytes:
+        partitions = [
+            StoredPartition(each.replicas, each.leader_epoch, each.adding, each.removing, each.copying)
+            for each in topic.partitions
+        ]
+        is_visible = topic.name in self._cluster.topics
+        return encode(StoredTopic(topic.topic_id, topic.name, is_visible, dict(topic.configs), partitions))

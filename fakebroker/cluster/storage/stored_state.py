@@ -84,6 +84,10 @@ class StoredState:
                 raise FakebrokerError(f"entry of kind {kind}: expected 1 to {len(Kind)}")
 
     def _add(self, topic: StoredTopic) -> None:
+        """Add a topic, or change it. It is the last one if it was not visible before."""
+        earlier = self.topics.get(topic.topic_id)
+        if earlier is not None and topic.is_visible and not earlier.is_visible:
+            del self.topics[topic.topic_id]
         self.topics[topic.topic_id] = topic
 
     def _delete(self, topic_id: bytes) -> None:

@@ -70,8 +70,9 @@ def durable(cluster: Cluster) -> dict[str, Any]:
         "acls": None if snapshot.acls is None else list(snapshot.acls),
         "scram": snapshot.credentials.scram_iterations(),
         "counters": (snapshot.placed_topics, snapshot.next_producer_id, snapshot.offsets_topic_is_used),
-        "topics": {
-            topic.name: (
+        "topics": [
+            (
+                topic.name,
                 topic.topic_id,
                 dict(topic.configs),
                 [
@@ -80,7 +81,7 @@ def durable(cluster: Cluster) -> dict[str, Any]:
                 ],
             )
             for topic in snapshot.topics
-        },
+        ],
         "groups": {
             group.group_id: (group.generation_id, list(group.members), list(group.offsets))
             for broker in cluster.brokers.values()
@@ -89,13 +90,9 @@ def durable(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def leader_epochs(cluster: Cluster) -> dict[tuple[str, int], int]:
-    """Return the leader epochs of all partitions, by topic and index."""
-    return {
-        (topic.name, partition.index): partition.leader_epoch
-        for topic in cluster.topics.all()
-        for partition in topic.partitions
-    }
+def leader_epochs(cluster: Cluster) -> list[int]:
+    """Return the leader epochs of all partitions."""
+    return [partition.leader_epoch for topic in cluster.topics.all() for partition in topic.partitions]
 
 
 def contents_of(log: PartitionLog) -> tuple[Any, ...]:

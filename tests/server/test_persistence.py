@@ -1,0 +1,248 @@
+"""Clusters with a data directory: what later ones continue with, full and failed disks, checkpoints."""
+
+import errno
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakebroker import AclRule, ConfigError, FakeCluster, MemberSeed
+from fakebroker.cluster.broker import BrokerNode
+from fakebroker.errors import DataDirectoryError, DiskFullError, ErrorCode
+from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from fakebroker.server.data_directory import directory as directories
+from fakebroker.server.data_directory.directory import DataDirectory
+from fakebroker.server.data_directory.file_operations import FileOperations
+from tests.support.cluster.cluster_harness import batch
+from tests.support.cluster.stored_clusters import durable
+from tests.support.group_requests import commit_request, heartbeat_request
+from tests.support.groups_over_tcp import stable_group
+from tests.support.wire_client import WireClient, broker_of
+
+
+def cluster_in(path: Path, **arguments: Any) -> FakeCluster:
+    return FakeCluster(**{"topics": {"orders": 6}, "data_dir": path, "seed": 1} | arguments)
+
+
+def size_of(path: Path) -> int:
+    return sum(file.stat().st_size for file in path.iterdir())
+
+
+def produced(wire: WireClient, value: bytes = b"x", acks: int = -1) -> tuple[int, int]:
+    """Produce a record to orders-0, and return the error and the base offset."""
+    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[
+        TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=batch(value))])
+    ])  # fmt: skip
+    answer = wire.ask(request, ProduceResponse, 9).responses[0].partition_responses[0]
+    return answer.error_code, answer.base_offset
+
+
+def created(wire: WireClient, name: str) -> int:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    return wire.ask(CreateTopicsRequest(topics=[topic], timeout_ms=1000), CreateTopicsResponse, 5).topics[0].error_code
+
+
+def leader_of_orders(cluster: FakeCluster) -> BrokerNode:
+    topic = cluster.cluster.topics.get("orders")
+    assert topic is not None
+    return cluster.cluster.brokers[topic.partitions[0].leader_id]
+
+
+def test_a_later_cluster_continues(tmp_path: Path) -> None:
+    rule = AclRule(principal="User:a", operation="READ", topic="orders")
+    with cluster_in(tmp_path, acls=[rule]) as first:
+        first.produce("orders", ["a", "b"], partition=0)
+        first.seed_group("g", [MemberSeed(client_id="app", instance_id="one")], topics=["orders"], lag=0)
+        first.seed_transaction("t", records={"orders-1": 1}, state="Ongoing")
+        first.deny("User:x", "READ", topic="orders")
+        member, transaction = first.group("g").members[0], first.transaction("t")
+        before = first.call(lambda: durable(first.cluster))
+    with cluster_in(tmp_path) as second:
+        assert second.call(lambda: durable(second.cluster)) == before
+        assert second.group("g").members[0] == member
+        assert (second.transaction("t").state, second.transaction("t").producer_id) == (
+            "Ongoing",
+            transaction.producer_id,
+        )
+        assert second.produce("orders", ["c"], partition=0) == [(0, 2)]
+
+
+def test_what_is_done_before_the_start_is_stored(tmp_path: Path) -> None:
+    first = cluster_in(tmp_path)
+    first.create_topic("more")
+    with first:
+        pass
+    with cluster_in(tmp_path) as second:
+        assert [topic.name for topic in second.cluster.topics] == ["orders", "more"]
+
+
+def test_ids_do_not_repeat_with_the_same_seed(tmp_path: Path) -> None:
+    found = set()
+    for name in ("a", "b", "c"):
+        with cluster_in(tmp_path) as cluster:
+            found.add(stable_group(cluster, name))
+            cluster.create_topic(name)
+            topic = cluster.cluster.topics.get(name)
+            assert topic is not None
+            found.add(topic.topic_id.hex())
+            found.add(cluster.cluster.cluster_id)
+    assert len(found) == 3 + 3 + 1
+    with FakeCluster(topics={"orders": 6}, seed=1) as other, cluster_in(tmp_path / "new") as new:
+        assert other.cluster.cluster_id == new.cluster.cluster_id
+
+
+def test_brokers_and_topics_can_be_added(tmp_path: Path) -> None:
+    with cluster_in(tmp_path, brokers=1):
+        pass
+    with cluster_in(tmp_path, brokers=3, topics={"orders": 6, "more": 3}) as cluster:
+        assert [broker.node_id for broker in cluster.brokers] == [1, 2, 3]
+        led = {topic.name: {each.leader_id for each in topic.partitions} for topic in cluster.cluster.topics}
+    assert led == {"orders": {1}, "more": {1, 2, 3}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"brokers": 2}, r"node ids: brokers='1, 2': expected all that are stored in data_dir: 1, 2, 3"),
+        ({"first_node_id": 0}, r"node ids: brokers='0, 1, 2': expected all that are stored in data_dir: 1, 2, 3"),
+        ({"topics": {"orders": 7}}, "topics.orders=7: expected 6, the number of partitions that are stored in data_dir"),
+        ({"proposals": ["rewrite"]}, "data_dir=.*: expected None, because groups of the proposal 'rewrite' are not stored"),
+        ({"data_dir": 5}, "data_dir=5: expected the path of a directory"),
+        ({"port": 70_000}, "port=70000"),
+    ],
+)  # fmt: skip
+def test_a_directory_can_be_used_after_an_error(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+    with cluster_in(tmp_path):
+        pass
+    with pytest.raises(ConfigError, match=message):
+        cluster_in(tmp_path, **arguments)
+    with cluster_in(tmp_path), pytest.raises(DataDirectoryError, match="in use by process"):
+        cluster_in(tmp_path)
+
+
+def test_restores_and_resets_are_stored(tmp_path: Path) -> None:
+    with cluster_in(tmp_path) as cluster:
+        cluster.produce("orders", ["a"], partition=0)
+        kept = cluster.snapshot()
+        cluster.produce("orders", ["b"], partition=0)
+        cluster.restore(kept)
+        cluster.produce("orders", ["c"], partition=0)
+        cluster.seed_group("g", topics=["orders"], lag=0)
+    with cluster_in(tmp_path) as cluster:
+        assert [record.value for record in cluster.records("orders", 0)] == [b"a", b"c"]
+        cluster.reset()
+        cluster.produce("orders", ["d"], partition=0)
+    with cluster_in(tmp_path) as cluster:
+        assert [record.value for record in cluster.records("orders", 0)] == [b"d"]
+        assert cluster.groups() == []
+
+
+def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_in(tmp_path, clock="manual") as cluster:
+        member_id = stable_group(cluster)
+        leader, coordinator = leader_of_orders(cluster), cluster.coordinator_of("g")
+        with WireClient(leader) as wire, WireClient(coordinator) as groups:
+            assert produced(wire) == (ErrorCode.NONE, 0)
+            with monkeypatch.context() as full:
+                full.setattr(DataDirectory, "reserve", lambda *_: False)
+                assert produced(wire) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+                assert created(wire, "more") == ErrorCode.KAFKA_STORAGE_ERROR
+                commit = groups.ask(commit_request(43, 2, "g", member_id, 1), OffsetCommitResponse, 9)
+                assert commit.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+                beat = groups.ask(heartbeat_request("g", member_id, 1), HeartbeatResponse)
+                assert beat.error_code == ErrorCode.NONE
+                assert fetched(wire) > 0
+                wanted = [MetadataRequestTopic(name="unknown")]
+                unknown = wire.ask(MetadataRequest(topics=wanted), MetadataResponse, 8)
+                assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                with pytest.raises(DiskFullError, match="data_dir=.*: the disk is full: expected free space"):
+                    cluster.create_topic("more")
+            assert produced(wire) == (ErrorCode.NONE, 1)
+            assert created(wire, "more") == ErrorCode.NONE
+            committed = groups.ask(commit_request(43, 2, "g", member_id, 1), OffsetCommitResponse, 9)
+            assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
+    with cluster_in(tmp_path) as cluster:
+        assert [topic.name for topic in cluster.cluster.topics] == ["orders", "__consumer_offsets", "more"]
+        assert cluster.offsets("g")["orders", 2].offset == 43
+
+
+def fetched(wire: WireClient) -> int:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+    request = FetchRequest(
+        replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[partition])]
+    )
+    return len(wire.ask(request, FetchResponse, 6).responses[0].partitions[0].records or b"")
+
+
+def test_a_transaction_ends_when_the_disk_has_space_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_in(tmp_path, clock="manual") as cluster:
+        with monkeypatch.context() as full:
+            with cluster.hold_markers("t"):
+                cluster.seed_transaction("t", records={"orders-0": 1}, state="PrepareCommit")
+                full.setattr(DataDirectory, "reserve", lambda *_: False)
+            cluster.advance(60)
+            assert cluster.transaction("t").state == "PrepareCommit"
+        cluster.advance(60)
+        assert cluster.transaction("t").state == "CompleteCommit"
+
+
+def test_a_failed_disk_ends_the_cluster_and_nothing_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = cluster_in(tmp_path)
+    stopped: list[bool] = []
+    cluster.when_stopped(lambda: stopped.append(True))
+    with pytest.raises(DataDirectoryError, match="Input/output error"), cluster:
+        with WireClient(leader_of_orders(cluster)) as wire:
+            assert produced(wire, b"kept") == (ErrorCode.NONE, 0)
+
+            def fail(*_: object) -> int:
+                raise OSError(errno.EIO, "Input/output error")
+
+            with monkeypatch.context() as failing:
+                failing.setattr(FileOperations, "write", fail)
+                with pytest.raises(ConnectionError):
+                    produced(wire, b"lost")
+    assert stopped == [True]
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    with cluster_in(tmp_path) as later:
+        assert [record.value for record in later.records("orders", 0)] == [b"kept"]
+
+
+def test_checkpoints_bound_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directories, "MIN_LOG_BYTES", 100_000)
+    with cluster_in(tmp_path, config={"log.retention.bytes": 50_000}) as cluster:
+        stable_group(cluster)
+        with WireClient(leader_of_orders(cluster)) as wire:
+            for number in range(100):
+                assert produced(wire, b"%d" % number * 10_000)[0] == ErrorCode.NONE
+        before = cluster.call(lambda: durable(cluster.cluster))
+    assert size_of(tmp_path) < 400_000, "of 2 MB that were written"
+    with cluster_in(tmp_path) as cluster:
+        assert cluster.call(lambda: durable(cluster.cluster)) == before
+        assert cluster.group("g").state == "Stable"
+
+
+def test_one_sync_for_all_requests_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[int] = []
+    with cluster_in(tmp_path, fsync="always") as cluster, WireClient(leader_of_orders(cluster)) as wire:
+        monkeypatch.setattr(FileOperations, "sync", lambda _, fd: syncs.append(fd))
+        for value in range(20):
+            records = batch(b"%d" % value)
+            wire.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[
+                TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
+            ]), 9)  # fmt: skip
+        for _ in range(20):
+            wire.receive()
+    assert 1 <= len(syncs) <= 20
