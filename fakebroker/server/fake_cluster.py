@@ -53,7 +53,7 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ConfigError, ErrorCode, cut_lines, one_of
 from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.security.credentials import Credentials, checked_passwords
-from fakebroker.server.clock import Scaled, clock_for
+from fakebroker.server.clock import Clock, Scaled, clock_for
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
@@ -231,9 +231,7 @@ class FakeCluster(JournalExport):
             )
 
         self.cluster = (
-            new_cluster()
-            if persistence is None
-            else _restored(persistence, new_cluster, first_topics, self.clock.now_ms())
+            new_cluster() if persistence is None else _restored(persistence, new_cluster, first_topics, self.clock)
         )
         self._server = ClusterServer(
             self.cluster,
@@ -2013,7 +2011,7 @@ def _restored(
     persistence: "Persistence",
     new_cluster: Callable[[Mapping[str, int]], Cluster],
     topics: Mapping[str, int],
-    now_ms: float,
+    clock: Clock,
 ) -> Cluster:
     """Return a cluster with the state of a data directory, and with these topics, by number of partitions.
 
@@ -2021,7 +2019,7 @@ def _restored(
         ConfigError: The cluster lacks a stored broker, or a topic is stored with another number of partitions.
     """
     cluster = new_cluster({})
-    persistence.attach(cluster, now_ms)
+    persistence.attach(cluster, clock.now_ms())
     for name, partitions in topics.items():
         stored = cluster.topics.get(name)
         if stored is None:
@@ -2029,5 +2027,5 @@ def _restored(
         elif len(stored.partitions) != partitions:
             expected = f"{len(stored.partitions)}, the number of partitions that are stored in data_dir"
             raise ConfigError.of(f"topics.{name}", partitions, expected)
-    persistence.flush()
+    persistence.flush(clock.wire.now_ms())
     return cluster

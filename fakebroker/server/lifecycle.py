@@ -210,7 +210,7 @@ class ClusterServer:
             self._token, self._has_stopped = None, True
             try:
                 if self._persistence is not None:
-                    self._persistence.close()
+                    self._persistence.close(self.clock.wire.now_ms())
             finally:
                 for function in self.on_stop:
                     function()

@@ -5,8 +5,8 @@ Imported only by clusters with a data directory.
 
 import logging
 import os
-import threading
 import weakref
+from threading import Thread
 from typing import Self
 
 from fakebroker.cluster.cluster import Cluster
@@ -38,7 +38,7 @@ class Persistence:
         self.starts = stored.starts
         self._cluster: Cluster
         self._writer: StateWriter
-        self._checkpointing: threading.Thread | None = None
+        self._checkpointing: Thread | None = None
         self._live_bytes = 0
         # Also unlocks the directory if the cluster cannot be created, or is never started.
         self._close_directory = weakref.finalize(self, directory.close)
@@ -86,8 +86,11 @@ class Persistence:
         """Note that a command may have changed anything."""
         self._writer.sections_may_differ = True
 
-    def flush(self) -> None:
+    def flush(self, now_ms: float) -> None:
         """Store what has changed, before a response tells a client of it.
+
+        Args:
+            now_ms: As for `sync`.
 
         Raises:
             DataDirectoryError: The disk has failed.
@@ -98,6 +101,7 @@ class Persistence:
             self._replace_all()
         if self._directory.is_dirty:
             self._directory.flush()
+            self._directory.sync_if_due(now_ms)
             if self._directory.wants_checkpoint(self._live_bytes):
                 self._checkpoint_if_worth()
 
@@ -129,7 +133,7 @@ class Persistence:
             logger.warning("%s", error)
             return
         entries = checkpoint.collect(self._cluster, self._writer)
-        self._checkpointing = threading.Thread(target=_write, args=(entries, written), name="fakebroker checkpoint")
+        self._checkpointing = Thread(target=_write, args=(entries, written), name="fakebroker checkpoint")
         self._checkpointing.start()
 
     def _wait_for_checkpoint(self) -> None:
@@ -143,7 +147,7 @@ class Persistence:
         return self._directory.next_sync_ms
 
     def sync(self, now_ms: float) -> None:
-        """Force what was written to the disk if that is due, unless `flush` does it.
+        """Force what was written to the disk if that is due.
 
         Args:
             now_ms: Milliseconds of any clock.
@@ -153,13 +157,19 @@ class Persistence:
         """
         self._directory.sync_if_due(now_ms)
 
-    def close(self) -> None:
-        """Store the last changes, and unlock the directory."""
-        self._wait_for_checkpoint()
+    def close(self, now_ms: float) -> None:
+        """Store the last changes, and unlock the directory.
+
+        Args:
+            now_ms: As for `sync`.
+
+        Raises:
+            DataDirectoryError: The disk has failed.
+        """
         try:
-            self.flush()
-            self._wait_for_checkpoint()
+            self.flush(now_ms)
         finally:
+            self._wait_for_checkpoint()
             self._close_directory()
 
 

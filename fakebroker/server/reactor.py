@@ -593,7 +593,7 @@ class Reactor:
         """
         assert self._persistence is not None
         try:
-            self._persistence.flush()
+            self._persistence.flush(self.wire_clock.now_ms())
         except DataDirectoryError as error:
             self._storage_error = error
             self._sleep.deadline = trio.current_time()

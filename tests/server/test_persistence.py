@@ -1,6 +1,9 @@
 """Clusters with a data directory: what later ones continue with, full and failed disks, checkpoints."""
 
 import errno
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from fakebroker.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from fakebroker.server import persistence
 from fakebroker.server.data_directory import directory as directories
 from fakebroker.server.data_directory.directory import DataDirectory
 from fakebroker.server.data_directory.file_operations import FileOperations
@@ -27,7 +31,7 @@ from tests.support.cluster.cluster_harness import batch
 from tests.support.cluster.stored_clusters import durable
 from tests.support.group_requests import commit_request, heartbeat_request
 from tests.support.groups_over_tcp import stable_group
-from tests.support.wire_client import WireClient
+from tests.support.wire_client import TIMEOUT_S, WireClient
 
 
 def cluster_in(path: Path, **changed: Any) -> FakeCluster:
@@ -220,8 +224,23 @@ def test_a_failed_disk_ends_the_cluster_and_nothing_is_answered(
         assert [record.value for record in later.records("orders", 0)] == [b"kept"]
 
 
+class ImmediateThread:
+    """Runs the target in `start`."""
+
+    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], name: str) -> None:
+        self._run = partial(target, *args)
+
+    def start(self) -> None:
+        self._run()
+
+    def join(self) -> None:
+        return
+
+
 def test_checkpoints_bound_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directories, "MIN_LOG_BYTES", 100_000)
+    monkeypatch.setattr(persistence, "Thread", ImmediateThread)
+    monkeypatch.setattr(FileOperations, "sync", lambda *_: None)
     with cluster_in(tmp_path, config={"log.retention.bytes": 50_000}) as cluster:
         stable_group(cluster)
         with WireClient(leader_of_orders(cluster)) as wire:
@@ -246,3 +265,14 @@ def test_one_sync_for_all_requests_of_a_turn(tmp_path: Path, monkeypatch: pytest
         for _ in range(20):
             wire.receive()
     assert 1 <= len(syncs) <= 20
+
+
+def test_with_an_interval_the_disk_is_synced_although_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_synced = threading.Event()
+    monkeypatch.setattr(directories, "SYNC_INTERVAL_MS", 1)
+    with cluster_in(tmp_path) as cluster:
+        monkeypatch.setattr(FileOperations, "sync", lambda *_: is_synced.set())
+        cluster.create_topic("more")
+        assert is_synced.wait(TIMEOUT_S)
