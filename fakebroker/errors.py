@@ -400,13 +400,26 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
+_JOINERS_AND_SPACES = "\u200c\u200d\u00a0\u3000"
+"""Characters of ordinary text that `str.isprintable` excludes: joiners of emoji and letters, wide spaces."""
+
+
+def printable(text: str) -> str:
+    """Replace characters that control a terminal, end a line or are invisible: clients choose names freely."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() or each in _JOINERS_AND_SPACES else "\N{REPLACEMENT CHARACTER}" for each in text
+    )
+
+
 def cut_line(line: str, most: int = MAX_SHOWN) -> str:
-    """Return a line, or its beginning with the number of characters that are left out."""
-    return line if len(line) <= most else f"{line[:most]}... and {len(line) - most} more characters"
+    """Return a line of printable characters, or its beginning with the number of characters that are left out."""
+    return printable(line if len(line) <= most else f"{line[:most]}... and {len(line) - most} more characters")
 
 
 def cut_lines(text: str) -> str:
-    """Return a text with shortened lines."""
+    """Return a text with shortened lines of printable characters."""
     return "\n".join(map(cut_line, text.split("\n")))
 
 

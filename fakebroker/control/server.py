@@ -24,6 +24,8 @@ _BACKLOG = 1024
 _IDLE_S = 75.0
 """A connection without requests for this time is closed. Longer than the connection pools of most clients keep one,
 because a client that sends a request while the server closes the connection gets an error."""
+_MAX_HEAD_BYTES = 128 * 1024
+"""The longest head of a request: a path can have the longest group id, whose 32,767 bytes are escaped by three each."""
 
 
 class ControlServer:
@@ -105,4 +107,5 @@ def _config() -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = _IDLE_S
     config.keep_alive_max_requests = 2**62
+    config.h11_max_incomplete_size = _MAX_HEAD_BYTES
     return config

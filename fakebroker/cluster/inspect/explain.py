@@ -23,7 +23,7 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.history import Moment
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ErrorCode, printable
 
 
 def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
@@ -55,7 +55,7 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     else:
         sentences = _GroupExplanation(cluster, broker, group, moments, now_ms).sentences()
     zombies = cluster.group_moves.zombies(cluster.offsets_partition_of(group_id).index)
-    return " ".join([*sentences, *_delays(cluster, group_id, now_ms), *zombies_of(zombies)])
+    return printable(" ".join([*sentences, *_delays(cluster, group_id, now_ms), *zombies_of(zombies)]))
 
 
 def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:

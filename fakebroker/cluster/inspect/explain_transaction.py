@@ -22,6 +22,7 @@ from fakebroker.coordinator.transaction.states import (
     PREPARE_COMMIT,
 )
 from fakebroker.coordinator.transaction.transaction import Transaction
+from fakebroker.errors import printable
 from fakebroker.topic_partition import format_partitions
 
 _SEARCHED_CALLS = 1_000
@@ -54,7 +55,7 @@ def explain_transaction(cluster: Cluster, transactional_id: str, now_ms: float) 
         sentences = _sentences(cluster, *found, now_ms)
     index = None if partition is None else partition.index
     zombies = () if index is None else zombies_of(transactions.moves.zombies(index))
-    return " ".join([*sentences, *_delays(cluster, transactional_id, now_ms), *zombies])
+    return printable(" ".join([*sentences, *_delays(cluster, transactional_id, now_ms), *zombies]))
 
 
 def _without_id(cluster: Cluster, transactional_id: str, now_ms: float) -> Iterator[str]:

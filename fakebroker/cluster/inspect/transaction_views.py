@@ -17,7 +17,7 @@ from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.coordinator.transaction.states import ONGOING, PREPARED, STORED_STATES
 from fakebroker.coordinator.transaction.transaction import Transaction
-from fakebroker.errors import ConfigError, and_more, check_integer, check_number, one_of
+from fakebroker.errors import ConfigError, and_more, check_integer, check_number, one_of, printable
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 STATES = [state.value for state in STORED_STATES]
@@ -98,7 +98,7 @@ class TransactionView:
         shown = self.awaited_markers[:max_markers]
         lines = [f"  no marker in {format_partitions([each.partition])}, {each.reason}" for each in shown]
         more = and_more(len(self.awaited_markers), len(lines), "partitions without a marker")
-        return "\n".join([head, *lines, *(f"  {line}" for line in more)])
+        return "\n".join(map(printable, [head, *lines, *(f"  {line}" for line in more)]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.group.pending_offsets import PendingOffset
-from fakebroker.errors import ProtocolError, and_more, cut_lines
+from fakebroker.errors import ProtocolError, and_more, cut_lines, printable
 from fakebroker.protocol.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -299,7 +299,7 @@ class GroupView:
         """Describe the group in a line, and each of its members, or the first `max_members`, in another one."""
         lines = [f"  {self._line_of(member)}" for member in self.members[:max_members]]
         more = and_more(len(self.members), len(lines), "members")
-        return "\n".join([self._head(), *lines, *(f"  {line}" for line in more)])
+        return "\n".join(map(printable, [self._head(), *lines, *(f"  {line}" for line in more)]))
 
     def _head(self) -> str:
         numbers, kind = f"generation {self.generation_id}", "protocol"

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from fakebroker.control.top.observer import REBALANCING, ClusterState, Event
+from fakebroker.errors import printable
 from fakebroker.host_port import format_host_port
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _title(overview: "Overview") -> Table:
     brokers, clock, faults = overview["brokers"], overview["clock"], overview["faults"]
     up = sum(broker["up"] for broker in brokers)
     left = Text.assemble(
-        (_plain(overview["name"]), "bold"),
+        (printable(overview["name"]), "bold"),
         "  ",
         (f"{up} of {len(brokers)} brokers up", _GOOD if up == len(brokers) else _BAD),
         f"  {_rate(overview['rates']['requests_per_s'])} requests/s",
@@ -182,7 +183,7 @@ def _blocking(group: "BlockedGroup") -> Text:
         awaited = "a heartbeat" if group["request"] == "ConsumerGroupHeartbeat" else "members"
         return _text("held" if group["is_held"] else f"waiting for {awaited}", _QUIET)
     more = f" and {missing - 1:,} more" if missing > 1 else ""
-    return Text.assemble((_plain(group["blocking"][0]), "bold yellow"), more)
+    return Text.assemble((printable(group["blocking"][0]), "bold yellow"), more)
 
 
 def _missing(group: "BlockedGroup") -> str:
@@ -231,7 +232,7 @@ def _apis(apis: "Sequence[ApiRate]", is_narrow: bool) -> _Section:
     columns = [_column("API", ratio=1), _number("REQ/S"), _number("ERR/S"), *map(_number, names)]
     rows = [
         [
-            Text.assemble(_plain(api["api"]), (" can wait" if api["can_wait"] else "", _QUIET)),
+            Text.assemble(printable(api["api"]), (" can wait" if api["can_wait"] else "", _QUIET)),
             _text(_rate(api["requests_per_s"])),
             _text(_rate(api["errors_per_s"]), _BAD if api["errors_per_s"] else ""),
             *(_text(_milliseconds(value_ms)) for value_ms in _quantiles(api, is_narrow)),
@@ -301,7 +302,7 @@ def _events(events: Sequence[Event]) -> _Section:
     rows = [
         [
             _text(_time(event.at_ms), _QUIET),
-            Text.assemble((_plain(event.subject), "bold"), f" {_plain(event.description)}"),
+            Text.assemble((printable(event.subject), "bold"), f" {printable(event.description)}"),
         ]
         for event in events
     ]
@@ -320,12 +321,7 @@ def _number(title: str) -> Column:
 
 
 def _text(text: str, style: str = "") -> Text:
-    return Text(_plain(text), style)
-
-
-def _plain(text: str) -> str:
-    """Replace nonprintable characters, which could control the terminal: clients choose names freely."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return Text(printable(text), style)
 
 
 def _count(number: int, what: str) -> str:
