@@ -1,4 +1,4 @@
-"""Who may use a directory as a data directory: its lock, and the file that says that it is one and of which format."""
+"""The lock of a data directory, and the file that says that a directory is one and of which format."""
 
 import fcntl
 import os
