@@ -297,6 +297,10 @@ class AuthenticationError(FakebrokerError):
     """A client is not authenticated. The message is the text for the client; it is empty if there is no special one."""
 
 
+class TransportError(FakebrokerError, OSError):
+    """A connection cannot go on, because of bytes that the peer has sent. The message is the reason to log."""
+
+
 class ListenError(FakebrokerError):
     """A broker cannot listen at its address."""
 

@@ -185,8 +185,15 @@ def test_invalid_users_are_an_error_without_their_passwords(run: Run, tmp_path: 
 
 
 def test_an_unknown_protocol_of_a_listener_is_an_error(run: Run) -> None:
+    _, _, err = run("serve", "--port", "0", "--listener", "OUT:TLS")
+    expected = "NAME:PROTOCOL with PLAINTEXT or SSL or SASL_PLAINTEXT or SASL_SSL"
+    assert f"--listener='OUT:TLS': expected {expected}" in err
+
+
+def test_a_listener_with_tls_needs_certificates(run: Run) -> None:
     _, _, err = run("serve", "--port", "0", "--listener", "OUT:SSL")
-    assert "--listener='OUT:SSL': expected NAME:PROTOCOL with PLAINTEXT or SASL_PLAINTEXT" in err
+    assert "ssl.keystore.location is missing: expected a PEM file" in err
+    assert "--tls" in err
 
 
 @pytest.mark.slow

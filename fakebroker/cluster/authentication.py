@@ -9,7 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fakebroker.cluster.call import Call, Peer
-from fakebroker.cluster.configs.settings import MAX_SESSION, SASL_MECHANISMS
+from fakebroker.cluster.configs.listener_settings import SASL_MECHANISMS
 from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.cluster.faults.error_responses import InjectedError, refusal
 from fakebroker.cluster.handlers import api_versions
@@ -70,7 +70,7 @@ class Authentication:
 
     def __init__(self, cluster: "Cluster", peer: Peer) -> None:
         self._cluster, self._peer = cluster, peer
-        self._mechanisms = cluster.config.items(SASL_MECHANISMS)
+        self._mechanisms = cluster.config.of_listener(peer.listener.name).items(SASL_MECHANISMS)
         self._exchange = SaslExchange(cluster.credentials, self._mechanisms)
         self.expires_ms: float | None = None
         self._repeated_ms = -math.inf
@@ -187,7 +187,8 @@ class Authentication:
         """Set when the session ends, if the client is authenticated now. Return its length; 0 if it has none."""
         if self._exchange.state is not SaslState.AUTHENTICATED:
             return 0
-        lifetime_ms = self._exchange.lifetime_ms(self._cluster.config.number(MAX_SESSION))
+        max_ms = self._cluster.config.max_session_ms(self._peer.listener.name, self._exchange.mechanism)
+        lifetime_ms = self._exchange.lifetime_ms(max_ms)
         self.expires_ms = None if lifetime_ms is None else self._exchange.now_ms + lifetime_ms
         return lifetime_ms or 0
 

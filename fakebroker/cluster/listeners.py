@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 from fakebroker.errors import ConfigError
 
-SecurityProtocol = Literal["PLAINTEXT", "SASL_PLAINTEXT"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 """The security protocols that exist here, by Kafka's names."""
 
 
@@ -20,7 +20,7 @@ class Listener(NamedTuple):
 
     Attributes:
         name: Its name.
-        protocol: With SASL_PLAINTEXT, clients have to authenticate.
+        protocol: With SASL, clients have to authenticate; with SSL, connections are encrypted.
     """
 
     name: str
@@ -28,7 +28,11 @@ class Listener(NamedTuple):
 
     @property
     def has_sasl(self) -> bool:
-        return self.protocol == "SASL_PLAINTEXT"
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
 
 
 class Endpoint(NamedTuple):
@@ -39,21 +43,26 @@ class Endpoint(NamedTuple):
 
 
 PLAINTEXT_LISTENER = Listener("PLAINTEXT", "PLAINTEXT")
-"""The only listener, unless others are given."""
-
-SASL_LISTENER = Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
-"""The only listener of a cluster with users, unless others are given."""
+"""The only listener, unless others are given, or there are users or TLS."""
 
 
-def listeners_of(protocols: Mapping[str, SecurityProtocol] | None, *, has_users: bool) -> tuple[Listener, ...]:
-    """Return the listeners with these names and protocols, or the default one.
+def listeners_of(
+    protocols: Mapping[str, SecurityProtocol] | None, *, has_users: bool, has_tls: bool = False
+) -> tuple[Listener, ...]:
+    """Return the listeners with these names and protocols, or one with the protocol that users and TLS need.
 
     Raises:
-        ConfigError: A name is not valid.
+        ConfigError: A name is not valid, or TLS is wanted and none of them has it.
     """
     for name in protocols or ():
         if not _NAME.fullmatch(name):
             raise ConfigError.of("listeners", name, "names of letters, digits, '-' and '_'")
     if protocols:
-        return tuple(Listener(name, protocol) for name, protocol in protocols.items())
-    return (SASL_LISTENER if has_users else PLAINTEXT_LISTENER,)
+        listeners = tuple(Listener(name, protocol) for name, protocol in protocols.items())
+        if has_tls and not any(each.has_tls for each in listeners):
+            raise ConfigError.of("listeners", dict(protocols), "SSL or SASL_SSL at one or more of them, because of tls")
+        return listeners
+    protocol: SecurityProtocol = "SSL" if has_tls else "PLAINTEXT"
+    if has_users:
+        protocol = "SASL_SSL" if has_tls else "SASL_PLAINTEXT"
+    return (Listener(protocol, protocol),)

@@ -25,6 +25,8 @@ _REQUEST_START = struct.Struct(">hhih")
 _RESPONSE_START = struct.Struct(">ii")
 _CORRELATION_ID = struct.Struct(">i")
 _NOTHING = b""
+_TLS_HANDSHAKE = 0x1603
+"""The first two bytes of a connection with TLS: the type of the record, and the major version."""
 _response_starts: dict[tuple[type[Message], int], bytes] = {}
 
 
@@ -68,7 +70,8 @@ class FrameBuffer:
         while end - position >= 4:
             size = _SIZE.unpack_from(data, position)[0]
             if not 0 <= size <= self.max_bytes:
-                raise ProtocolError(f"frame of {size} bytes, expected 0 to {self.max_bytes}")
+                hint = " (it looks like TLS)" if size >> 16 == _TLS_HANDSHAKE else ""
+                raise ProtocolError(f"frame of {size} bytes, expected 0 to {self.max_bytes}{hint}")
             if end - position - 4 < size:
                 self._needed = size + 4
                 break

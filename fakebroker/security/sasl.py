@@ -76,6 +76,7 @@ class SaslExchange:
 
     Attributes:
         mechanisms: The enabled mechanisms.
+        mechanism: The chosen mechanism; empty before.
         state: What the connection has to send next.
         principal: The authenticated principal; None before.
         now_ms: The brokers' time, in milliseconds since the epoch.
@@ -86,9 +87,9 @@ class SaslExchange:
     ) -> None:
         self.mechanisms = mechanisms
         self.now_ms = 0.0
-        self._mechanism: str = ""
+        self.mechanism = ""
         # Without the exchanges before it.
-        self._previous = None if previous is None else (previous._mechanism, previous.principal)
+        self._previous = None if previous is None else (previous.mechanism, previous.principal)
         self.state = SaslState.START
         self.principal: str | None = None
         self.credentials = credentials
@@ -115,7 +116,7 @@ class SaslExchange:
         if self._previous is not None and mechanism != self._previous[0]:
             self._enter(SaslState.WRONG_MECHANISM)
             return True
-        self._mechanism, self._server = mechanism, self._new_server(mechanism)
+        self.mechanism, self._server = mechanism, self._new_server(mechanism)
         self._enter(SaslState.RAW_TOKENS if raw else SaslState.TOKENS)
         return True
 
@@ -141,7 +142,7 @@ class SaslExchange:
         except AuthenticationError as error:
             self.fail()
             what = "authentication" if self._previous is None else "re-authentication"
-            raise AuthenticationError(str(error) or _GENERAL_TEXT.format(what, self._mechanism)) from None
+            raise AuthenticationError(str(error) or _GENERAL_TEXT.format(what, self.mechanism)) from None
         except ProtocolError:
             self.fail()
             raise

@@ -3,6 +3,7 @@
 import ipaddress
 import socket
 from collections import deque
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from fakebroker.protocol.frames import FrameBuffer
 
 if TYPE_CHECKING:  # Few clusters need it.
     from fakebroker.cluster.authentication import Authentication
+    from fakebroker.server.tls.tls_listener import TlsListener
+    from fakebroker.server.tls.tls_socket import TlsSocket
 
 
 def client_host(address: str) -> str:
@@ -51,6 +54,7 @@ class Connection(Peer):
 
     Attributes:
         socket: The socket, non-blocking.
+        tls: The same socket, if connections are encrypted; otherwise None.
         authentication: The authentication that the client has to complete before its requests are handled; None if
             there is none, or it is completed.
         frames: Splits the received bytes into frames.
@@ -79,6 +83,7 @@ class Connection(Peer):
         "queued",
         "read_ms",
         "socket",
+        "tls",
         "unsent",
         "unsent_responses",
     )
@@ -87,7 +92,8 @@ class Connection(Peer):
         self, sock: socket.socket, broker: BrokerNode, listener: Listener, connection_id: int, max_request_bytes: int
     ) -> None:
         super().__init__(broker, client_host(sock.getpeername()[0]), connection_id, listener)
-        self.socket = sock
+        self.socket: socket.socket | TlsSocket = sock
+        self.tls: TlsSocket | None = None
         self.authentication: Authentication | None = None
         self.frames = FrameBuffer(max_request_bytes)
         self.queued: deque[bytes] = deque()
@@ -100,6 +106,27 @@ class Connection(Peer):
         self.is_closed = False
         self.interest = 0
         self.active_ms = 0.0
+
+    def start_tls(self, listener: "TlsListener", on_unsent: Callable[[], None]) -> None:
+        """Encrypt it from the first byte on. The principal is set when the handshake is complete, unless SASL sets it.
+
+        Args:
+            listener: Makes the encrypted socket.
+            on_unsent: See `TlsSocket`.
+        """
+
+        def set_principal(certificate: bytes | None) -> None:
+            if not self.listener.has_sasl:
+                self.principal = listener.principal_of(certificate)
+
+        assert isinstance(self.socket, socket.socket)
+        self.socket = self.tls = listener.encrypted(self.socket, set_principal, on_unsent)
+
+    def close_socket(self) -> None:
+        """Close the socket, and drop what TLS needs: the journal's calls still refer to the connection."""
+        self.socket.close()
+        if self.tls is not None:
+            self.socket, self.tls = self.tls.raw, None
 
     def release_memory(self) -> None:
         """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""

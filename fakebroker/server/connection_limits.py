@@ -10,14 +10,8 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.settings import (
-    LISTENER_PREFIX,
-    MAX_CONNECTION_RATE,
-    MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_IP,
-    MAX_IDLE,
-    SETTINGS,
-)
+from fakebroker.cluster.configs.listener_settings import LISTENER_PREFIX, MAX_CONNECTION_RATE, MAX_CONNECTIONS
+from fakebroker.cluster.configs.settings import MAX_CONNECTIONS_PER_IP, MAX_IDLE, SETTINGS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import WINDOW_MS, Rate
 from fakebroker.server.connection import Connection, client_host

@@ -43,14 +43,14 @@ from fakebroker.cluster.inspect.views import (
     view_groups,
 )
 from fakebroker.cluster.journal.journal import JournalMode, new_journal
-from fakebroker.cluster.listeners import SecurityProtocol, listeners_of
+from fakebroker.cluster.listeners import Listener, SecurityProtocol, listeners_of
 from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord
 from fakebroker.cluster.seeding.seed import MemberSeed, SeedOptions
 from fakebroker.cluster.seeding.transaction_seed import TransactionSeedOptions
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.errors import ConfigError, ErrorCode, cut_lines, one_of
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, cut_lines, one_of
 from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.security.credentials import Credentials, checked_passwords
 from fakebroker.server.clock import Clock, Scaled, clock_for
@@ -58,14 +58,16 @@ from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.polling import Polled
-from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
+from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS, NO_TLS
 from fakebroker.server.response_times import ResponseTimes
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits import DEFAULT_TIMEOUT_S, Waits
 from fakebroker.validation import Data, Seconds
 
-if TYPE_CHECKING:  # Few clusters have a data directory.
+if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
+    from fakebroker.server.tls.certificates import CertificateAuthority
+    from fakebroker.server.tls.tls_listener import TlsListener
 
 T = TypeVar("T")
 
@@ -126,7 +128,10 @@ class FakeCluster(JournalExport):
         listeners: Security protocols by the name of the listener, such as
             `{"INTERNAL": "PLAINTEXT", "CLIENTS": "SASL_PLAINTEXT"}`. Each broker has all of them, and clients find
             brokers at the listener that they are connected to. `bootstrap_servers` is that of the first one. None: one
-            listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT.
+            listener, with SASL_PLAINTEXT if there are users, otherwise with PLAINTEXT; with `tls`, SASL_SSL or SSL.
+        tls: Whether connections are encrypted, at listeners with SSL or SASL_SSL. The certificates are made for this
+            cluster, see the attribute `tls`, which needs the extra `tls`; or they are those of the setting
+            `ssl.keystore.location`. With `ssl.client.auth`, clients have certificates, too (mutual TLS).
         first_node_id: Node id of the first broker; those of the others follow. Tests written for Kafka often expect 0.
         clock: The brokers' clock. "real"; "manual": time stands still until `advance`; `Scaled(10)`: ten times as fast
             as real time. Clients always use real time. With `async with`, real time is that of trio's clock, such as a
@@ -181,6 +186,7 @@ class FakeCluster(JournalExport):
         acls: Sequence[AclRule] | None = None,
         users: Any = None,
         listeners: Mapping[str, SecurityProtocol] | None = None,
+        tls: bool = False,
         first_node_id: NodeId = 1,
         clock: Literal["real", "manual"] | ScaledClock = "real",
         host: str = "127.0.0.1",
@@ -204,9 +210,14 @@ class FakeCluster(JournalExport):
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
         passwords, all_listeners = (
             checked_passwords({} if users is None else users),
-            listeners_of(listeners, has_users=users is not None),
+            listeners_of(listeners, has_users=users is not None, has_tls=tls),
         )
         first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
+        self._authority: CertificateAuthority | None = None
+        if tls and not settings.has_own_certificates:
+            self._authority = _new_authority(self.advertised_host, self.host)
+            settings = Config({**self._authority.settings, **settings.overrides})
+        settings.check_listeners([each.name for each in all_listeners])
 
         persistence = None if data_dir is None else _opened(data_dir, fsync, proposals)
         # With the same seed, ids are other ones after each start that continues with a stored state.
@@ -242,7 +253,10 @@ class FakeCluster(JournalExport):
             advertised_host=self.advertised_host,
             max_unsent_bytes=max_unsent_bytes,
             partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
+            tls_listeners=_tls_listeners(settings, all_listeners),
         )
+        if self._authority is not None:
+            self._server.on_stop.append(self._authority.delete)
         self._commands = ClusterCommands(
             self.cluster,
             self._server,
@@ -343,6 +357,21 @@ class FakeCluster(JournalExport):
     def bootstrap_servers(self) -> str:
         """`bootstrap.servers` for clients: comma-separated host:port of all brokers, IPv6 addresses in brackets."""
         return ",".join(format_host_port(broker.host, broker.port) for broker in self.brokers)
+
+    @property
+    def tls(self) -> "CertificateAuthority":
+        """The certificates that were made for this cluster: clients have to trust that of the path `ca_file`.
+
+        `client_certificate("alice")` returns the paths of a certificate and its key, with which a client is
+        "User:CN=alice" if the setting `ssl.client.auth` asks for certificates. The files are deleted when the cluster
+        stops.
+
+        Raises:
+            FakebrokerError: The cluster has no certificates of its own.
+        """
+        if self._authority is None:
+            raise FakebrokerError("no certificates were made: expected tls=True, without ssl.keystore.location")
+        return self._authority
 
     def bootstrap_servers_of(self, listener: str) -> str:
         """Return `bootstrap.servers` for clients of a listener.
@@ -2029,3 +2058,29 @@ def _restored(
             raise ConfigError.of(f"topics.{name}", partitions, expected)
     persistence.flush(clock.wire.now_ms())
     return cluster
+
+
+def _new_authority(*hosts: str) -> "CertificateAuthority":
+    """Make the certificates of a cluster.
+
+    Raises:
+        FakebrokerError: The extra `tls` is not installed.
+    """
+    try:
+        from fakebroker.server.tls.certificates import CertificateAuthority
+    except ImportError:
+        raise FakebrokerError("tls=True requires the extra 'tls': pip install 'fakebroker[tls]'") from None
+    return CertificateAuthority((*hosts, "localhost", "127.0.0.1", "::1"))
+
+
+def _tls_listeners(config: Config, listeners: Sequence[Listener]) -> "Mapping[str, TlsListener]":
+    """Return the TLS sides of the listeners that have TLS, by name.
+
+    Raises:
+        ConfigError: A setting is missing, or a file or certificate cannot be used.
+    """
+    if not any(each.has_tls for each in listeners):
+        return NO_TLS
+    from fakebroker.server.tls.tls_listener import TlsListener
+
+    return {each.name: TlsListener(config, each) for each in listeners if each.has_tls}

@@ -19,10 +19,11 @@ from fakebroker.errors import DataDirectoryError, FakebrokerError, ListenError, 
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.event_loops import LoopEvent
-from fakebroker.server.reactor import Reactor
+from fakebroker.server.reactor import NO_TLS, Reactor
 
-if TYPE_CHECKING:  # Few clusters have a data directory.
+if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
+    from fakebroker.server.tls.tls_listener import TlsListener
 
 T = TypeVar("T")
 
@@ -54,6 +55,7 @@ class ClusterServer:
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
             further bytes, in real time.
+        tls_listeners: Certificates and settings of the listeners with TLS, by name.
 
     Attributes:
         reactor: Serves the connections; set by the start.
@@ -74,6 +76,7 @@ class ClusterServer:
         advertised_host: str,
         max_unsent_bytes: int,
         partial_frame_timeout_ms: float,
+        tls_listeners: "Mapping[str, TlsListener]" = NO_TLS,
     ) -> None:
         brokers = len(cluster.brokers)
         ports = brokers * len(cluster.listeners)
@@ -88,6 +91,7 @@ class ClusterServer:
         self.on_stop: list[Callable[[], None]] = []
         self._persistence = persistence
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
+        self._tls_listeners = tls_listeners
         self._token: trio.lowlevel.TrioToken | None = None
         self._thread: threading.Thread | None = None
         self._thread_id: int | None = None
@@ -234,6 +238,7 @@ class ClusterServer:
             self._persistence,
             max_unsent_bytes=unsent,
             partial_frame_timeout_ms=partial,
+            tls_listeners=self._tls_listeners,
         )
         try:
             for index, broker in enumerate(self.cluster.brokers.values()):

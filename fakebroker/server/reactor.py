@@ -10,7 +10,9 @@ Does not depend on the meaning of requests: `Cluster.handle` handles them.
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -18,17 +20,12 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.settings import (
-    AUTHENTICATION_DELAY,
-    MAX_REQUEST_BYTES,
-    QUEUED_MAX_BYTES,
-    QUEUED_MAX_REQUESTS,
-    SASL_MAX_BYTES,
-)
+from fakebroker.cluster.configs.listener_settings import AUTHENTICATION_DELAY, SASL_MAX_BYTES
+from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES, QUEUED_MAX_BYTES, QUEUED_MAX_REQUESTS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
-from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError
+from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError, TransportError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
 from fakebroker.server.acceptor import Acceptor
 from fakebroker.server.clock import Clock
@@ -40,8 +37,9 @@ from fakebroker.server.request_memory import RequestMemory
 from fakebroker.server.response_frames import count_unsent, shortened_frame
 from fakebroker.server.response_times import ResponseTimes
 
-if TYPE_CHECKING:  # Few clusters have a data directory.
+if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
+    from fakebroker.server.tls.tls_listener import TlsListener
 
 T = TypeVar("T")
 
@@ -65,6 +63,7 @@ MAX_PARTS = 1024
 
 DEFAULT_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
+NO_TLS: "Mapping[str, TlsListener]" = MappingProxyType({})
 
 
 class Reactor:
@@ -77,6 +76,7 @@ class Reactor:
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
             further bytes.
+        tls_listeners: Certificates and settings of the listeners with TLS, by name.
 
     Attributes:
         wire_clock: Real time.
@@ -96,6 +96,7 @@ class Reactor:
         *,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
         partial_frame_timeout_ms: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS,
+        tls_listeners: "Mapping[str, TlsListener]" = NO_TLS,
     ) -> None:
         self.cluster = cluster
         self.clock = clock
@@ -104,6 +105,7 @@ class Reactor:
         self._storage_error: DataDirectoryError | None = None
         self.max_unsent_bytes = max_unsent_bytes
         self.partial_frame_timeout_ms = partial_frame_timeout_ms
+        self._tls_listeners = tls_listeners
         self.network_faults = NetworkFaults()
         self.linger_s = 0.0
         self.watchers: list[Callable[[], bool]] = []
@@ -216,7 +218,8 @@ class Reactor:
             connection, deadline_ms = next(iter(self._partial.items()))
             if deadline_ms > now_ms:
                 break
-            self.close(connection, f"incomplete request after {self.partial_frame_timeout_ms / 1000:g} s")
+            what = "request" if connection.tls is None or connection.tls.is_established else "TLS handshake"
+            self.close(connection, f"incomplete {what} after {self.partial_frame_timeout_ms / 1000:g} s")
         if self._limits.next_check_ms <= now_ms:
             for connection in self._limits.idle(self.connections.values(), now_ms):
                 logger.info("%r closed: idle (connections.max.idle.ms)", connection)  # as in Kafka: no warning
@@ -274,10 +277,14 @@ class Reactor:
         excess = self._limits.excess(connection, self.connections.values())
         if excess is not None:
             self.close(excess, "max.connections is exceeded, and it was the least recently used")
+        if connection.listener.has_tls:
+            listener = self._tls_listeners[connection.listener.name]
+            connection.start_tls(listener, partial(self._set_interest, connection))
         if connection.listener.has_sasl:
             self._require_authentication(connection)
         if self.network_faults.conditions:
             self.network_faults.accept(connection, wire_ms)
+            self._set_interest(connection)
         if self.cluster.quotas.limits:
             self._limit_connections(connection)
 
@@ -285,7 +292,10 @@ class Reactor:
         from fakebroker.cluster.authentication import Authentication  # few clusters need it
 
         connection.authentication = Authentication(self.cluster, connection)
-        connection.frames.max_bytes = self.cluster.config.number(SASL_MAX_BYTES)
+        connection.frames.max_bytes = self._max_bytes_before_authentication(connection)
+
+    def _max_bytes_before_authentication(self, connection: Connection) -> int:
+        return self.cluster.config.of_listener(connection.listener.name).number(SASL_MAX_BYTES)
 
     def _limit_connections(self, connection: Connection) -> None:
         """Serve no requests of a new connection that exceeds a quota of its address, and close it later."""
@@ -304,9 +314,12 @@ class Reactor:
         try:
             data = connection.socket.recv(size_bytes)
         except BlockingIOError:
+            if connection.tls is not None:
+                self._watch_partial(connection, wire_ms)  # The handshake, or a record that is not complete.
             return
-        except OSError:
-            data = b""
+        except OSError as error:
+            self.close(connection, str(error) if isinstance(error, TransportError) else None)
+            return
         if not data:
             self.close(connection)
             return
@@ -354,7 +367,7 @@ class Reactor:
 
     def _set_authenticated(self, connection: Connection, is_authenticated: bool) -> None:
         """Limit frames, unless the client is authenticated. Afterwards its frames are examined only in a session."""
-        limit = self._max_request_bytes if is_authenticated else self.cluster.config.number(SASL_MAX_BYTES)
+        limit = self._max_request_bytes if is_authenticated else self._max_bytes_before_authentication(connection)
         connection.frames.max_bytes = limit
         authentication = connection.authentication
         if is_authenticated and authentication is not None and authentication.expires_ms is None:
@@ -379,7 +392,8 @@ class Reactor:
         self._partial.pop(connection, None)
         if self._memory.is_limited:
             self._limit_memory(connection, wire_ms)
-        if connection.frames.held_bytes and not self._memory.is_waiting(connection):
+        is_incomplete = connection.tls is not None and connection.tls.is_incomplete
+        if is_incomplete or (connection.frames.held_bytes and not self._memory.is_waiting(connection)):
             connection.active_ms = wire_ms
             self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
 
@@ -635,13 +649,16 @@ class Reactor:
     def _set_interest(self, connection: Connection) -> None:
         if connection.is_closed:
             return
-        interest = WRITE if connection.unsent else 0
+        tls = connection.tls
+        interest = WRITE if connection.unsent or (tls is not None and tls.has_unsent) else 0
         if (
             len(connection.queued) < self._max_queued
             and connection.pending is not Blocked.HANGING_UP
             and not self._memory.is_waiting(connection)
         ):
             interest |= READ
+        if tls is not None and not tls.is_established and isinstance(connection.pending, Blocked):
+            interest &= ~READ  # A broker that does not accept connections does not answer a handshake either.
         if interest != connection.interest:
             connection.interest = interest
             self._poller.modify(connection.socket.fileno(), interest)
@@ -667,7 +684,7 @@ class Reactor:
         if self._memory.is_limited:
             self._limit_memory(connection, self.wire_clock.now_ms())
         self.cluster.forget(connection)
-        connection.socket.close()
+        connection.close_socket()
         self._acceptor.resume()
 
     def stop(self) -> None:

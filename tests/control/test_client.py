@@ -52,7 +52,7 @@ def client(control: ControlHarness) -> Client:
 WITHOUT_CLIENT_METHOD = {
     # These need the process of the cluster, or more than one request. Other methods need a method of `Client`.
     "call", "call_async", "clock", "cluster", "connections", "is_cluster_thread",
-    "journal_dropped", "report", "response_times", "start_task", "wait_until", "watch", "when_stopped",
+    "journal_dropped", "report", "response_times", "start_task", "tls", "wait_until", "watch", "when_stopped",
 }  # fmt: skip
 
 

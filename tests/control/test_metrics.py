@@ -190,6 +190,7 @@ def test_delays_of_faults_are_in_the_broker_time_and_those_of_the_network_in_the
 
 def shrink_send_buffers(cluster: FakeCluster) -> None:
     for connection in cluster.connections:
+        assert isinstance(connection.socket, socket.socket)
         connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
 
 

@@ -1,6 +1,7 @@
 """A blocking Kafka client: sends single requests over a socket and reads their responses, or the bytes of frames."""
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -36,10 +37,13 @@ class WireClient:
     Args:
         broker: The broker.
         client_id: Client id in the header of requests.
+        tls: What the client trusts, and its certificate, if the connection is encrypted.
     """
 
-    def __init__(self, broker: Address, client_id: str = "wire") -> None:
+    def __init__(self, broker: Address, client_id: str = "wire", tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection((broker.host, broker.port), timeout=TIMEOUT_S)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=broker.host)
         self.client_id = client_id
         self._next_correlation_id = 0
         self._pending: list[tuple[int, type[Message], int]] = []  # correlation id, response, version
@@ -83,7 +87,7 @@ class WireClient:
         """Wait until the broker closes the connection; return False if it sends bytes instead."""
         try:
             return self.socket.recv(1) == b""
-        except ConnectionResetError:
+        except (ConnectionResetError, ssl.SSLError):  # An alert of TLS closes the connection.
             return True
 
     def _receive_exactly(self, size: int) -> bytes:

@@ -10,7 +10,8 @@ from functools import cache
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.kafka_broker_configs import CLUSTER_WIDE, PER_BROKER, BrokerConfig, kafka_broker_configs
-from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS, base_name, older_defaults
+from fakebroker.cluster.configs.listener_settings import without_prefix
+from fakebroker.cluster.configs.settings import OWN_PREFIX, SETTINGS, older_defaults
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS, values_error
 from fakebroker.protocol.releases import Release
 
@@ -72,6 +73,11 @@ def known_configs(release: Release) -> Mapping[str, BrokerConfig]:
     return {**listed_configs(release), **throttles}
 
 
+def config_of(release: Release, name: str) -> BrokerConfig | None:
+    """Return the definition of a broker config, also with the prefix of a listener; None if the release has none."""
+    return known_configs(release).get(without_prefix(name))
+
+
 @cache
 def default_values(release: Release) -> Mapping[str, str]:
     """Return the defaults of broker configs in a release, including effective ones that the release does not list."""
@@ -104,7 +110,7 @@ def broker_configs_error(release: Release, configs: Mapping[str, str], *, cluste
         cluster_wide: Whether they are for all brokers.
     """
     by_name = known_configs(release)
-    known = {name: by_name[base_name(name)] for name in configs if base_name(name) in by_name}
+    known = {name: by_name[without_prefix(name)] for name in configs if without_prefix(name) in by_name}
     read_only = [name for name, config in known.items() if not config.is_dynamic]
     if read_only:
         return f"Cannot update these configs dynamically: {', '.join(read_only)}"

@@ -10,9 +10,10 @@ from itertools import dropwhile
 from typing import NamedTuple, Protocol
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.configs.broker_configs import NODE_ID_CONFIGS, default_values, known_configs, synonyms_of
+from fakebroker.cluster.configs.broker_configs import NODE_ID_CONFIGS, config_of, default_values, synonyms_of
 from fakebroker.cluster.configs.definitions import config_text
-from fakebroker.cluster.configs.settings import OWN_PREFIX, SASL_MECHANISMS, Config, base_name
+from fakebroker.cluster.configs.listener_settings import SASL_MECHANISMS
+from fakebroker.cluster.configs.settings import OWN_PREFIX, Config
 from fakebroker.cluster.configs.topic_configs import ALL_TOPIC_CONFIGS
 from fakebroker.cluster.listeners import Listener
 
@@ -106,7 +107,7 @@ def default_broker_config(cluster: ConfigHolder, broker: BrokerNode, name: str) 
 
 
 def _resolved(broker: BrokerNode, name: str, synonyms: list[Synonym]) -> Resolved:
-    known = known_configs(broker.release).get(base_name(name))
+    known = config_of(broker.release, name)
     return Resolved(known.key.normalized(synonyms[0].value) if known is not None and synonyms else None, synonyms)
 
 

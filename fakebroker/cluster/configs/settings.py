@@ -3,9 +3,23 @@
 Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value, items_of
+from fakebroker.cluster.configs.listener_settings import (
+    AUTHENTICATION_DELAY,
+    CERTIFICATE_SETTINGS,
+    LISTENER_SETTINGS,
+    MAX_CONNECTION_RATE,
+    MAX_CONNECTIONS,
+    MAX_SESSION,
+    SASL_MECHANISMS,
+    SASL_SETTINGS,
+    SSL_SETTINGS,
+    listener_prefix,
+    mechanism_prefix,
+    without_prefix,
+)
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.cluster.regular_expressions import compile_regex
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension
@@ -17,7 +31,7 @@ from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig, Migr
 from fakebroker.coordinator.group.modern.subscription.topics import NO_TOPICS, TopicImage
 from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.releases import NEWEST, Release
-from fakebroker.security.mechanisms import MECHANISMS, PASSWORD_MECHANISMS
+from fakebroker.security.mechanisms import MECHANISMS
 
 _BOOLEAN, _SHORT, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.SHORT, ConfigType.INT, ConfigType.LONG
 _STRING, _LIST = ConfigType.STRING, ConfigType.LIST
@@ -28,17 +42,10 @@ OWN_PREFIX = "fakebroker."
 
 REBALANCE_PROTOCOLS = "group.coordinator.rebalance.protocols"
 AUTHORIZER, SUPER_USERS = "authorizer.class.name", "super.users"
-SASL_MECHANISMS, SASL_MAX_BYTES = "sasl.enabled.mechanisms", "sasl.server.max.receive.size"
-MAX_CONNECTIONS, MAX_CONNECTION_RATE = "max.connections", "max.connection.creation.rate"
 MAX_CONNECTIONS_PER_IP, MAX_IDLE = "max.connections.per.ip", "connections.max.idle.ms"
 QUEUED_MAX_REQUESTS, QUEUED_MAX_BYTES = "queued.max.requests", "queued.max.request.bytes"
 MAX_REQUEST_BYTES = "socket.request.max.bytes"
-AUTHENTICATION_DELAY, MAX_SESSION = "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
-
-LISTENER_PREFIX = "listener.name."
-PER_LISTENER = (MAX_CONNECTIONS, MAX_CONNECTION_RATE)
-"""Settings that may have the prefix of a listener, such as `listener.name.internal.max.connections`."""
 
 _ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -75,14 +82,8 @@ SETTINGS: dict[str, ConfigKey] = {
     "auto.leader.rebalance.enable": ConfigKey(
         _BOOLEAN, False, about="Preferred leaders are elected without a request for it; Kafka: true."
     ),
-    AUTHENTICATION_DELAY: ConfigKey(
-        _INT, 100, 0, about="Wait before the answer to a failed authentication, in real time."
-    ),
     MAX_IDLE: ConfigKey(
         _LONG, 600_000, about="Connections without traffic for this long are closed, in real time; -1 is never."
-    ),
-    MAX_SESSION: ConfigKey(
-        _LONG, 0, about="Time after which clients have to authenticate again (KIP-368); 0: when their tokens expire."
     ),
     "default.replication.factor": ConfigKey(
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
@@ -199,12 +200,6 @@ SETTINGS: dict[str, ConfigKey] = {
         ),
         about="Replica that consumers read from: that of the leader by default, or one in their rack (KIP-392).",
     ),
-    SASL_MECHANISMS: ConfigKey(
-        _LIST,
-        ",".join(PASSWORD_MECHANISMS),
-        about="Mechanisms of SASL listeners, of which OAUTHBEARER is off; Kafka: GSSAPI.",
-    ),
-    SASL_MAX_BYTES: ConfigKey(_INT, 524_288, 1, about="Largest message before a client has authenticated (KIP-684)."),
     MAX_REQUEST_BYTES: ConfigKey(_INT, 100 * 1024 * 1024, 1, about="Largest request."),
     SUPER_USERS: ConfigKey(
         _STRING, "", about="Principals that may do everything, such as User:admin, separated by semicolons."
@@ -232,6 +227,7 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, 604_800_000, 1, about="How long a transactional id without a transaction is kept."
     ),
 }
+SETTINGS |= SASL_SETTINGS | SSL_SETTINGS
 SETTINGS |= {key.broker_name: key for key in TOPIC_CONFIGS.values() if key.about and key.broker_name}
 SETTINGS = dict(sorted(SETTINGS.items()))
 
@@ -298,6 +294,7 @@ class Config:
         }
         self._values |= self.overrides
         self._items: dict[str, tuple[str, ...]] = {}
+        self._of_listeners: dict[str, Config] = {}
         self._widen_limits()
         self._check()
 
@@ -362,6 +359,40 @@ class Config:
             items = self._items[name] = tuple(items_of(self.text(name) or "", _LIST))
         return items
 
+    @property
+    def has_own_certificates(self) -> bool:
+        """Whether the certificates of the brokers are given, for all listeners or for one."""
+        return any(without_prefix(name) in CERTIFICATE_SETTINGS for name in self.overrides)
+
+    def of_listener(self, listener: str) -> "Config":
+        """Return these settings with those that have the prefix of a listener, such as `listener.name.clients.`."""
+        config = self._of_listeners.get(listener)
+        if config is None:
+            prefix = listener_prefix(listener)
+            own = {
+                name: value for name in LISTENER_SETTINGS if (value := self.overrides.get(prefix + name)) is not None
+            }
+            config = self._of_listeners[listener] = Config({**self.overrides, **own}) if own else self
+        return config
+
+    def max_session_ms(self, listener: str, mechanism: str) -> int:
+        """Return after which time clients of a listener have to authenticate again with a mechanism; 0 if never."""
+        own = self.overrides.get(listener_prefix(listener) + mechanism_prefix(mechanism) + MAX_SESSION)
+        return self.of_listener(listener).number(MAX_SESSION) if own is None else int(own)
+
+    def check_listeners(self, listeners: Collection[str]) -> None:
+        """Check the settings that have the prefix of a listener.
+
+        Raises:
+            ConfigError: There is no such listener, or a value is invalid together with others.
+        """
+        prefixes = tuple(map(listener_prefix, listeners))
+        for listener in listeners:
+            self.of_listener(listener)  # Checks the values together.
+        for name, value in self.overrides.items():
+            if without_prefix(name) != name and not name.startswith(prefixes):
+                raise ConfigError.of(name, value, f"the prefix of a listener: {', '.join(prefixes)}")
+
     def coordinator(
         self,
         release: Release = NEWEST,
@@ -425,19 +456,12 @@ def older_defaults(release: Release) -> dict[str, Value]:
     return {name: default for before, name, default in _OLDER_DEFAULTS if release < before}
 
 
-def base_name(name: str) -> str:
-    """Return the setting that a name is about: without the prefix of a listener, if the setting may have one."""
-    if name.startswith(LISTENER_PREFIX):
-        base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
-        if base in PER_LISTENER:
-            return base
-    return name
-
-
 def _checked(name: str, value: object) -> Value:
-    setting = SETTINGS.get(base_name(name))
+    setting = SETTINGS.get(without_prefix(name))
     if setting is None:
         raise ConfigError.unknown(name, value, one_of(SETTINGS, name), kind="setting")
+    if setting.type is ConfigType.PASSWORD and not isinstance(value, str):
+        raise ConfigError(f"{name}: expected a string", field=name, expected="a string")  # Without the value.
     if setting.type is _BOOLEAN:
         switch = {"true": True, "false": False}.get(str(value).lower())
         if switch is None:

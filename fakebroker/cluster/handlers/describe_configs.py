@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.configs.broker_configs import known_configs, listed_configs
+from fakebroker.cluster.configs.broker_configs import config_of, listed_configs
 from fakebroker.cluster.configs.changes import (
     ConfigRefusedError,
     ResourceType,
@@ -18,6 +18,7 @@ from fakebroker.cluster.configs.changes import (
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.group_configs import effective_group_configs
+from fakebroker.cluster.configs.listener_settings import without_prefix
 from fakebroker.cluster.configs.log_levels import LOGGERS, level
 from fakebroker.cluster.configs.resolution import (
     ConfigSource,
@@ -27,7 +28,6 @@ from fakebroker.cluster.configs.resolution import (
     default_broker_config,
     topic_config,
 )
-from fakebroker.cluster.configs.settings import LISTENER_PREFIX, base_name
 from fakebroker.cluster.configs.topic_configs import topic_configs
 from fakebroker.cluster.faults.error_catalog import MESSAGES
 from fakebroker.errors import ErrorCode
@@ -125,8 +125,8 @@ def _topic(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) ->
 def _broker(cluster: "Cluster", call: Call, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
     """Return all configs of a broker, including configs that were set and have no definition."""
     listed = listed_configs(call.broker.release)
-    prefixed = [name for name in cluster.config.overrides if name.startswith(LISTENER_PREFIX)]
-    names = dict.fromkeys([*listed, *prefixed, *call.broker.configs, *cluster.broker_configs])
+    of_listeners = [each for each in cluster.config.overrides if each != without_prefix(each)]
+    names = dict.fromkeys([*listed, *of_listeners, *call.broker.configs, *cluster.broker_configs])
     return [
         _broker_entry(call, each, broker_config(cluster, call.broker, each))
         for each in _requested_names(resource, names)
@@ -206,7 +206,7 @@ def _requested_names(resource: DescribeConfigsResource, names: Iterable[str]) ->
 
 
 def _broker_entry(call: Call, name: str, resolved: Resolved) -> DescribeConfigsResourceResult:
-    known = known_configs(call.broker.release).get(base_name(name))
+    known = config_of(call.broker.release, name)
     if known is None:
         return _entry(call, name, None, resolved, read_only=True)
     return _entry(call, name, known.key, resolved, read_only=not known.is_dynamic)

@@ -1,9 +1,9 @@
-"""DescribeDelegationToken: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as on each plaintext listener (KafkaApis)."""
+"""DescribeDelegationToken: refused, as without `delegation.token.secret.key` (KafkaApis)."""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ErrorCode
+from fakebroker.cluster.handlers.security import token_error
 from fakebroker.protocol.messages.describe_delegation_token import DescribeDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, tokens=[])
+    return DescribeDelegationTokenResponse(error_code=token_error(call), tokens=[])

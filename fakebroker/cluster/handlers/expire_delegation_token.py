@@ -1,9 +1,9 @@
-"""ExpireDelegationToken: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as on each plaintext listener (KafkaApis)."""
+"""ExpireDelegationToken: refused, as without `delegation.token.secret.key` (KafkaApis.handleExpireTokenRequest)."""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ErrorCode
+from fakebroker.cluster.handlers.security import no_time, token_error
 from fakebroker.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -11,6 +11,5 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-    )
+    error = token_error(call)
+    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=no_time(call, error))

@@ -1,9 +1,9 @@
-"""RenewDelegationToken: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as on each plaintext listener (KafkaApis)."""
+"""RenewDelegationToken: refused, as without `delegation.token.secret.key` (KafkaApis.handleRenewTokenRequest)."""
 
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.call import Call
-from fakebroker.errors import ErrorCode
+from fakebroker.cluster.handlers.security import no_time, token_error
 from fakebroker.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
@@ -11,6 +11,5 @@ if TYPE_CHECKING:
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-    )
+    error = token_error(call)
+    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=no_time(call, error))

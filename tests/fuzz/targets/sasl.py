@@ -6,10 +6,11 @@ from itertools import count
 from fakebroker.cluster.authentication import Authentication
 from fakebroker.cluster.call import Peer, read_call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.settings import SASL_MECHANISMS, Config
+from fakebroker.cluster.configs.listener_settings import SASL_MECHANISMS
+from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import emulated_releases
 from fakebroker.cluster.journal.journal import Journal
-from fakebroker.cluster.listeners import SASL_LISTENER
+from fakebroker.cluster.listeners import Listener
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.frames import read_response, request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -22,6 +23,8 @@ from fakebroker.security.mechanisms import ScramMechanism
 from tests.support.cluster.cluster_harness import START_MS
 from tests.support.security.scram_client import client_final
 from tests.support.security.tokens import first_message, token
+
+LISTENER = Listener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
 
 USER, PASSWORD = "alice", "secret of alice"
 """The only user."""
@@ -42,7 +45,7 @@ def _new_cluster() -> Cluster:
         random=lambda: 0.0,
         journal=Journal(),
         now_ms=START_MS,
-        listeners=(SASL_LISTENER,),
+        listeners=(LISTENER,),
         credentials=Credentials({USER: PASSWORD}),
     )
 
@@ -56,7 +59,7 @@ def run(data: bytes) -> None:
         data: Frames, each after its size as a big-endian uint16.
     """
     cluster = _new_cluster()
-    peer = Peer(cluster.brokers[1], "127.0.0.1", 1, SASL_LISTENER)
+    peer = Peer(cluster.brokers[1], "127.0.0.1", 1, LISTENER)
     authentication, now_ms, position = Authentication(cluster, peer), START_MS, 0
     while position < len(data):
         end = position + _SIZE_BYTES + int.from_bytes(data[position : position + _SIZE_BYTES], "big")
@@ -86,7 +89,7 @@ class _Conversation:
     def __init__(self) -> None:
         self.frames = bytearray()
         cluster = _new_cluster()
-        self._authentication = Authentication(cluster, Peer(cluster.brokers[1], "127.0.0.1", 1, SASL_LISTENER))
+        self._authentication = Authentication(cluster, Peer(cluster.brokers[1], "127.0.0.1", 1, LISTENER))
         self._now_ms = START_MS
 
     def send(self, request: Message, version: int) -> bytes:

@@ -199,11 +199,11 @@ LIMITS = {
     "max.connections.per.ip.overrides": "",
     "queued.max.request.bytes": "-1",
     "queued.max.requests": "500",
-    "listener.name.clients.max.connections": "5",
+    "listener.name.plaintext.max.connections": "5",
 }
 
 
-@pytest.mark.fake_cluster(config={"max.connections": 7, "listener.name.clients.max.connections": 5})
+@pytest.mark.fake_cluster(config={"max.connections": 7, "listener.name.plaintext.max.connections": 5})
 def test_describe_configs_shows_the_limits(fake_cluster: FakeCluster) -> None:
     resource = DescribeConfigsResource(resource_type=_BROKER, resource_name="1", configuration_keys=None)
     with WireClient(fake_cluster.brokers[0]) as wire:

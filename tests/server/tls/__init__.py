@@ -1,0 +1,1 @@
+"""TLS over sockets: connections, certificates of clients, settings. Real clients are in `tests/interop`."""
