@@ -167,12 +167,12 @@ def classic_member(loop: Loop, group: ClassicGroup, seed: str) -> Client:
     member = _Member(loop, group, Random(seed))
     while True:
         yield from member.join()
-        yield from member.work(member.random.randint(20, 800))
+        yield from member.work(member.random.randint(20, 300))
         drawn = member.random.random()
-        if drawn < 0.1:
+        if drawn < 0.4:
             yield from member.leave()
             yield member.random.uniform(0, 3)
-        elif drawn < 0.13:
+        elif drawn < 0.45:
             member.member_id = ""
             yield HangUp()
             yield member.random.uniform(0, 2 * SESSION_MS / 1000)

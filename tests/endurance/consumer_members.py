@@ -110,7 +110,7 @@ def consumer_member(loop: Loop, group: ConsumerGroup, seed: str) -> Client:
     member = _Member(loop, group, Random(seed))
     member.start()
     while True:
-        for _ in range(member.random.randint(50, 1_500)):
+        for _ in range(member.random.randint(50, 500)):
             if not member.node_id:
                 member.node_id = yield from find_coordinator(loop, member.random, group.offsets.group_id)
             error = yield from member.step()

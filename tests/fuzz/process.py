@@ -8,6 +8,7 @@ The second form runs the target with one input, such as one that `make fuzz` has
 
 import logging
 import sys
+from random import Random
 from typing import Any
 
 import atheris
@@ -32,7 +33,18 @@ def main(name: str, arguments: list[str]) -> None:
     logging.disable(logging.CRITICAL)
     _instrument_codecs()
     target = TARGETS[name]
-    atheris.Setup([sys.argv[0], f"-max_len={target.max_bytes}", *arguments], target.run)
+    mutate, more = target.mutate, {}
+    if mutate is not None:
+
+        def mutate_or_not(data: bytes, max_size: int, seed: int) -> bytes:
+            random = Random(seed)
+            if random.random() < 0.3:
+                plain: bytes = atheris.Mutate(data, max_size)
+                return plain
+            return mutate(data, random)[:max_size]
+
+        more["custom_mutator"] = mutate_or_not
+    atheris.Setup([sys.argv[0], f"-max_len={target.max_bytes}", *arguments], target.run, **more)
     atheris.Fuzz()
 
 

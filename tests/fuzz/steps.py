@@ -48,7 +48,7 @@ class Step:
 
 def frame_step(node_id: int, frame: bytes) -> bytes:
     """Return the step that sends a frame to a broker, on a new connection."""
-    return bytes([StepKind.SEND | node_id - 1 << _KIND_BITS]) + _SIZE.pack(len(frame)) + frame
+    return encode_step(Step(StepKind.SEND, node_id - 1, frame))
 
 
 def advance_step(by_ms: int) -> bytes:
@@ -57,9 +57,19 @@ def advance_step(by_ms: int) -> bytes:
     units = by_ms // _ADVANCE_UNIT_MS
     while units:
         step = min(units, 0xFFFF)
-        steps += bytes([StepKind.ADVANCE]) + _SIZE.pack(step)
+        steps += encode_step(Step(StepKind.ADVANCE, 0, by_ms=step * _ADVANCE_UNIT_MS))
         units -= step
     return bytes(steps)
+
+
+def encode_step(step: Step) -> bytes:
+    """Return the bytes of a step."""
+    start = bytes([step.kind | step.number << _KIND_BITS & 0xFF])
+    if step.kind is StepKind.CLOSE:
+        return start
+    if step.kind is StepKind.ADVANCE:
+        return start + _SIZE.pack(min(step.by_ms // _ADVANCE_UNIT_MS, 0xFFFF))
+    return start + _SIZE.pack(len(step.frame)) + step.frame
 
 
 def parse_steps(data: bytes) -> Iterator[Step]:

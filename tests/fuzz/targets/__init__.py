@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from random import Random
 
+from tests.fuzz.mutation import mutated
 from tests.fuzz.targets import cluster_frames, control_api, coordinator_records, message_codec, record_batches, sasl
 
 
@@ -14,11 +16,13 @@ class Target:
         run: Takes an input. Raises any exception if there is a defect; malformed inputs are none.
         seeds: Returns valid inputs.
         max_bytes: The largest input that the search tries.
+        mutate: Returns a mutation of an input, besides those of libFuzzer; None if there are only these.
     """
 
     run: Callable[[bytes], None]
     seeds: Callable[[], Iterable[bytes]]
     max_bytes: int
+    mutate: Callable[[bytes, Random], bytes] | None = None
 
 
 TARGETS = {
@@ -27,5 +31,5 @@ TARGETS = {
     "coordinator-records": Target(coordinator_records.run, coordinator_records.seeds, 1_024),
     "sasl": Target(sasl.run, sasl.seeds, 1_024),
     "control": Target(control_api.run, control_api.seeds, 2_048),
-    "cluster": Target(cluster_frames.run, cluster_frames.seeds, 4_096),
+    "cluster": Target(cluster_frames.run, cluster_frames.seeds, 4_096, mutated),
 }
