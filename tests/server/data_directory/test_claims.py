@@ -32,6 +32,7 @@ def test_a_missing_directory_is_created_for_this_user_only(tmp_path: Path) -> No
     assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o600}
 
 
+@pytest.mark.slow
 def test_a_directory_in_use_is_refused_with_the_process(tmp_path: Path) -> None:
     directory, _ = opened(tmp_path)
     expected = f"in use by process {os.getpid()}: expected a directory that no other cluster uses"
@@ -98,6 +99,7 @@ def in_mount_namespace(script: str, *mounts: str) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.slow
 def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "data"
     directory, _ = opened(path)
@@ -141,6 +143,7 @@ def full(path: Path, make_space: str) -> str:
     return FULL.replace("PATH", repr(str(path))).replace("MAKE_SPACE", make_space)
 
 
+@pytest.mark.slow
 def test_a_full_file_system_takes_no_more_entries_until_there_is_space(tmp_path: Path) -> None:
     path = tmp_path / "data"
     script = f"open({str(tmp_path / 'other')!r}, 'wb').write(bytes(500_000))\n"
@@ -153,6 +156,7 @@ def test_a_full_file_system_takes_no_more_entries_until_there_is_space(tmp_path:
     assert last == "read again"
 
 
+@pytest.mark.slow
 def test_a_directory_on_a_full_file_system_is_read_and_a_new_one_is_refused(tmp_path: Path) -> None:
     path, other = tmp_path / "data", tmp_path / "other"
     script = f"""
@@ -182,6 +186,7 @@ directory.close()
     assert ran.stdout.endswith(": expected a disk with free space\n")
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({}, resource.RLIM_INFINITY))\n"
     script = limit.format(3_000_000) + full(tmp_path / "data", limit.format("resource.RLIM_INFINITY"))

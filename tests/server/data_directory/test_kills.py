@@ -12,6 +12,8 @@ import pytest
 from tests.support.data_directory import content
 from tests.support.soak import cases, soak
 
+pytestmark = pytest.mark.slow
+
 WRITER = """
 import os, sys
 from fakebroker.server.data_directory.directory import DataDirectory
