@@ -210,6 +210,7 @@ def serve(
 
     control_address = None if control is None else _address(control)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    gc.set_threshold(*GARBAGE_COLLECTIONS)  # Before the state in a data directory is loaded.
     cluster = FakeCluster(
         [Broker(rack=racks[index % len(racks)]) for index in range(brokers)] if racks else brokers,
         _each_once("--topic", topics, _topic),
@@ -230,7 +231,6 @@ def serve(
     )
     cluster.when_stopped(lambda: os.kill(os.getpid(), signal.SIGTERM))
     allow_all()
-    gc.set_threshold(*GARBAGE_COLLECTIONS)
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster, _controlled(cluster, control_address, control_token) as server:
