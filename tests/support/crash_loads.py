@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from fakebroker.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -39,6 +40,12 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceData,
 )
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
+from fakebroker.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from fakebroker.protocol.records import Record, decode_records, encode_batch, split_batches
 from fakebroker.protocol.transaction_markers import AbortedBatches
 from fakebroker.security.acls import AclOperation, AclPermission, PatternType, ResourceType
@@ -149,7 +156,9 @@ class Records:
 
 
 class Transactions:
-    """A transactional producer: transactions of several batches, most of which are committed."""
+    """A transactional producer: transactions of several batches and an offset, most of which are committed."""
+
+    GROUP = "transactional"
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -158,12 +167,17 @@ class Transactions:
         self._is_committing = False
         self._producer: tuple[int, int] | None = None
         self._written = self._sequence = 0
+        self._offset = self._open_offset = -1
+        """Offset of the last transaction that was committed, and with the open one."""
 
     def step(self, wire: WireClient) -> None:
         if self._producer is None:
             self._producer, self._sequence = init_producer(wire, TRANSACTIONS), 0
         if self._open and self._rng.random() < 0.3:
             self._end(wire, is_committing=self._rng.random() < 0.7)
+            return
+        if self._open and self._rng.random() < 0.2:
+            self._commit_offset(wire)
             return
         if not self._open:
             self._add_partition(wire)
@@ -189,6 +203,23 @@ class Transactions:
 
         retried(attempt)
 
+    def _commit_offset(self, wire: WireClient) -> None:
+        """Commit the number of written records as an offset in the transaction."""
+        assert self._producer is not None
+        producer_id, epoch = self._producer
+        identity: dict[str, Any] = {"transactional_id": TRANSACTIONS, "group_id": self.GROUP}
+        identity |= {"producer_id": producer_id, "producer_epoch": epoch}
+        add = AddOffsetsToTxnRequest(**identity)
+        retried(lambda: (wire.ask(add, AddOffsetsToTxnResponse, 3).error_code, None))
+        offset = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=self._written, committed_metadata=None
+        )
+        topic = TxnOffsetCommitRequestTopic(name=RECORDS, partitions=[offset])
+        commit = TxnOffsetCommitRequest(topics=[topic], **identity)
+        response = wire.ask(commit, TxnOffsetCommitResponse, 2)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+        self._open_offset = self._written
+
     def _end(self, wire: WireClient, *, is_committing: bool) -> None:
         assert self._producer is not None
         self._is_committing = is_committing
@@ -198,8 +229,8 @@ class Transactions:
         )
         retried(lambda: (wire.ask(request, EndTxnResponse, 3).error_code, None))
         if is_committing:
-            self._committed += self._open
-        self._open, self._is_committing = [], False
+            self._committed, self._offset = self._committed + self._open, self._open_offset
+        self._open, self._open_offset, self._is_committing = [], self._offset, False
 
     def check(self, wire: WireClient) -> None:
         earlier = self._producer
@@ -211,7 +242,11 @@ class Transactions:
         found = read(wire, TRANSACTIONS, is_committed=True)
         whole = self._committed + self._open if self._is_committing else self._committed
         assert found in (self._committed, whole), "a transaction is committed as a whole, or not at all"
+        is_committed = len(found) == len(whole)
+        expected = self._open_offset if is_committed and self._is_committing else self._offset
+        assert committed_offset(wire, self.GROUP) == expected, "the offset is committed with the records"
         self._committed, self._open, self._is_committing = found, [], False
+        self._offset = self._open_offset = expected
 
 
 class StaticMembers:
