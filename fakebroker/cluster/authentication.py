@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.configs.listener_settings import SASL_MECHANISMS
+from fakebroker.cluster.configs.settings import CLOCK_SKEW, REQUIRED_SCOPE
 from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.cluster.faults.error_responses import InjectedError, refusal
 from fakebroker.cluster.handlers import api_versions
@@ -20,6 +21,7 @@ from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fakebroker.protocol.schema import Message
+from fakebroker.security.oauthbearer import TokenRules
 from fakebroker.security.sasl import SaslExchange, SaslState
 
 if TYPE_CHECKING:
@@ -71,7 +73,9 @@ class Authentication:
     def __init__(self, cluster: "Cluster", peer: Peer) -> None:
         self._cluster, self._peer = cluster, peer
         self._mechanisms = cluster.config.of_listener(peer.listener.name).items(SASL_MECHANISMS)
-        self._exchange = SaslExchange(cluster.credentials, self._mechanisms)
+        scope = (cluster.config.text(REQUIRED_SCOPE) or "").split()
+        self._token_rules = TokenRules(tuple(scope), cluster.config.number(CLOCK_SKEW))
+        self._exchange = SaslExchange(cluster.credentials, self._mechanisms, token_rules=self._token_rules)
         self.expires_ms: float | None = None
         self._repeated_ms = -math.inf
 
@@ -91,7 +95,9 @@ class Authentication:
             assert self.expires_ms is not None
             if frame[:2] == _HANDSHAKE and now_ms - self._repeated_ms >= MIN_REAUTHENTICATION_INTERVAL_MS:
                 self._repeated_ms = now_ms
-                self._exchange = SaslExchange(self._cluster.credentials, self._mechanisms, self._exchange)
+                self._exchange = SaslExchange(
+                    self._cluster.credentials, self._mechanisms, self._exchange, self._token_rules
+                )
             elif now_ms > self.expires_ms:
                 return Answer(None, "close", "the session has expired, expected a new authentication")
             else:

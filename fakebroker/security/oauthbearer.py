@@ -22,11 +22,29 @@ _GIVE_UP = b"\x01"
 """The client's answer to the reason of a refusal."""
 _MAX_SECONDS = 2**53
 _INVALID_TOKEN = '{"status":"invalid_token"}'
+_INSUFFICIENT_SCOPE = '{{"status":"insufficient_scope", "scope":"[{}]"}}'
+"""With the required scopes, as Kafka shows them."""
 
 
 class _Token(NamedTuple):
     name: str
     expires_ms: float
+    scope: frozenset[str]
+
+
+class TokenRules(NamedTuple):
+    """What a token needs (options of Kafka's OAuthBearerUnsecuredValidatorCallbackHandler).
+
+    Attributes:
+        required_scope: Scopes that it must have (`unsecuredValidatorRequiredScope`).
+        clock_skew_ms: For how long it is valid before and after its times (`unsecuredValidatorAllowableClockSkewMs`).
+    """
+
+    required_scope: tuple[str, ...] = ()
+    clock_skew_ms: int = 0
+
+
+NO_RULES = TokenRules()
 
 
 class OAuthBearerServer:
@@ -34,16 +52,17 @@ class OAuthBearerServer:
 
     Args:
         now_ms: Returns the brokers' time in milliseconds since the epoch.
+        rules: What tokens need.
 
     Attributes:
         user: The authenticated user; None until the exchange is complete.
         expires_ms: When the token expires.
     """
 
-    def __init__(self, now_ms: Callable[[], float]) -> None:
+    def __init__(self, now_ms: Callable[[], float], rules: TokenRules = NO_RULES) -> None:
         self.user: str | None = None
         self.expires_ms: float | None = None
-        self._now_ms = now_ms
+        self._now_ms, self._rules = now_ms, rules
         self._refusal = ""
 
     def respond(self, message: bytes) -> bytes:
@@ -65,17 +84,20 @@ class OAuthBearerServer:
             raise AuthenticationError
         if auth["scheme"].lower() != "bearer":
             raise ProtocolError("OAUTHBEARER: the scheme is not bearer")
-        token = _valid_token(auth["token"], self._now_ms())
+        token = _valid_token(auth["token"], self._now_ms(), self._rules.clock_skew_ms)
         if token is None:
             self._refusal = _INVALID_TOKEN
-            return _INVALID_TOKEN.encode()
+        elif not token.scope.issuperset(self._rules.required_scope):
+            self._refusal = _INSUFFICIENT_SCOPE.format(", ".join(self._rules.required_scope))
+        if token is None or self._refusal:
+            return self._refusal.encode()
         if found["authzid"] is not None and unescaped(found["authzid"]) != token.name:
             raise AuthenticationError("OAUTHBEARER: expected an authorization id that is empty or the token's name")
         self.user, self.expires_ms = token.name, token.expires_ms
         return b""
 
 
-def _valid_token(text: str, now_ms: float) -> _Token | None:
+def _valid_token(text: str, now_ms: float, skew_ms: int) -> _Token | None:
     """Return name and expiry of an unsecured JWS that is valid now; None if it is not."""
     header_text, _, rest = text.partition(".")
     claims_text, _, signature = rest.partition(".")
@@ -83,13 +105,24 @@ def _valid_token(text: str, now_ms: float) -> _Token | None:
     if text.count(".") != 2 or signature or header is None or claims is None or header.get("alg") != "none":
         return None
     name, expires_ms, issued_ms = claims.get("sub"), _milliseconds(claims, "exp"), _milliseconds(claims, "iat")
-    if not isinstance(name, str) or not name.strip() or expires_ms is None or now_ms >= expires_ms:
+    if not isinstance(name, str) or not name.strip() or expires_ms is None or now_ms - skew_ms >= expires_ms:
         return None
     if any("\ud800" <= letter <= "\udfff" for letter in name):  # It cannot be encoded, in the journal for example.
         return None
-    if claims.get("iat") is not None and (issued_ms is None or issued_ms > now_ms or issued_ms >= expires_ms):
+    if claims.get("iat") is not None and (issued_ms is None or issued_ms > now_ms + skew_ms or issued_ms >= expires_ms):
         return None
-    return _Token(name, expires_ms)
+    scope = claims.get("scope", [])
+    if isinstance(scope, int | float) and not isinstance(scope, bool):
+        return None
+    scopes = (_as_text(each).strip() for each in (scope if isinstance(scope, list) else [scope]))
+    return _Token(name, expires_ms, frozenset(filter(None, scopes)))
+
+
+def _as_text(value: object) -> str:
+    """Return a JSON value as Jackson's `asText` does."""
+    if isinstance(value, str):
+        return value
+    return "" if isinstance(value, list | dict) else json.dumps(value)
 
 
 def _milliseconds(claims: dict[str, Any], name: str) -> float | None:

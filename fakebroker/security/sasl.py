@@ -11,7 +11,7 @@ from typing import Protocol
 from fakebroker.errors import AuthenticationError, ProtocolError
 from fakebroker.security.credentials import Credentials
 from fakebroker.security.mechanisms import OAUTHBEARER, PLAIN, ScramMechanism
-from fakebroker.security.oauthbearer import OAuthBearerServer
+from fakebroker.security.oauthbearer import NO_RULES, OAuthBearerServer, TokenRules
 from fakebroker.security.plain import PlainServer
 from fakebroker.security.scram import ScramServer
 
@@ -73,6 +73,7 @@ class SaslExchange:
         credentials: The users.
         mechanisms: The enabled mechanisms.
         previous: The last authentication of the connection, which is repeated (KIP-368); None the first time.
+        token_rules: What tokens of OAUTHBEARER need.
 
     Attributes:
         mechanisms: The enabled mechanisms.
@@ -83,9 +84,13 @@ class SaslExchange:
     """
 
     def __init__(
-        self, credentials: Credentials, mechanisms: tuple[str, ...], previous: "SaslExchange | None" = None
+        self,
+        credentials: Credentials,
+        mechanisms: tuple[str, ...],
+        previous: "SaslExchange | None" = None,
+        token_rules: TokenRules = NO_RULES,
     ) -> None:
-        self.mechanisms = mechanisms
+        self.mechanisms, self._token_rules = mechanisms, token_rules
         self.now_ms = 0.0
         self.mechanism = ""
         # Without the exchanges before it.
@@ -124,7 +129,7 @@ class SaslExchange:
         if mechanism == PLAIN:
             return PlainServer(self.credentials.has_password)
         if mechanism == OAUTHBEARER:
-            return OAuthBearerServer(lambda: self.now_ms)
+            return OAuthBearerServer(lambda: self.now_ms, self._token_rules)
         find = partial(self.credentials.scram, mechanism=_SCRAM[mechanism])
         return ScramServer(find, self.credentials.new_nonce())
 

@@ -9,7 +9,7 @@ from fakebroker.cluster.configs.changes import Operation, ResourceType
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.kafka_broker_configs import kafka_broker_configs
 from fakebroker.cluster.configs.resolution import LOG_DIR, ConfigSource
-from fakebroker.cluster.configs.settings import MAX_PARTITION_BYTES, SETTINGS, Config
+from fakebroker.cluster.configs.settings import CLOCK_SKEW, MAX_PARTITION_BYTES, REQUIRED_SCOPE, SETTINGS, Config
 from fakebroker.cluster.configs.topic_configs import TOPIC_CONFIGS
 from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.errors import ErrorCode
@@ -173,7 +173,7 @@ def test_all_configs_of_a_broker(subtests: pytest.Subtests) -> None:
             by_name = {config.name: config for config in result.configs}
             assert list(by_name) == sorted(BROKER_CONFIGS)
             # fakebroker's own, one that is internal in Kafka, and those of the authorizer's class
-            unlisted = {MAX_PARTITION_BYTES, "group.consumer.regex.refresh.interval.ms"}
+            unlisted = {MAX_PARTITION_BYTES, REQUIRED_SCOPE, CLOCK_SKEW, "group.consumer.regex.refresh.interval.ms"}
             unlisted |= {"allow.everyone.if.no.acl.found", "super.users"}
             assert set(SETTINGS) - set(by_name) == unlisted
             assert by_name["num.partitions"].value == "7"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakebroker.errors import AuthenticationError, ProtocolError
-from fakebroker.security.oauthbearer import OAuthBearerServer
+from fakebroker.security.oauthbearer import OAuthBearerServer, TokenRules
 from tests.support.security.tokens import first_message, token
 
 NOW_MS = 1_000_000_000.0
@@ -98,3 +98,54 @@ def test_another_scheme_and_another_authorization_id_are_refused() -> None:
         server().respond(first_message(token(GOOD)).replace(b"Bearer", b"Basic"))
     with pytest.raises(AuthenticationError, match="authorization id"):
         server().respond(first_message(token(GOOD), authorization_id="bob"))
+
+
+@pytest.mark.parametrize(
+    ("scope", "required", "is_enough"),
+    [
+        ("LOGIN", ("LOGIN",), True),
+        (" LOGIN ", ("LOGIN",), True),
+        (["READ", " LOGIN ", ""], ("LOGIN", "READ"), True),
+        ([1, True, None], ("1", "true", "null"), True),
+        (None, ("null",), True),
+        ("LOGIN READ", ("LOGIN READ",), True),  # A string is one scope; a setting has none with a space.
+        ("LOGIN READ", ("LOGIN",), False),
+        (["LOGIN"], ("LOGIN", "READ"), False),
+        ([["LOGIN"]], ("LOGIN",), False),
+        ({"LOGIN": 1}, ("LOGIN",), False),
+        ([], ("LOGIN",), False),
+        ("anything", (), True),
+    ],
+)
+def test_required_scopes(scope: Any, required: tuple[str, ...], is_enough: bool) -> None:
+    exchange = OAuthBearerServer(lambda: NOW_MS, TokenRules(required_scope=required))
+    answer = exchange.respond(first_message(token({**GOOD, "scope": scope})))
+    refusal = f'{{"status":"insufficient_scope", "scope":"[{", ".join(required)}]"}}'
+    assert answer.decode() == ("" if is_enough else refusal)
+    assert exchange.user == ("alice" if is_enough else None)
+    if not is_enough:
+        with pytest.raises(AuthenticationError) as refused:
+            exchange.respond(b"\x01")
+        assert str(refused.value) == refusal
+
+
+def test_a_scope_that_is_missing_or_a_number() -> None:
+    exchange = OAuthBearerServer(lambda: NOW_MS, TokenRules(required_scope=("LOGIN",)))
+    assert exchange.respond(first_message(token(GOOD))) == b'{"status":"insufficient_scope", "scope":"[LOGIN]"}'
+    assert server().respond(first_message(token({**GOOD, "scope": 1}))) == b'{"status":"invalid_token"}'
+
+
+@pytest.mark.parametrize(
+    ("claims", "is_valid"),
+    [
+        ({"exp": 999_998.001}, True),
+        ({"exp": 999_998}, False),
+        ({"iat": 1_000_002, "exp": 1_000_005}, True),
+        ({"iat": 1_000_002.001, "exp": 1_000_005}, False),
+        ({"iat": 999_999, "exp": 999_999}, False),
+    ],
+)
+def test_clock_skew(claims: dict[str, float], is_valid: bool) -> None:
+    exchange = OAuthBearerServer(lambda: NOW_MS, TokenRules(clock_skew_ms=2_000))
+    exchange.respond(first_message(token({"sub": "alice", **claims})))
+    assert (exchange.user is not None) is is_valid

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.errors import ErrorCode
+from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -187,3 +187,46 @@ def test_another_scheme_closes_the_connection(wire: WireClient, version: int) ->
 @pytest.mark.fake_cluster(config={SESSION: 0, ENABLED: "PLAIN"})
 def test_tokens_are_refused_unless_they_are_enabled(wire: WireClient) -> None:
     assert shake_hands(wire, "OAUTHBEARER") == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+@pytest.mark.fake_cluster(config={"fakebroker.oauthbearer.required.scope": " LOGIN  READ"})
+def test_a_token_without_a_required_scope_is_explained_and_refused(wire: WireClient) -> None:
+    shake_hands(wire, "OAUTHBEARER")
+    explained = send_token(wire, first_message(token({"sub": "carol", "exp": 2**40, "scope": ["LOGIN"]})))
+    expected = '{"status":"insufficient_scope", "scope":"[LOGIN, READ]"}'
+    assert (explained.error_code, explained.auth_bytes.decode()) == (0, expected)
+    assert not send_token(
+        wire, first_message(token({"sub": "carol", "exp": 2**40, "scope": ["READ", "LOGIN"]}))
+    ).error_code
+    assert is_served(wire)
+    shake_hands(wire, "OAUTHBEARER")  # The rules are those of the first time.
+    send_token(wire, first_message(token({"sub": "carol", "exp": 2**40})))
+    assert send_token(wire, b"\x01").error_message == expected
+
+
+@pytest.mark.fake_cluster(config={"fakebroker.oauthbearer.clock.skew.ms": 2_000})
+def test_a_token_within_the_clock_skew_begins_a_session_that_has_ended(
+    wire: WireClient, fake_cluster: FakeCluster
+) -> None:
+    shake_hands(wire, "OAUTHBEARER")
+    done = send_token(wire, token_for(fake_cluster, lasts_s=-1))
+    assert (done.error_code, done.session_lifetime_ms) == (0, 0)
+    fake_cluster.advance(0.001)
+    wire.send(ASK)
+    assert wire.is_closed_by_broker()
+
+
+def test_an_invalid_scope_is_no_setting() -> None:
+    with pytest.raises(ConfigError, match=r"^fakebroker\.oauthbearer\.required\.scope='a\"b': expected scopes"):
+        FakeCluster(config={"fakebroker.oauthbearer.required.scope": 'a"b'})
+
+
+def test_delegation_tokens_are_unknown_users(wire: WireClient) -> None:
+    """Brokers without `delegation.token.secret.key` have none (KIP-48)."""
+    assert not shake_hands(wire, "SCRAM-SHA-256")
+    refused = send_token(wire, b"n,,n=alice,r=abc,tokenauth=true")
+    assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert refused.error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    )
+    assert wire.is_closed_by_broker()

@@ -3,6 +3,7 @@
 Source: org.apache.kafka.server.config, GroupCoordinatorConfig.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, Value, items_of
@@ -45,7 +46,11 @@ AUTHORIZER, SUPER_USERS = "authorizer.class.name", "super.users"
 MAX_CONNECTIONS_PER_IP, MAX_IDLE = "max.connections.per.ip", "connections.max.idle.ms"
 QUEUED_MAX_REQUESTS, QUEUED_MAX_BYTES = "queued.max.requests", "queued.max.request.bytes"
 MAX_REQUEST_BYTES = "socket.request.max.bytes"
+REQUIRED_SCOPE, CLOCK_SKEW = OWN_PREFIX + "oauthbearer.required.scope", OWN_PREFIX + "oauthbearer.clock.skew.ms"
 MAX_PARTITION_BYTES = OWN_PREFIX + "partition.max.bytes"
+
+_SCOPES = re.compile(r"[\x20\x21\x23-\x5b\x5d-\x7e]*")
+"""Printable ASCII characters without quotes and backslashes."""
 
 _ASSIGNOR_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -89,6 +94,17 @@ SETTINGS: dict[str, ConfigKey] = {
         _SHORT, 3, 1, about="Replicas of topics created without a number, at most one a broker; Kafka: 1."
     ),
     "delete.topic.enable": ConfigKey(_BOOLEAN, True, about="DeleteTopics works."),
+    CLOCK_SKEW: ConfigKey(
+        _INT,
+        0,
+        0,
+        about="How long tokens are valid before and after their times (option unsecuredValidatorAllowableClockSkewMs).",
+    ),
+    REQUIRED_SCOPE: ConfigKey(
+        _STRING,
+        "",
+        about="Scopes that tokens must have, separated by spaces (option unsecuredValidatorRequiredScope).",
+    ),
     MAX_PARTITION_BYTES: ConfigKey(
         _LONG, 64 * 1024 * 1024, -1, about="Memory for the records of one partition: the oldest go first; -1 is all."
     ),
@@ -320,6 +336,8 @@ class Config:
         for mechanism in self.items(SASL_MECHANISMS):
             if mechanism not in MECHANISMS:
                 raise ConfigError.of(SASL_MECHANISMS, mechanism, one_of(MECHANISMS).replace("one of", "one or more of"))
+        if not _SCOPES.fullmatch(self.text(REQUIRED_SCOPE) or ""):
+            raise ConfigError.of(REQUIRED_SCOPE, self.text(REQUIRED_SCOPE), "scopes of RFC 6749, separated by spaces")
         if "classic" not in self.items(REBALANCE_PROTOCOLS):
             expected = "a list with classic, which cannot be disabled"
             raise ConfigError.of(REBALANCE_PROTOCOLS, self.text(REBALANCE_PROTOCOLS), expected)
