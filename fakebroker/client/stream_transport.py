@@ -1,6 +1,7 @@
 """Connections over trio's streams, each with a task that reads and one that writes."""
 
 import os
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -149,6 +150,8 @@ class StreamTransport:
                     raise
                 except trio.BrokenResourceError as error:
                     why = _broken(connection, error)
+                    if not connection.is_refused:
+                        why = f"the TLS handshake failed (a plaintext listener?): {why}"
                 finally:
                     self.fail(connection, why)  # before the writing task notices
                     await trio.aclose_forcefully(stream)
@@ -210,7 +213,8 @@ def _broken(connection: StreamConnection, error: Exception) -> str:
     if isinstance(cause, OSError) and is_refusal(cause):
         connection.is_refused = True
         return f"TLS failed: {reason(cause)}"
-    return f"the connection failed: {_reason(cause)}"
+    # Numbers of TLS errors are not those of the operating system.
+    return f"the connection failed: {reason(cause) if isinstance(cause, ssl.SSLError) else _reason(cause)}"
 
 
 def _reason(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Replays against listeners that ask for authentication: members over TCP, sessions that end, and secrets."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,9 @@ def scripts() -> list[Script]:
     ]
 
 
-def cluster_of(**config: int) -> FakeCluster:
+def cluster_of(*, tls: bool = False, **config: int) -> FakeCluster:
     settings = {"connection.failed.authentication.delay.ms": 0, **config}
-    return FakeCluster(brokers=2, topics={"orders": 8}, users={"alice": PASSWORD}, config=settings)
+    return FakeCluster(brokers=2, topics={"orders": 8}, users={"alice": PASSWORD}, tls=tls, config=settings)
 
 
 @pytest.mark.usefixtures("frequent_reports")
@@ -64,7 +65,8 @@ def test_members_authenticate_also_again(monkeypatch: pytest.MonkeyPatch, lanes:
 
     monkeypatch.setattr(ClientAuthentication, "begin", recording_begin)
     monkeypatch.setattr(TransportSecurity, "_now_ms", lambda _: now_ms[0])
-    with cluster_of(**{"connections.max.reauth.ms": 60_000}) as cluster:
+    with cluster_of(tls=True, **{"connections.max.reauth.ms": 60_000}) as cluster:
+        login = replace(LOGIN, security_protocol="SASL_SSL", ssl_cafile=cluster.tls.ca_file)
         player = LoopPlayer()
 
         def pass_a_minute() -> None:
@@ -73,7 +75,7 @@ def test_members_authenticate_also_again(monkeypatch: pytest.MonkeyPatch, lanes:
 
         player.when(player.is_settled, pass_a_minute)
         player.when(player.is_settled, lambda: player.skip(LEAVE_S))
-        player.play(cluster.bootstrap_servers, scripts(), LoopSettings(lanes=lanes, security=LOGIN))
+        player.play(cluster.bootstrap_servers, scripts(), LoopSettings(lanes=lanes, security=login))
         assert {call.principal for call in cluster.requests()} == {"User:alice"}
     assert not [event for event in player.requests() if event.missing]
     assert len(repeated) >= (MEMBERS if lanes is None else lanes)

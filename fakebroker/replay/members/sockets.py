@@ -16,7 +16,7 @@ from fakebroker.client.broker_connection import BrokerConnection, FrameCache
 from fakebroker.client.errors import UnsupportedVersion
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import DEFAULT_CONNECT_TIMEOUT_MS, Address, ConnectionUser
-from fakebroker.client.transport_security import TransportSecurity, reason
+from fakebroker.client.transport_security import TransportSecurity, is_refusal, reason
 from fakebroker.client.versions import NegotiatedVersions
 from fakebroker.errors import AuthenticationError, FakebrokerError, ProtocolError
 from fakebroker.host_port import format_host_port
@@ -286,7 +286,8 @@ class SocketTransport:
         except ssl.SSLWantWriteError:
             self._poller.modify(connection.socket.fileno(), WRITE)
         except OSError as error:
-            self.fail(connection, f"the TLS handshake failed: {reason(error)}")
+            hint = "" if is_refusal(error) else " (a plaintext listener?)"
+            self.fail(connection, f"the TLS handshake failed{hint}: {reason(error)}")
         else:
             connection.is_encrypting = False
             self._begin(connection)
