@@ -91,8 +91,6 @@ class TlsSocket:
             return b""
         encrypted = self.raw.recv(size)
         if not encrypted:
-            if self.is_incomplete and not self.is_established:
-                raise TransportError("the client has closed the connection in the TLS handshake")
             return b""
         if self._first_byte is None:
             self._first_byte = encrypted[0]

@@ -3,10 +3,11 @@ import { Kafka, logLevel } from "kafkajs";
 
 const { servers, logins } = JSON.parse(process.env.SETTINGS);
 
-async function topicsOf({ token, ...sasl }) {
-  if (token) sasl.oauthBearerProvider = async () => ({ value: token });
+async function topicsOf({ token, ssl, ...login }) {
+  if (token) login.oauthBearerProvider = async () => ({ value: token });
+  const sasl = login.mechanism ? login : undefined; // Without a mechanism, the certificate is enough.
   const retry = { retries: 0 };
-  const kafka = new Kafka({ brokers: servers.split(","), sasl, retry, logLevel: logLevel.NOTHING });
+  const kafka = new Kafka({ brokers: servers.split(","), ssl, sasl, retry, logLevel: logLevel.NOTHING });
   const admin = kafka.admin({ retry });
   try {
     await admin.connect();
