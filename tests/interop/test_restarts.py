@@ -1,0 +1,101 @@
+"""Clients that run while a cluster with a data directory is restarted: nothing is lost, repeated or given up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from fakebroker import FakeCluster
+from tests.support.kafka_clients.client import CALL_TIMEOUT_S
+
+pytestmark = pytest.mark.slow
+
+FAST: dict[str, Any] = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 50,
+    "retry.backoff.ms": 10,
+    "log_level": 0,
+}
+
+
+def start(path: Path, port: int = 0) -> FakeCluster:
+    return FakeCluster(1, {"orders": 4}, data_dir=path, port=port, seed=1)
+
+
+def port_of(cluster: FakeCluster) -> int:
+    return cluster.brokers[0].port
+
+
+def test_an_idempotent_producer_continues_its_sequence(tmp_path: Path) -> None:
+    with start(tmp_path) as first:
+        port = port_of(first)
+        producer = Producer({"bootstrap.servers": first.bootstrap_servers, "enable.idempotence": True, **FAST})
+        for number in range(5):
+            producer.produce("orders", b"a%d" % number, partition=0)
+        assert producer.flush(CALL_TIMEOUT_S) == 0
+        producer_ids = {each.producer_id for each in producers_of(first)}
+    for number in range(5):
+        producer.produce("orders", b"b%d" % number, partition=0)
+    with start(tmp_path, port) as second:
+        assert producer.flush(CALL_TIMEOUT_S) == 0
+        expected = [b"%c%d" % (letter, number) for letter in b"ab" for number in range(5)]
+        assert [record.value for record in second.records("orders", 0)] == expected
+        assert {each.producer_id for each in producers_of(second)} == producer_ids
+        assert [(each.batches[-1].last_sequence, len(each.batches)) for each in producers_of(second)] == [(9, 2)]
+
+
+def producers_of(cluster: FakeCluster) -> list[Any]:
+    topic = cluster.cluster.topics.get("orders")
+    assert topic is not None
+    return list(topic.partitions[0].log.producers.all())
+
+
+def test_a_transaction_continues_after_a_restart(tmp_path: Path) -> None:
+    with start(tmp_path) as first:
+        port = port_of(first)
+        producer = Producer({"bootstrap.servers": first.bootstrap_servers, "transactional.id": "t", **FAST})
+        producer.init_transactions(CALL_TIMEOUT_S)
+        producer.begin_transaction()
+        producer.produce("orders", b"before", partition=1)
+        assert producer.flush(CALL_TIMEOUT_S) == 0
+    with start(tmp_path, port) as second:
+        assert second.transaction("t").state == "Ongoing"
+        producer.produce("orders", b"after", partition=2)
+        producer.commit_transaction(CALL_TIMEOUT_S)
+        assert second.wait_for_transaction("t", "CompleteCommit") is not None
+        reader = Consumer({"bootstrap.servers": second.bootstrap_servers, "group.id": "r", **FAST})
+        reader.assign([TopicPartition("orders", index, 0) for index in (1, 2)])
+        read = {message.value() for message in reader.consume(2, CALL_TIMEOUT_S)}
+        reader.close()
+    assert read == {b"before", b"after"}
+
+
+def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(tmp_path: Path) -> None:
+    with start(tmp_path) as first:
+        port = port_of(first)
+        first.produce("orders", ["a", "b", "c"], partition=0)
+        consumer = Consumer({
+            "bootstrap.servers": first.bootstrap_servers, "group.id": "g", "group.instance.id": "one",
+            "auto.offset.reset": "earliest", "enable.auto.commit": False, "heartbeat.interval.ms": 100, **FAST,
+        })  # fmt: skip
+        revoked: list[object] = []
+        consumer.subscribe(["orders"], on_revoke=lambda _, partitions: revoked.append(partitions))
+        assert [message.value() for message in consumer.consume(2, CALL_TIMEOUT_S)] == [b"a", b"b"]
+        consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
+        before = first.group("g")
+    with start(tmp_path, port) as second:
+        assert second.group("g").members == before.members
+        second.wait_for_request("Heartbeat", group="g", polling=[consumer])
+        assert len(consumer.assignment()) == 4
+        after = second.group("g")
+        assert (after.state, after.generation_id, after.members) == ("Stable", before.generation_id, before.members)
+        consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
+        assert revoked == []
+        consumer.close()
+    with start(tmp_path, port) as third:
+        later = Consumer({"bootstrap.servers": third.bootstrap_servers, "group.id": "g", "group.instance.id": "one"})
+        third.produce("orders", ["d"], partition=0)
+        later.subscribe(["orders"])
+        assert [message.value() for message in later.consume(1, CALL_TIMEOUT_S)] == [b"d"]
+        later.close()
