@@ -18,8 +18,6 @@ T = TypeVar("T")
 VERSION = struct.Struct(">h")
 """The version before a key or a value."""
 
-_READ_BYTES = 1024 * 1024
-
 
 def append_pairs(
     log: PartitionLog,
@@ -63,19 +61,16 @@ def read_all(
     Raises:
         ProtocolError: A record is malformed; the message contains the partition and the offset.
     """
-    offset = log.log_start_offset
-    while data := log.read(offset, _READ_BYTES):
-        for batch in records.split_batches(data):
-            offset = batch.base_offset
-            try:
-                for record in records.iterate_records(batch):
-                    offset = record.offset
-                    parsed = parse(batch, record)
-                    if parsed is not None:
-                        yield parsed
-            except ProtocolError as error:
-                raise ProtocolError(f"{topic}-{partition}, offset {offset}: {error}") from error
-            offset = batch.last_offset + 1
+    for batch in log.batches_from(log.log_start_offset):
+        offset = batch.base_offset
+        try:
+            for record in records.iterate_records(batch):
+                offset = record.offset
+                parsed = parse(batch, record)
+                if parsed is not None:
+                    yield parsed
+        except ProtocolError as error:
+            raise ProtocolError(f"{topic}-{partition}, offset {offset}: {error}") from error
 
 
 def prefixed(message: Message, version: int) -> bytes:
