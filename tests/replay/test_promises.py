@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import PromiseCheck, Violation
-from fakebroker.replay.verify.promise_views import BrokerTimes
-from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
+from fakebroker.replay.verify.promise_views import BrokerTimes, promise_views
+from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises, checked_promises
 from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay.promise_cases import cases_by_group
 from tests.support.replay.recorded_events import (
@@ -628,8 +628,8 @@ def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str | None, d
     members = scripts(spark, [script_of(f"c{number}", each) for number, case in cases for each in case.members])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        checks = check_promises(spark, events, members, PARTITIONS, brokers=TIMES)
-    return checks, cases_by_group(spark, events, members, PARTITIONS, TIMES)
+        with promise_views(spark, events, members, PARTITIONS, TIMES) as views:
+            return checked_promises(views, list(PROMISES)), cases_by_group(views)
 
 
 def test_violations_are_found_and_nothing_else(

@@ -19,8 +19,8 @@ from fakebroker.replay.options import GroupProtocol
 from fakebroker.replay.report.evidence import COLUMNS, violated
 from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.script.script import Act, Action, Script
-from fakebroker.replay.verify.promise_views import BrokerTimes
-from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES, check_promises
+from fakebroker.replay.verify.promise_views import BrokerTimes, promise_views
+from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES, checked_promises
 from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay import broken_consumer_coordinators as consumer, broken_coordinators as broken
 from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
@@ -206,13 +206,22 @@ def violations_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def checked(
+def checked_and_counted(
     spark: SparkSession, events_and_members: tuple[DataFrame, DataFrame], violations_file: Path
-) -> list[PromiseCheck]:
-    """Return the promises checked on all runs."""
+) -> tuple[list[PromiseCheck], dict[str | None, dict[str, int]]]:
+    """Return the promises checked on all runs, and the numbers of their cases by group."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
-        return check_promises(spark, *events_and_members, PARTITIONS, file=violations_file, brokers=TIMES)
+        with promise_views(spark, *events_and_members, PARTITIONS, TIMES) as views:
+            return checked_promises(views, list(PROMISES), file=violations_file), cases_by_group(views)
+
+
+@pytest.fixture(scope="module")
+def checked(
+    checked_and_counted: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]],
+) -> list[PromiseCheck]:
+    """Return the promises checked on all runs."""
+    return checked_and_counted[0]
 
 
 def test_a_broken_coordinator_breaks_its_promise_and_no_other(
@@ -227,12 +236,9 @@ def test_a_broken_coordinator_breaks_its_promise_and_no_other(
 
 
 def test_every_violation_of_a_broken_coordinator_is_in_a_case(
-    spark: SparkSession,
-    events_and_members: tuple[DataFrame, DataFrame],
-    checked: list[PromiseCheck],
-    subtests: pytest.Subtests,
+    checked_and_counted: tuple[list[PromiseCheck], dict[str | None, dict[str, int]]], subtests: pytest.Subtests
 ) -> None:
-    counts = cases_by_group(spark, *events_and_members, PARTITIONS, TIMES)
+    checked, counts = checked_and_counted
     for name, (promise, _) in BROKEN.items():
         broken = sum(v.group == name for check in checked if check.name == promise for v in check.violations)
         with subtests.test(coordinator=name):

@@ -16,7 +16,8 @@ from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.options import PASSED, ReplayOptions
 from fakebroker.replay.run_directory import read_summary
 from fakebroker.replay.verify.preconditions import unmet_preconditions
-from fakebroker.replay.verify.promises import check_promises
+from fakebroker.replay.verify.promise_views import promise_views
+from fakebroker.replay.verify.promises import PROMISES, checked_promises
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.transaction import Transaction
@@ -43,11 +44,13 @@ class Effect:
         removed: What is changed so that the effect does not occur.
         removal: Changes the workload.
         missed: Beginnings of the expectations that are missed then; all others are met.
+        apis: APIs that members use only then.
     """
 
     removed: str
     removal: Removal
     missed: tuple[str, ...]
+    apis: frozenset[str] = frozenset()
 
 
 def groups(name: str | None = None, **changes: Any) -> Removal:
@@ -97,7 +100,12 @@ BATCH, REQUESTS = "groups_per_request of OffsetFetch from load", "requests of Of
 EFFECTS: dict[str, list[Effect]] = {
     "classic-or-consumer": [
         Effect("no restarts", groups(restart=None), ("generations",)),
-        Effect("the consumer protocol, which has the same expectations", groups(protocol="consumer"), ()),
+        Effect(
+            "the consumer protocol, which has the same expectations",
+            groups(protocol="consumer"),
+            (),
+            frozenset({"ConsumerGroupHeartbeat"}),
+        ),
     ],
     "crash-storm": [Effect("no crashes", groups(crash=None), ("generations", "unassigned_member_s"))],
     "deploy": [
@@ -189,6 +197,11 @@ def small(name: str, workload: Workload) -> Workload:
     return scaled(workload, SCALES.get(name, 0.02), where=name)
 
 
+def apis_of(play: Play) -> set[str]:
+    """Return the APIs of all requests."""
+    return {row["api"] for row in play.events if row["kind"] == "request"}
+
+
 def test_the_effects_of_every_workload_are_known() -> None:
     assert list(EFFECTS) == list(FILES)
 
@@ -216,10 +229,11 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     }
     members = scripts(spark, [script for _, found in parts for script in found])
     recorded = spark.createDataFrame(rows)
-    checks = check_promises(spark, recorded, members, partitions)
+    with promise_views(spark, recorded, members, partitions) as views:
+        checks, counted = checked_promises(views, list(PROMISES)), cases_by_group(views)
     assert [violation.what for check in checks for violation in check.violations] == []
     cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
-    for group, counts in cases_by_group(spark, recorded, members, partitions).items():
+    for group, counts in counted.items():
         if group is not None:  # requests about several groups
             cases[group.partition("/")[0]].update(counts)
     for name, play in plays.items():
@@ -260,7 +274,9 @@ def test_without_its_effect_a_workload_misses_an_expectation(
         for effect in effects:
             with subtests.test(workload=name, removed=effect.removed):
                 workload = small(name, effect.removal(load_workload(FILES[name])))
-                missed = player.play(workload).missed
-                assert len(missed) == len(effect.missed)
-                for expectation, beginning in zip(missed, effect.missed, strict=True):
+                play = player.play(workload)
+                assert len(play.missed) == len(effect.missed)
+                for expectation, beginning in zip(play.missed, effect.missed, strict=True):
                     assert expectation.startswith(beginning)
+                if effect.apis:
+                    assert apis_of(play) - apis_of(plays[name]) == effect.apis

@@ -140,11 +140,12 @@ def rows_of(
 
 
 def computed_once(frame: DataFrame, few: bool) -> DataFrame:
-    """Return the same rows, stored when they are first computed; `unpersist` frees them.
+    """Return the same rows, stored; `unpersist` frees them.
 
     Args:
         frame: The rows.
-        few: Whether the rows are few. Then queries on them do not include the plan that computed them, so that Spark
-            does not analyze that plan each time.
+        few: Whether the rows are few. Then they are computed now, and queries on them do not include the plan that
+            computed them: Spark would analyze it for each query, and send it to each task. Many rows are stored when
+            they are first read.
     """
-    return frame.localCheckpoint(eager=False) if few else frame.persist(StorageLevel.MEMORY_AND_DISK)
+    return frame.localCheckpoint() if few else frame.persist(StorageLevel.MEMORY_AND_DISK)

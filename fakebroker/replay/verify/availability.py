@@ -19,8 +19,8 @@ from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, VerdictOutcome
 from fakebroker.replay.spark.query_settings import computed_once, local_table, rows_of, suited_to
+from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.outages import Outage, planned_outages
-from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
 from fakebroker.replay.wording import counted, error_name
 

@@ -8,9 +8,8 @@ from math import inf
 
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.errors import ConfigError
-from fakebroker.replay.verify.consumer_queries import TARGET_HEARTBEATS
+from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, TARGET_HEARTBEATS
 from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, TRANSACTION_PROMISES, applicable_promises
-from fakebroker.replay.verify.promise_views import BOUND_US, OVERDUE_US
 from fakebroker.replay.verify.transaction_queries import OVERDUE_TRANSACTION_US
 from fakebroker.replay.workload.population import Groups
 from fakebroker.replay.workload.table import ends

@@ -19,7 +19,7 @@ which the last request was sent. Error codes in the queries:
 from typing import NamedTuple
 
 from fakebroker.replay.verify import consumer_queries as consumer
-from fakebroker.replay.verify.promise_views import (
+from fakebroker.replay.verify.bounds import (
     BOUND_US,
     CLOCK_SKEW_US,
     LOADING_US,
@@ -29,6 +29,7 @@ from fakebroker.replay.verify.promise_views import (
     REQUEST_TIMEOUT_US,
     RETENTION_US,
     SESSION,
+    TARGET_HEARTBEATS,
 )
 from fakebroker.replay.verify.transaction_queries import (
     ATOMIC,
@@ -650,7 +651,7 @@ PROMISES: dict[str, Promise] = {
         consumer.COMMITTED_CASES,
     ),
     "targets-reached": Promise(
-        f"Within {consumer.TARGET_HEARTBEATS} heartbeat intervals plus {BOUND_US // 1_000_000} s after the last change "
+        f"Within {TARGET_HEARTBEATS} heartbeat intervals plus {BOUND_US // 1_000_000} s after the last change "
         "of a group of the consumer protocol, its members have reached the newest epoch and have all partitions.",
         consumer.TARGETS,
         "times in which a group was left alone for longer",

@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
-from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.spark.query_settings import (
     are_few,
     computed_once,
@@ -28,25 +27,8 @@ from fakebroker.replay.spark.query_settings import (
     settings_for_count,
     temporary_settings,
 )
+from fakebroker.replay.verify.bounds import BOUND_US, CLOCK_SKEW_US, NO_LOOKUP, PARKED, SESSION
 from fakebroker.replay.verify.consumer_views import CONSUMER_VIEWS
-
-CLOCK_SKEW_US = 100_000
-"""Maximum difference between the clocks of the machines on which members run, in microseconds."""
-
-BOUND_US = 5_000_000
-"""Maximum delay of a coordinator in microseconds: to remove an expired member, or to serve a group once named."""
-
-OVERDUE_US = 4_000_000
-"""Time after the rebalance timeout at which a parked request is overdue, in microseconds; members give up after 5 s."""
-
-REQUEST_TIMEOUT_US = 30_000_000
-"""Time that a client waits for responses to requests that are never parked (`request.timeout.ms`), in microseconds."""
-
-LOADING_US = 60_000_000
-"""Maximum loading time of a coordinator, in microseconds; while loading, it answers all heartbeats without an error."""
-
-RETENTION_US = 60_000_000
-"""Minimum retention of offsets (`offsets.retention.minutes` = 1), in microseconds."""
 
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
@@ -55,21 +37,7 @@ _IN_PLACE = {
 }
 """Spark settings that keep joins local: no broadcasts, and no plans that change while they run."""
 
-PARKED = f"api in {PARKED_APIS}"
-"""Condition for requests whose response a coordinator may delay until a rebalance makes progress."""
-
-SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
-"""Condition for requests that extend the session of their member."""
-
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
-
-NO_LOOKUP = """
-    left anti join lookups l
-        on l.is_sign and l.group = s.group and l.at_us > s.since_us and l.at_us <= s.until_us"""
-"""Join that keeps the rows of `s` during which the group had the same coordinator, with its sessions in memory.
-
-These are rows without a look-up between `since_us` and `until_us`: members that lose their coordinator look it up.
-"""
 
 # Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response
 # was read; `last_us`: when the last of several folded requests was sent; `listed`: the number of members in the
@@ -301,6 +269,8 @@ SEEN = """
     from events where kind = 'seen'"""
 
 _VIEWS = {
+    "scripts": SCRIPTS,
+    "lookups": LOOKUPS,
     "steps": STEPS,
     "lives": LIVES,
     "last_requests": LAST_REQUESTS,
@@ -383,24 +353,21 @@ def promise_views(
     members.createOrReplaceTempView("members")
     topics = pa.schema([("topic", pa.string()), ("partitions", pa.int32())])
     local_table(spark, list(partitions.items()), topics).createOrReplaceTempView("topics")
-    (found,) = spark.sql(
+    (counted,) = spark.sql(
         "select count(*) rows, max(sent_us) end_us, count(transaction) used, count(epoch) beats from events"
     ).collect()
-    in_consumer_group = "bool_or(epoch is not null) over (partition by `group`)" if found["beats"] else "false"
-    calls = CALLS.format(in_consumer_group=in_consumer_group)
-    views = _VIEWS | (_TRANSACTION_VIEWS if found["used"] else {}) | (CONSUMER_VIEWS if found["beats"] else {})
-    few, kept = are_few(found["rows"]), []
-    with temporary_settings(spark, {**settings_for_count(spark, found["rows"]), **_IN_PLACE}):
+    few, is_used, has_consumers = are_few(counted["rows"]), bool(counted["used"]), bool(counted["beats"])
+    found = PromiseViews(spark, few, counted["end_us"] or 0, brokers, is_used, has_consumers)
+    in_consumer_group = "bool_or(epoch is not null) over (partition by `group`)" if has_consumers else "false"
+    views = {"calls": CALLS.format(in_consumer_group=in_consumer_group), **_VIEWS}
+    views |= (_TRANSACTION_VIEWS if is_used else {}) | (CONSUMER_VIEWS if has_consumers else {})
+    kept = []
+    with temporary_settings(spark, {**settings_for_count(spark, counted["rows"]), **_IN_PLACE}):
         try:
-            for name, query in (("calls", calls), ("scripts", SCRIPTS), ("lookups", LOOKUPS)):
-                kept.append(computed_once(spark.sql(query), few))
-                kept[-1].createOrReplaceTempView(name)
             for name, query in views.items():
-                kept.append(computed_once(spark.sql(query), few))
+                kept.append(computed_once(found.sql(query), few))
                 kept[-1].createOrReplaceTempView(name)
-            yield PromiseViews(
-                spark, few, found["end_us"] or 0, brokers, bool(found["used"]), has_consumers=bool(found["beats"])
-            )
+            yield found
         finally:
             for view in kept:
                 view.unpersist()

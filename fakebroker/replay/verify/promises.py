@@ -4,7 +4,8 @@ Counts the cases and the violations, writes the violations to a file and lists t
 are in `promise_queries`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial, reduce
 from pathlib import Path
 
@@ -92,10 +93,15 @@ def check_promises(
     """
     names = _checked_names(wanted)
     with promise_views(spark, events, members, partitions, brokers) as views:
-        cases, is_suspected = _cases(views, names)
-        queries = {name: violations_query(views, name) for name in names if cases[name] and is_suspected[name]}
-        broken = _numbers(views, {name: f"select count(*) n from ({query})" for name, query in queries.items()})
-        violations = _violations(views, [name for name in broken if broken[name]], file)
+        return checked_promises(views, names, required, file)
+
+
+def checked_promises(
+    views: PromiseViews, names: Sequence[str], required: Sequence[str] = (), file: Path | None = None
+) -> list[PromiseCheck]:
+    """Check promises on the views of a run; see `check_promises`."""
+    cases, is_suspected = _cases(views, names)
+    broken, violations = _violations(views, [name for name in names if cases[name] and is_suspected[name]], file)
     return [
         PromiseCheck(
             name=name,
@@ -155,58 +161,59 @@ def _cases(views: PromiseViews, names: Sequence[str]) -> tuple[dict[str, int], d
     counts = {("cases", name): f"select sum(cases) n from ({cases_query(views, name)})" for name in counted}
     suspects = {("suspects", name): PROMISES[name].suspects for name in counted}
     counts |= {key: f"select count(*) n from ({query})" for key, query in suspects.items() if query is not None}
-    found = _numbers(views, {"/".join(key): query for key, query in counts.items()})
+    with _rows(views, {"/".join(key): query for key, query in counts.items()}) as frames:
+        rows = reduce(DataFrame.union, frames.values()).collect() if frames else []
+    found = {row["name"]: row["n"] or 0 for row in rows}
     return (
         {name: found.get(f"cases/{name}", 0) for name in names},
         {name: bool(found.get(f"suspects/{name}", True)) for name in names},
     )
 
 
-def _numbers(views: PromiseViews, queries: Mapping[str, str]) -> dict[str, int]:
-    """Return the results of queries for a number `n` by their names, computed in one Spark job.
+@contextmanager
+def _rows(views: PromiseViews, queries: Mapping[str, str]) -> Iterator[dict[str, DataFrame]]:
+    """Store the rows of queries within the context, with the name of the query as the first column.
 
     Each query is planned by itself, because planning takes longer for one large query.
     """
 
     def planned(name: str, query: str) -> DataFrame:
-        return computed_once(views.sql(query).select(lit(name).alias("name"), "n"), views.few)
+        return computed_once(views.sql(f"select '{name}' name, * from ({query})"), views.few)
 
     frames = in_parallel([partial(planned, name, query) for name, query in queries.items()], views.few)
-    if not frames:
-        return {}
     try:
-        return {row["name"]: row["n"] or 0 for row in reduce(DataFrame.union, frames).collect()}
+        yield dict(zip(queries, frames, strict=True))
     finally:
         for frame in frames:
             frame.unpersist()
 
 
-def _violations(views: PromiseViews, names: Sequence[str], file: Path | None) -> dict[str, list[Violation]]:
-    """Write all violations of these promises, and return the first ones of each."""
+def _violations(
+    views: PromiseViews, names: Sequence[str], file: Path | None
+) -> tuple[dict[str, int], dict[str, list[Violation]]]:
+    """Return the number of violations of each of these promises, and the first ones; write all."""
     listed: dict[str, list[Violation]] = {}
-    found = _all_violations(views, names)
-    try:
+    queries = {name: f"select {_COLUMNS} from ({violations_query(views, name)})" for name in names}
+    with _rows(views, queries) as frames:
+        counts = reduce(DataFrame.union, frames.values()).groupBy("name").count().collect() if frames else []
+        numbers = {row["name"]: row["count"] for row in counts}
+        found = _in_order(views, [frames[name] for name in names if name in numbers])
         if file is not None:
             found.coalesce(1).write.mode("overwrite").parquet(str(file))
-        if names:
+        if numbers:
             found.createOrReplaceTempView("violations")
             for row in views.spark.sql(_DETAILS, {"most": MOST_VIOLATIONS}).collect():
                 listed.setdefault(row["promise"], []).append(_violation(row))
-    finally:
-        found.unpersist()
-    return listed
+    return numbers, listed
 
 
-def _all_violations(views: PromiseViews, names: Sequence[str]) -> DataFrame:
-    """Return the violations of these promises as rows of `ViolationRow`, in the order of promises and times."""
-    if not names:
+def _in_order(views: PromiseViews, frames: Sequence[DataFrame]) -> DataFrame:
+    """Return violations, by promise, as rows of `ViolationRow` in the order of promises and times."""
+    if not frames:
         return local_table(views.spark, [], SCHEMA)
-    union = " union all ".join(
-        f"select {place} place, '{name}' promise, {_COLUMNS} from ({violations_query(views, name)})"
-        for place, name in enumerate(names)
-    )
-    ordered = views.sql(f"{union} order by place, at_us, `group`, generation, what").drop("place")
-    return computed_once(ordered, views.few)
+    placed = [frame.withColumn("place", lit(place)) for place, frame in enumerate(frames)]
+    ordered = reduce(DataFrame.union, placed).orderBy("place", "at_us", "group", "generation", "what")
+    return ordered.withColumnRenamed("name", "promise").drop("place")
 
 
 def _violation(row: Row) -> Violation:

@@ -8,7 +8,7 @@ planned outages do not count.
 
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import CUT_OFF
-from fakebroker.replay.verify.promise_views import BOUND_US, PARKED
+from fakebroker.replay.verify.bounds import BOUND_US, PARKED
 
 CHAIN_US = BOUND_US
 """Maximum time between two requests in vain that belong together, in microseconds."""

@@ -5,7 +5,7 @@ members have fetched. The members of a group and the reader of its records are i
 clock.
 """
 
-from fakebroker.replay.verify.promise_views import BOUND_US, RETENTION_US
+from fakebroker.replay.verify.bounds import BOUND_US, RETENTION_US
 
 CHECK_US = 10_000_000
 """Kafka's interval between two checks for transactions that have timed out, in microseconds."""

@@ -219,14 +219,14 @@ def script_of(group: str, script: Script) -> Script:
 
 
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
-    """Return events as a data frame, converted from Arrow batches as in a replay."""
+    """Return events as a data frame with one partition, converted from Arrow batches as in a replay."""
     if not events:
         return spark.createDataFrame([], EVENTS_DDL)  # Spark does not accept Arrow tables without batches
     recorder = EventRecorder()
     for each in events:
         recorder.add(each)
-    return spark.createDataFrame(pa.Table.from_batches(recorder.take(), SCHEMA))
+    return spark.createDataFrame(pa.Table.from_batches(recorder.take(), SCHEMA)).coalesce(1)
 
 
 def scripts(spark: SparkSession, members: Sequence[Script] = MEMBERS) -> DataFrame:
-    return spark.createDataFrame(members, DDL)
+    return spark.createDataFrame(members, DDL).coalesce(1)
