@@ -10,6 +10,7 @@ from typing import Any
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
+from hypercorn.events import Event, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework, LifespanState
@@ -28,7 +29,7 @@ async def serve(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_close_at_end, stream)
             any_stream: Any = stream  # hypercorn annotates a TLS stream, but accepts both.
-            await TCPServer(ASGIWrapper(app), config, context, LifespanState(), any_stream)
+            await _Connection(ASGIWrapper(app), config, context, LifespanState(), any_stream)
             nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as connections:
@@ -38,6 +39,21 @@ async def serve(
             listening.cancel_scope.cancel()
         await context.terminated.set()  # Makes hypercorn close idle connections.
         connections.cancel_scope.deadline = trio.current_time() + _GRACE_S
+
+
+class _Connection(TCPServer):
+    """One connection. It ends when the client closes it; hypercorn would keep it until the idle timeout."""
+
+    _has_ended = False
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._has_ended = True
+        await self.idle_task.stop()
+
+    async def protocol_send(self, event: Event) -> None:
+        if not (self._has_ended and isinstance(event, Updated)):  # It would start the idle timeout again.
+            await super().protocol_send(event)
 
 
 async def _close_at_end(stream: trio.SocketStream) -> None:

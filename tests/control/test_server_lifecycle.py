@@ -24,7 +24,9 @@ from fakebroker.control.auth import Guard
 from fakebroker.control.server import ControlServer
 from tests.support.control.asgi import END_OF_BODY, AsgiRequest, BlockingDispatcher, ImmediateDispatcher, http_scope
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster, next_event
+from tests.support.server.bystander import open_files
 from tests.support.trio_runner import in_trio, in_trio_with_sockets
+from tests.support.wire_client import until
 
 DISCONNECT: ASGIReceiveEvent = {"type": "http.disconnect"}
 FIRST_PART: ASGIReceiveEvent = {"type": "http.request", "body": b"{", "more_body": True}
@@ -256,3 +258,22 @@ def test_an_error_in_the_server_is_logged_and_does_not_stop_the_brokers(
     with controlled_cluster(1) as control:
         control.cluster.seed_group("g", 1)
     assert [record.getMessage() for record in caplog.records] == ["control server failed"]
+
+
+def test_connections_that_clients_close_are_closed_at_once() -> None:
+    """They do not keep a file descriptor until the idle timeout, which is longer than this test waits."""
+    with controlled_cluster(brokers=1) as control:
+        before = open_files()
+        for path in ("/groups", "/nothing", "/metrics") * 10:
+            control.request("GET", f"/v1/clusters/default{path}")
+        half, slow = control.connect(), control.connect()
+        half.connect()
+        half.sock.sendall(b"GET / HTTP/1.1\r\n")
+        half.close()
+        slow.connect()
+        slow.sock.sendall(b"GET /v1/clusters/default/groups HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
+        slow.sock.shutdown(socket.SHUT_WR)
+        while slow.sock.recv(65536):
+            pass
+        slow.close()
+        until(lambda: open_files() <= before, control.cluster)
