@@ -73,6 +73,7 @@ class BrokerConnection:
         "_correlation_id",
         "_frames",
         "_held",
+        "_last_opening_id",
         "_pending",
         "_requested_version",
         "address",
@@ -107,11 +108,17 @@ class BrokerConnection:
         self._correlation_id = 0
         self._requested_version = -1
         self._client_id = ""
+        self._last_opening_id = 0
         self._held = bytearray()  # Requests that are sent when the client has authenticated again.
 
     @property
     def is_negotiating(self) -> bool:
         return self._requested_version >= 0 and self.negotiated is None
+
+    @property
+    def has_never_answered(self) -> bool:
+        """Whether requests were sent since the connection is open, and none was answered."""
+        return bool(self._pending) and self._pending[0][0] == self._last_opening_id + 1
 
     # Opening: negotiation of versions, then authentication
 
@@ -207,6 +214,8 @@ class BrokerConnection:
             self._pending.insert(position, (number, api_of(request).response, version, authentication))
             return request_frame(request, version, number, self._client_id)
         if authentication is None or authentication.is_complete:
+            if self.versions is None:
+                self._last_opening_id = self._correlation_id
             self.versions = self.negotiated
             held, self._held = self._held, bytearray()
             return held

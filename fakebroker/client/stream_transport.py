@@ -188,6 +188,8 @@ class StreamTransport:
             return _broken(connection, error)
         if connection.versions is None and connection.negotiated is not None:
             return "the broker has closed the connection before the authentication was complete"
+        if connection.has_never_answered and connection.authentication is None:
+            return "the broker has closed the connection (a listener that requires SASL authentication?)"
         return "the broker has closed the connection"
 
     async def _send_unsent(self, connection: StreamConnection, stream: trio.abc.Stream) -> None:

@@ -8,7 +8,7 @@ import trio
 
 from fakebroker import Admin, ClientSecurity, Consumer, FakeCluster
 from fakebroker.client.connection import Connection
-from fakebroker.client.errors import AuthenticationFailed, BrokerUnreachable
+from fakebroker.client.errors import AuthenticationFailed, BrokerUnreachable, ConnectionLost
 from fakebroker.client.transport_security import TransportSecurity
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.metadata import MetadataRequest
@@ -102,6 +102,12 @@ async def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() 
 async def test_listeners_of_another_protocol_are_reported(cluster: FakeCluster) -> None:
     with FakeCluster(brokers=1) as plain:
         await check_refused(plain, "ILLEGAL_SASL_STATE, the listener does not ask for authentication")
+    broker = cluster.brokers[0]
+    async with trio.open_nursery() as nursery:
+        connection = await Connection.open(broker.host, broker.port, "c", nursery)
+        why = r"closed the connection \(a listener that requires SASL authentication\?\)$"
+        with pytest.raises(ConnectionLost, match=why):
+            await connection.request(ASK)
 
 
 async def check_refused(cluster: FakeCluster, why: str) -> None:
