@@ -17,6 +17,7 @@ from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.support.security.certificates import client_context
 from tests.support.wire_client import TIMEOUT_S, WireClient, find_coordinator
 
 V6 = "HOST:PORT with an IPv6 address in brackets, such as [::1]:9092"
@@ -172,6 +173,19 @@ def test_serve_has_users_and_listeners_and_shows_no_password(tmp_path: Path) -> 
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=TIMEOUT_S)
     assert "battery" not in f"{process.args!r} {first} {second} {out} {err}"
+
+
+@pytest.mark.slow
+def test_serve_makes_certificates_and_says_where_they_are() -> None:
+    with start_serve("--port", "0", "--brokers", "1", "--tls") as process:
+        address = first_broker(process)
+        name, _, ca_file = first_line(process).strip().partition("=")
+        assert name == "ssl.truststore.location"
+        with WireClient(address, tls=client_context(ca_file)) as wire:
+            assert wire.ask(MetadataRequest(topics=[]), MetadataResponse).brokers
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=TIMEOUT_S)
+    assert not Path(ca_file).exists()
 
 
 @pytest.mark.parametrize("text", ["alice = 724193", "alice 724193", "[alice]\nx = 724193"])

@@ -69,7 +69,7 @@ class TlsListener:
         self, sock: socket.socket, on_established: Callable[[bytes | None], None], on_unsent: Callable[[], None]
     ) -> TlsSocket:
         """Return the encrypted side of a connection; for the functions, see `TlsSocket`."""
-        return TlsSocket(sock, self._context, server_side=True, on_established=on_established, on_unsent=on_unsent)
+        return TlsSocket(sock, self._context, on_established, on_unsent)
 
     def principal_of(self, certificate: bytes | None) -> str:
         """Return type and name of the principal of a client (DefaultKafkaPrincipalBuilder).

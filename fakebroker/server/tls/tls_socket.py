@@ -1,6 +1,6 @@
 """A socket that encrypts: it has the methods of `socket.socket` that the reactor uses, and never blocks.
 
-Depends neither on the reactor nor on who is the server: the `ssl.SSLObject` decides.
+Does not depend on the reactor.
 """
 
 import socket
@@ -30,18 +30,15 @@ _REASONS = {
 
 
 class TlsSocket:
-    """The encrypted side of a connection.
+    """The broker's side of an encrypted connection.
 
     Args:
         raw: The socket, non-blocking.
         context: Certificates and versions of TLS.
-        server_side: Whether the peer is the client.
-        on_established: Called with the peer's certificate (DER; None if it has sent none) when the handshake is
+        on_established: Called with the client's certificate (DER; None if it has sent none) when the handshake is
             complete. May raise `TransportError`, to end the connection.
         on_unsent: Called when the socket has not accepted all encrypted bytes: then `send` has to be called, also
             without data, as soon as the socket is writable.
-        server_hostname: For clients: the name of the server, which its certificate must have.
-
     Attributes:
         raw: The socket.
         is_established: Whether the handshake is complete.
@@ -52,15 +49,12 @@ class TlsSocket:
         self,
         raw: socket.socket,
         context: ssl.SSLContext,
-        *,
-        server_side: bool,
         on_established: Callable[[bytes | None], None],
         on_unsent: Callable[[], None],
-        server_hostname: str | None = None,
     ) -> None:
         self.raw = raw
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side, server_hostname)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._on_established, self._on_unsent = on_established, on_unsent
         self._unsent = bytearray()
         self._first_byte: int | None = None

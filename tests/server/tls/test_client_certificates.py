@@ -56,6 +56,11 @@ def is_refused(cluster: FakeCluster, context: ssl.SSLContext) -> bool:
         return True
 
 
+def await_log(cluster: FakeCluster, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """Wait until a message is logged: clients receive alerts of TLS before."""
+    until(lambda: text in caplog.text, cluster)
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=lambda each: each.name)
 def test_the_name_of_a_client_is_the_subject_of_its_certificate(
     fake_cluster: FakeCluster, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
@@ -93,7 +98,11 @@ def test_rules_map_subjects_to_names(fake_cluster: FakeCluster, caplog: pytest.L
     assert principal_of(fake_cluster, context_of(fake_cluster, "alice")) == "User:ALICE"
     assert principal_of(fake_cluster, context_of(fake_cluster, "bob")) == "User:b"
     assert is_refused(fake_cluster, context_of(fake_cluster, "carol"))
-    assert "no rule of ssl.principal.mapping.rules matches the subject of the certificate, 'CN=carol'" in caplog.text
+    await_log(
+        fake_cluster,
+        caplog,
+        "no rule of ssl.principal.mapping.rules matches the subject of the certificate, 'CN=carol'",
+    )
 
 
 @pytest.mark.parametrize("config", [{"ssl.client.auth": "required"}, {"ssl.client.auth": "requested"}], ids=str)
@@ -103,7 +112,7 @@ def test_a_certificate_of_another_authority_is_refused(
     cluster = fake_cluster_factory(1, tls=True, config=config)
     stranger = saved(other_authority().issue_cert(common_name="alice"), tmp_path)
     assert is_refused(cluster, client_context(cluster.tls.ca_file, stranger))
-    assert "the certificate of the client is not valid: unable to get local issuer certificate" in caplog.text
+    await_log(cluster, caplog, "the certificate of the client is not valid: unable to get local issuer certificate")
 
 
 def test_expired_certificates_are_refused(
@@ -123,7 +132,7 @@ def test_expired_certificates_are_refused(
     own.write_bytes(authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.bytes())
     cluster = fake_cluster_factory(1, tls=True, config={**config, "ssl.keystore.location": str(own)})
     assert is_refused(cluster, client_context(str(tmp_path / "ca.pem"), of_client))
-    assert "the certificate of the client is not valid: certificate has expired" in caplog.text
+    await_log(cluster, caplog, "the certificate of the client is not valid: certificate has expired")
     with pytest.raises(FakebrokerError, match="no certificates were made"):
         _ = cluster.tls
     own.write_bytes(expired.private_key_and_cert_chain_pem.bytes())

@@ -3,15 +3,19 @@
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from fakebroker import FakeCluster
+from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from fakebroker.server.poller import READ
 from tests.support.cluster.cluster_harness import batch
 from tests.support.security.certificates import client_context, context_of, other_authority
 from tests.support.wire_client import TIMEOUT_S, WireClient, until
@@ -297,3 +301,68 @@ def test_two_hundred_connections(fake_cluster: FakeCluster) -> None:
         for wire in wires:
             wire.socket.close()
     until(lambda: not fake_cluster.connections, fake_cluster)
+
+
+# Network conditions
+
+
+def test_latency(fake_cluster: FakeCluster, wire: WireClient) -> None:
+    fake_cluster.set_broker(1, round_trip_s=0.03)
+    for _ in range(2):
+        assert wire.ask(MetadataRequest(topics=None), MetadataResponse).topics
+    assert all(call.latency_ms is not None for call in fake_cluster.requests("Metadata"))
+    fake_cluster.set_broker(1, round_trip_s=0)
+    assert asks(wire)
+
+
+def test_a_broker_that_accepts_slowly_answers_the_handshake_later(fake_cluster: FakeCluster) -> None:
+    fake_cluster.set_broker(1, accept="slow", accept_delay_s=0.02)
+    with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster)) as wire:
+        assert asks(wire)
+
+
+def test_a_half_open_connection_does_not_answer_a_handshake(fake_cluster: FakeCluster, wire: WireClient) -> None:
+    assert asks(wire)
+    fake_cluster.set_broker(1, accept="half_open")
+    with connect(fake_cluster) as half:
+        half.sendall(client_hello(fake_cluster))
+        until(lambda: len(fake_cluster.connections) == 2, fake_cluster)
+        assert asks(wire)
+        half.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            half.recv(1)
+        assert [each.interest for each in fake_cluster.connections] == [READ, 0]
+        fake_cluster.set_broker(1, accept="normal")
+        with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster)) as other:
+            assert asks(other)
+
+
+def test_a_response_that_is_cut_ends_the_connection(fake_cluster: FakeCluster, wire: WireClient) -> None:
+    fake_cluster.fail("Metadata", cut_bytes=10)
+    wire.send(MetadataRequest(topics=None))
+    received = b""
+    while data := wire.socket.recv(1000):
+        received += data
+    assert len(received) == 10
+
+
+# A client in another process
+
+
+@pytest.mark.parametrize(("option", "line", "answer"), [("-tls1_2", "R", "no renegotiation"), ("-tls1_3", "K", "DONE")])
+def test_openssl_cannot_renegotiate_but_update_keys(
+    fake_cluster: FakeCluster, wire: WireClient, option: str, line: str, answer: str
+) -> None:
+    """Its commands are "R", renegotiate, and "K", update keys on both sides."""
+    servers, ca_file = fake_cluster.bootstrap_servers, fake_cluster.tls.ca_file
+    command = ["openssl", "s_client", option, "-connect", servers, "-CAfile", ca_file, "-verify_return_error"]
+    ended = subprocess.run(command, input=f"{line}\n", capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert {"R": "RENEGOTIATING", "K": "KEYUPDATE"}[line] in ended.stderr
+    assert answer in ended.stderr
+    assert asks(wire)
+
+
+def test_the_extra_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fakebroker.server.tls.certificates", None)
+    with pytest.raises(FakebrokerError, match=r"pip install 'fakebroker\[tls\]'"):
+        FakeCluster(1, tls=True)
