@@ -79,7 +79,8 @@ class DataDirectory:
         Args:
             path: Its path.
             fsync: When written entries are forced to the disk: "always" before `flush` returns, so that they survive a
-                failure of the machine; "interval" every second. A killed process loses nothing with either.
+                failure of the machine; "interval" every second, and a failure can leave damage that `entries` refuses.
+                A killed process loses nothing with either.
             warn: Called with a sentence about what `entries` cut.
             operations: Changes files; by default, the system calls.
 
@@ -247,7 +248,7 @@ class DataDirectory:
             raise
 
     def close(self) -> None:
-        """Write buffered entries, remove allocated space that is not used, and unlock the directory.
+        """Write buffered entries, remove allocated space that is not used, and unlock the directory. Once.
 
         Raises:
             DataDirectoryError: The disk fails now. (If it has failed before, nothing is written.)

@@ -101,10 +101,7 @@ def recovered_entries(directory: str, files: Files, operations: FileOperations, 
             last_write_bytes = _incomplete_write(directory, path, file, number, end)
         operations.truncate(path, end)
         if last_write_bytes:
-            warn(
-                f"{path}: the last write is incomplete, it was not acknowledged: "
-                f"{last_write_bytes} bytes at offset {end} were removed"
-            )
+            warn(f"{path}: the last write is incomplete: {last_write_bytes} bytes at offset {end} were removed")
     if files.logs:
         with_descriptor(log_path(directory, files.logs[-1]), operations.sync)
 
