@@ -25,6 +25,7 @@ _REQUEST_START = struct.Struct(">hhih")
 _RESPONSE_START = struct.Struct(">ii")
 _CORRELATION_ID = struct.Struct(">i")
 _NOTHING = b""
+_SMALL_BYTES, _JOINED_BYTES = 1024, 64 * 1024
 _TLS_HANDSHAKE = 0x1603
 """The first two bytes of a connection with TLS: the type of the record, and the major version."""
 _response_starts: dict[tuple[type[Message], int], bytes] = {}
@@ -44,7 +45,7 @@ class FrameBuffer:
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._needed = 4
         self.held_bytes = 0
 
@@ -57,7 +58,7 @@ class FrameBuffer:
         if not self._pieces and len(data) >= 4 and _SIZE.unpack_from(data)[0] == len(data) - 4 <= self.max_bytes:
             return [data[4:]]  # The common case: exactly one frame, returned without buffering.
         if self._pieces:
-            self._pieces.append(data)
+            self._hold(data)
             self.held_bytes += len(data)
             if self.held_bytes < self._needed:
                 return []
@@ -80,6 +81,16 @@ class FrameBuffer:
         self.held_bytes = end - position
         self._pieces = [data[position:]] if self.held_bytes else []
         return frames
+
+    def _hold(self, data: bytes) -> None:
+        """Keep a piece of a frame. Small pieces are joined: as objects, they would occupy many times their size."""
+        last = self._pieces[-1]
+        if len(data) >= _SMALL_BYTES:
+            self._pieces.append(data)
+        elif isinstance(last, bytearray) and len(last) < _JOINED_BYTES:
+            last += data
+        else:
+            self._pieces.append(bytearray(data))
 
     @property
     def missing_bytes(self) -> int:

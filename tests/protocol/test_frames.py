@@ -1,6 +1,7 @@
 """Framing: frames from a stream received in any pieces, headers, the size limit."""
 
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -223,3 +224,19 @@ def test_client_ids_that_are_not_utf_8_or_exceed_the_frame_are_errors() -> None:
         for flexible in (False, True):
             with pytest.raises(ProtocolError, match="request header malformed: "):
                 read_request_header(bytes(8) + client, flexible)
+
+
+def test_small_pieces_of_a_frame_occupy_little_more_than_their_size() -> None:
+    frame = bytes(range(256)) * 400
+    data = struct.pack(">i", len(frame)) + frame
+    buffer = FrameBuffer()
+    tracemalloc.start()
+    try:
+        for start in range(0, len(data) - 2, 2):
+            assert buffer.feed(data[start : start + 2]) == []
+        size_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    frames = buffer.feed(data[-2:] + struct.pack(">i", 3) + b"abc")
+    assert frames == [frame, b"abc"]
+    assert size_bytes < 1.5 * len(data)
