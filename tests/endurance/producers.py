@@ -19,7 +19,9 @@ from tests.endurance.loop import Ask, Client, Loop, Steps
 _NUMBER = struct.Struct(">qi")
 """The value of a record: the number of its batch or transaction, and its number in it."""
 
-_MAX_BYTES = 64 * 1024
+_MAX_BYTES = 4 * 1024
+"""Of the records in one response: small, because the journal keeps thousands of responses, however large."""
+
 _WAIT_MS = 100
 _TRANSACTION_COORDINATOR = 1
 _TRANSACTION_MS = 30_000

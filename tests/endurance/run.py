@@ -37,7 +37,7 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     # Logs and producers that are full early, so that memory does not grow later.
-    "fakebroker.partition.max.bytes": 512 * 1024,
+    "fakebroker.partition.max.bytes": 128 * 1024,
     "producer.id.expiration.ms": 60_000,
 }
 

@@ -1,23 +1,28 @@
 """The inputs that are kept: one text file per target in `corpus/`, with one input in hexadecimal digits per line.
 
-    python -m tests.fuzz.corpus
+    python -m tests.fuzz.corpus [TARGET ...]
 
-adds what `make fuzz` has found, if it reaches code that seeds and kept inputs do not reach, smallest inputs first, up
-to `MAX_BYTES` per target. Needs atheris.
+adds what `make fuzz` has found, if it reaches lines that seeds and kept inputs do not reach, smallest inputs first, up
+to `MAX_BYTES` per target.
 """
 
-import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
 
 from tests.fuzz.targets import TARGETS
 
 FOLDER = Path(__file__).parent / "corpus"
 FOUND = Path(__file__).parents[2] / ".fuzz"
 """Where `make fuzz` keeps what it finds, in a directory per target. Not part of the repository."""
+
+Line = tuple[str, int]
+"""A file and the number of a line."""
+
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 MAX_BYTES = 8_000
 """How many bytes of one target are kept, without those of former defects."""
@@ -42,28 +47,44 @@ def write_files(folder: Path, contents: Iterable[bytes]) -> None:
         (folder / sha256(content).hexdigest()).write_bytes(content)
 
 
+def reached_lines(name: str, data: bytes) -> set[Line]:
+    """Run a target with an input, and return the lines of fakebroker that it executes, without repetitions."""
+    reached: set[Line] = set()
+
+    def trace(frame: FrameType, event: str, argument: object) -> "TraceFunction | None":
+        code = frame.f_code
+        if "fakebroker" not in code.co_filename:
+            return None
+        reached.add((code.co_filename, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        TARGETS[name].run(data)
+    finally:
+        sys.settrace(before)
+    return reached
+
+
 def keep_found(name: str) -> int:
     """Add inputs to the file of a target, and return their number."""
-    if not (FOUND / name).exists():
-        return 0
-    with TemporaryDirectory() as directory:
-        folder = Path(directory)
-        write_files(folder, inputs(name))
-        before = {path.name for path in folder.iterdir()}
-        command = [sys.executable, "-m", "tests.fuzz.process", name, "-merge=1", directory, str(FOUND / name)]
-        subprocess.run(command, check=True, capture_output=True)
-        found = sorted((path.read_bytes() for path in folder.iterdir() if path.name not in before), key=len)
-    size_bytes, added = sum(map(len, kept(name))), 0
-    with (FOLDER / f"{name}.txt").open("a") as file:
-        for content in found:
-            size_bytes += len(content)
-            if size_bytes > MAX_BYTES:
-                break
-            file.write(f"{content.hex()}\n")
-            added += 1
-    return added
+    found = sorted((path.read_bytes() for path in (FOUND / name).glob("*")), key=lambda data: (len(data), data))
+    size_bytes, added = sum(map(len, kept(name))), list[bytes]()
+    reached = set[Line]().union(*(reached_lines(name, data) for data in inputs(name)))
+    for data in found:
+        if size_bytes + len(data) > MAX_BYTES:
+            break
+        if new := reached_lines(name, data) - reached:
+            reached |= new
+            size_bytes += len(data)
+            added.append(data)
+    if added:
+        with (FOLDER / f"{name}.txt").open("a") as file:
+            file.writelines(f"{data.hex()}\n" for data in added)
+    return len(added)
 
 
 if __name__ == "__main__":
-    for target in TARGETS:
+    for target in sys.argv[1:] or TARGETS:
         print(f"{target}: {keep_found(target)} inputs added")
