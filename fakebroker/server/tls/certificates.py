@@ -47,6 +47,9 @@ class CertificateAuthority:
     Args:
         hosts: Names and addresses of the brokers.
 
+    Raises:
+        ConfigError: A certificate cannot have one of these names.
+
     Attributes:
         ca_file: The path of the certificate that clients have to trust, PEM.
         broker_file: The path of the private key and the certificate of the brokers, PEM.
@@ -145,4 +148,8 @@ def _general_name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host.partition("%")[0]))
     except ValueError:
-        return x509.DNSName(host)
+        pass
+    try:
+        return x509.DNSName(host if host.isascii() else host.encode("idna").decode("ascii"))
+    except UnicodeError:
+        raise ConfigError.of("advertised_host", host, "a name that a certificate can have, because of tls") from None

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from fakebroker import FakeCluster
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
@@ -139,6 +140,21 @@ def test_expired_certificates_are_refused(
     second = fake_cluster_factory(1, tls=True, config={**config, "ssl.keystore.location": str(own)})
     with pytest.raises(ssl.SSLCertVerificationError, match="certificate has expired"):
         WireClient(second.brokers[0], tls=client_context(str(tmp_path / "ca.pem")))
+
+
+@pytest.mark.parametrize("host", ["bücher.example", "my_host", "fe80::1%eth0", "::1", "0.0.0.0"])
+def test_certificates_of_brokers_name_their_hosts(host: str) -> None:
+    cluster = FakeCluster(1, tls=True, advertised_host=host)
+    (pem,) = x509.load_pem_x509_certificates(Path(cluster.tls.broker_file).read_bytes())
+    names = pem.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    texts = [str(each.value) for each in names]
+    assert texts[0] == host.partition("%")[0].encode("idna").decode()
+    assert set(texts) >= {"localhost", "127.0.0.1", "::1"}
+
+
+def test_a_host_that_cannot_be_in_a_certificate_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"^advertised_host="):
+        FakeCluster(1, tls=True, advertised_host="ü" * 70)
 
 
 def test_names_of_certificates_are_checked(fake_cluster: FakeCluster) -> None:
