@@ -20,7 +20,6 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.configs.listener_settings import AUTHENTICATION_DELAY, SASL_MAX_BYTES
 from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES, QUEUED_MAX_BYTES, QUEUED_MAX_REQUESTS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
@@ -28,12 +27,13 @@ from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError, TransportError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
 from fakebroker.server.acceptor import Acceptor
+from fakebroker.server.authenticator import Authenticator
 from fakebroker.server.clock import Clock
 from fakebroker.server.connection import Blocked, Connection, UnsentResponse
 from fakebroker.server.connection_limits import ConnectionLimits
+from fakebroker.server.incomplete_requests import IncompleteRequests
 from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
-from fakebroker.server.request_memory import RequestMemory
 from fakebroker.server.response_frames import count_unsent, shortened_frame
 from fakebroker.server.response_times import ResponseTimes
 
@@ -104,7 +104,6 @@ class Reactor:
         self._persistence = persistence
         self._storage_error: DataDirectoryError | None = None
         self.max_unsent_bytes = max_unsent_bytes
-        self.partial_frame_timeout_ms = partial_frame_timeout_ms
         self._tls_listeners = tls_listeners
         self.network_faults = NetworkFaults()
         self.linger_s = 0.0
@@ -116,12 +115,13 @@ class Reactor:
         self._max_request_bytes = cluster.config.number(MAX_REQUEST_BYTES)
         self._max_queued = cluster.config.number(QUEUED_MAX_REQUESTS)
         self._limits = ConnectionLimits(cluster)
-        self._memory = RequestMemory(cluster.config.number(QUEUED_MAX_BYTES))
+        self._incomplete = IncompleteRequests(
+            partial_frame_timeout_ms, cluster.config.number(QUEUED_MAX_BYTES), self._set_interest
+        )
+        self._authenticator = Authenticator(cluster, self)
         self._acceptor = Acceptor(self._poller, self._limits, self._max_request_bytes)
         self._dirty: list[Connection] = []
         self._resumable: deque[Connection] = deque()
-        # Deadlines of connections with an incomplete frame, earliest first, because all have the same timeout.
-        self._partial: dict[Connection, float] = {}
         # Connections that quotas mute or close, with the responses that are delayed, by the brokers' time.
         self._muted: TimerQueue[TimedValue[tuple[Connection, Call | None]]] = TimerQueue()
         self._sleep = trio.CancelScope()
@@ -175,8 +175,8 @@ class Reactor:
         waits.append(self.wire_clock.seconds_until(self.cluster.purgatory.next_deadline()))
         waits.append(self.wire_clock.seconds_until(self.network_faults.next_deadline()))
         connections_ms = min(self._limits.next_check_ms, self._acceptor.retry_ms)
-        if self._partial:
-            connections_ms = min(connections_ms, next(iter(self._partial.values())))
+        if self._incomplete.deadlines:
+            connections_ms = min(connections_ms, next(iter(self._incomplete.deadlines.values())))
         waits.append(self.wire_clock.seconds_until(connections_ms))
         if self._persistence is not None:
             waits.append(self.wire_clock.seconds_until(self._persistence.next_sync_ms))
@@ -214,12 +214,8 @@ class Reactor:
 
     def _check_connections(self, now_ms: float) -> None:
         """Close connections that are idle or have not completed a request, and accept those that have waited."""
-        while self._partial:
-            connection, deadline_ms = next(iter(self._partial.items()))
-            if deadline_ms > now_ms:
-                break
-            what = "request" if connection.tls is None or connection.tls.is_established else "TLS handshake"
-            self.close(connection, f"incomplete {what} after {self.partial_frame_timeout_ms / 1000:g} s")
+        for connection, why in self._incomplete.expired(now_ms):
+            self.close(connection, why)
         if self._limits.next_check_ms <= now_ms:
             for connection in self._limits.idle(self.connections.values(), now_ms):
                 logger.info("%r closed: idle (connections.max.idle.ms)", connection)  # as in Kafka: no warning
@@ -240,6 +236,20 @@ class Reactor:
         self._send(connection)
         if action is Action.HANG_UP:
             self.close(connection)
+
+    def send_answer(self, connection: Connection, answer: bytearray, wire_ms: float) -> None:
+        """Send the answer to a message of an authentication."""
+        if connection.broker.node_id in self.network_faults.conditions:
+            self.network_faults.delay(connection, answer, wire_ms)
+        else:
+            self._perform(DelayedAction(connection, Action.SEND, answer, None))
+
+    def hang_up(self, connection: Connection, answer: bytearray, due_ms: float) -> None:
+        """Send a last answer and close a connection at a time, without reading from it."""
+        connection.queued.clear()
+        self._incomplete.deadlines.pop(connection, None)
+        self.network_faults.hang_up(connection, answer, due_ms)
+        self._set_interest(connection)
 
     def _call_watchers(self) -> None:
         # Emptied first: a watcher that calls into the cluster must not call the watchers recursively.
@@ -281,21 +291,12 @@ class Reactor:
             listener = self._tls_listeners[connection.listener.name]
             connection.start_tls(listener, partial(self._set_interest, connection))
         if connection.listener.has_sasl:
-            self._require_authentication(connection)
+            self._authenticator.require(connection)
         if self.network_faults.conditions:
             self.network_faults.accept(connection, wire_ms)
             self._set_interest(connection)
         if self.cluster.quotas.limits:
             self._limit_connections(connection)
-
-    def _require_authentication(self, connection: Connection) -> None:
-        from fakebroker.cluster.authentication import Authentication  # few clusters need it
-
-        connection.authentication = Authentication(self.cluster, connection)
-        connection.frames.max_bytes = self._max_bytes_before_authentication(connection)
-
-    def _max_bytes_before_authentication(self, connection: Connection) -> int:
-        return self.cluster.config.of_listener(connection.listener.name).number(SASL_MAX_BYTES)
 
     def _limit_connections(self, connection: Connection) -> None:
         """Serve no requests of a new connection that exceeds a quota of its address, and close it later."""
@@ -315,7 +316,7 @@ class Reactor:
             data = connection.socket.recv(size_bytes)
         except BlockingIOError:
             if connection.tls is not None:
-                self._watch_partial(connection, wire_ms)  # The handshake, or a record that is not complete.
+                self._incomplete.watch(connection, wire_ms)  # The handshake, or a record that is not complete.
             return
         except OSError as error:
             self.close(connection, str(error) if isinstance(error, TransportError) else None)
@@ -326,86 +327,15 @@ class Reactor:
         try:
             frames = connection.frames.feed(data)
         except ProtocolError as error:
-            self._refuse_frame(connection, str(error), wire_ms)
+            self._authenticator.refuse_frame(connection, str(error), wire_ms)
             return
-        if connection.frames.held_bytes or self._partial:
-            self._watch_partial(connection, wire_ms)
+        if connection.frames.held_bytes or self._incomplete.deadlines:
+            self._incomplete.watch(connection, wire_ms)
         if len(frames) == 1 and connection.pending is None and not connection.queued:
             self._handle(connection, frames[0], now_ms, wire_ms)
         elif frames:
             connection.queued.extend(frames)
             self._handle_queued(connection, now_ms, wire_ms)
-
-    def _refuse_frame(self, connection: Connection, why: str, wire_ms: float) -> None:
-        """Close a connection that has sent a frame of a size that is not allowed; before authentication, later."""
-        if connection.authentication is None or connection.authentication.is_complete:
-            self.close(connection, why)
-        else:
-            self._fail_authentication(connection, bytearray(), why, wire_ms)
-
-    def _authenticate(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> bool:
-        """Answer a frame that is part of an authentication. Return False if it is a request that has to be handled."""
-        authentication = connection.authentication
-        assert authentication is not None
-        try:
-            answer, then, why = authentication.receive(frame, now_ms)
-        except Exception:  # A bug closes only this connection.
-            logger.exception("%r: authentication failed", connection)
-            self.close(connection, "internal error (see the traceback above)")
-            return True
-        if then == "handle":
-            return False
-        if then == "close":
-            self.close(connection, why)
-        elif then == "fail":
-            self._fail_authentication(connection, answer or bytearray(), why, wire_ms)
-        else:
-            self._set_authenticated(connection, then == "authenticated")
-            if answer is not None:
-                self._send_answer(connection, answer, wire_ms)
-        return True
-
-    def _set_authenticated(self, connection: Connection, is_authenticated: bool) -> None:
-        """Limit frames, unless the client is authenticated. Afterwards its frames are examined only in a session."""
-        limit = self._max_request_bytes if is_authenticated else self._max_bytes_before_authentication(connection)
-        connection.frames.max_bytes = limit
-        authentication = connection.authentication
-        if is_authenticated and authentication is not None and authentication.expires_ms is None:
-            connection.authentication = None
-
-    def _send_answer(self, connection: Connection, answer: bytearray, wire_ms: float) -> None:
-        if connection.broker.node_id in self.network_faults.conditions:
-            self.network_faults.delay(connection, answer, wire_ms)
-        else:
-            self._perform(DelayedAction(connection, Action.SEND, answer, None))
-
-    def _fail_authentication(self, connection: Connection, answer: bytearray, why: str, wire_ms: float) -> None:
-        """Send an answer and close a connection after a delay, without reading from it."""
-        logger.info("%r: %s", connection, why)  # as in Kafka: clients are told
-        connection.queued.clear()
-        self._partial.pop(connection, None)
-        delay_ms = self.cluster.config.number(AUTHENTICATION_DELAY)
-        self.network_faults.hang_up(connection, answer, wire_ms + delay_ms)
-        self._set_interest(connection)
-
-    def _watch_partial(self, connection: Connection, wire_ms: float) -> None:
-        self._partial.pop(connection, None)
-        if self._memory.is_limited:
-            self._limit_memory(connection, wire_ms)
-        is_incomplete = connection.tls is not None and connection.tls.is_incomplete
-        if is_incomplete or (connection.frames.held_bytes and not self._memory.is_waiting(connection)):
-            connection.active_ms = wire_ms
-            self._partial[connection] = wire_ms + self.partial_frame_timeout_ms
-
-    def _limit_memory(self, connection: Connection, wire_ms: float) -> None:
-        """Stop reading a connection whose request has no memory; read those for which another one has freed some."""
-        if connection.frames.held_bytes and not connection.is_closed:
-            if not self._memory.may_read(connection):
-                self._set_interest(connection)
-            return
-        for ready in self._memory.release(connection):
-            self._set_interest(ready)
-            self._partial[ready] = wire_ms + self.partial_frame_timeout_ms
 
     def _resume(self) -> None:
         """Handle queued frames of connections that were blocked, or had more queued than `MAX_FRAMES_AT_ONCE`."""
@@ -430,7 +360,7 @@ class Reactor:
 
     def _handle(self, connection: Connection, frame: bytes, now_ms: float, wire_ms: float) -> None:
         """Handle one request, and write all responses that it completes."""
-        if connection.authentication is not None and self._authenticate(connection, frame, now_ms, wire_ms):
+        if connection.authentication is not None and self._authenticator.receive(connection, frame, now_ms, wire_ms):
             return
         try:
             call = read_call(connection, frame)
@@ -654,7 +584,7 @@ class Reactor:
         if (
             len(connection.queued) < self._max_queued
             and connection.pending is not Blocked.HANGING_UP
-            and not self._memory.is_waiting(connection)
+            and not self._incomplete.is_waiting(connection)
         ):
             interest |= READ
         if tls is not None and not tls.is_established and isinstance(connection.pending, Blocked):
@@ -679,10 +609,8 @@ class Reactor:
         fd = connection.socket.fileno()
         self._poller.unregister(fd)
         del self.connections[fd]
-        self._partial.pop(connection, None)
         self._limits.closed(connection)
-        if self._memory.is_limited:
-            self._limit_memory(connection, self.wire_clock.now_ms())
+        self._incomplete.closed(connection, self.wire_clock.now_ms())
         self.cluster.forget(connection)
         connection.close_socket()
         self._acceptor.resume()

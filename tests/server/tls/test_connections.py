@@ -130,7 +130,7 @@ def test_half_handshakes_do_not_delay_others(fake_cluster: FakeCluster, wire: Wi
         assert asks(wire)
 
     def partial() -> int:
-        return len(fake_cluster._server.reactor._partial)
+        return len(fake_cluster._server.reactor._incomplete.deadlines)
 
     until(lambda: fake_cluster.call(partial) == len(halves), fake_cluster)
     for half in halves:
@@ -144,7 +144,7 @@ def test_a_connection_that_is_idle_after_its_handshake_is_not_incomplete(
     fake_cluster: FakeCluster, wire: WireClient
 ) -> None:
     until(lambda: all(each.tls and each.tls.is_established for each in fake_cluster.connections), fake_cluster)
-    assert not fake_cluster.call(lambda: fake_cluster._server.reactor._partial)
+    assert not fake_cluster.call(lambda: fake_cluster._server.reactor._incomplete.deadlines)
     assert asks(wire)
 
 

@@ -1,0 +1,115 @@
+"""Requests of which only a part has arrived: until when they have to be complete, and the memory for them.
+
+While the memory is used up, no others are read (`queued.max.request.bytes`). Times are real time in milliseconds.
+"""
+
+from collections.abc import Callable, Iterator
+
+from fakebroker.server.connection import Connection
+
+
+class IncompleteRequests:
+    """The connections that have sent a part of a request, or of a TLS handshake or record.
+
+    Args:
+        timeout_ms: Time without further bytes after which they are closed.
+        max_bytes: Memory for the requests; see `RequestMemory`.
+        set_interest: Is called with connections that may be read again, or no longer (`is_waiting`).
+
+    Attributes:
+        deadlines: When to close a connection; the earliest comes first, because all have the same timeout.
+    """
+
+    def __init__(self, timeout_ms: float, max_bytes: int, set_interest: Callable[[Connection], None]) -> None:
+        self.deadlines: dict[Connection, float] = {}
+        self._timeout_ms = timeout_ms
+        self._memory = RequestMemory(max_bytes)
+        self._set_interest = set_interest
+        self.is_waiting = self._memory.is_waiting
+
+    def watch(self, connection: Connection, now_ms: float) -> None:
+        """Update the deadline and the memory of a connection that has received bytes."""
+        self.deadlines.pop(connection, None)
+        if self._memory.is_limited:
+            self._limit_memory(connection, now_ms)
+        is_incomplete = connection.tls is not None and connection.tls.is_incomplete
+        if is_incomplete or (connection.frames.held_bytes and not self.is_waiting(connection)):
+            connection.active_ms = now_ms
+            self.deadlines[connection] = now_ms + self._timeout_ms
+
+    def closed(self, connection: Connection, now_ms: float) -> None:
+        """Forget a connection, whose memory others can use."""
+        self.deadlines.pop(connection, None)
+        if self._memory.is_limited:
+            self._limit_memory(connection, now_ms)
+
+    def expired(self, now_ms: float) -> Iterator[tuple[Connection, str]]:
+        """Yield the connections whose deadline has passed, and the reason to close them, as the caller must."""
+        while self.deadlines:
+            connection, deadline_ms = next(iter(self.deadlines.items()))
+            if deadline_ms > now_ms:
+                return
+            what = "request" if connection.tls is None or connection.tls.is_established else "TLS handshake"
+            yield connection, f"incomplete {what} after {self._timeout_ms / 1000:g} s"
+
+    def _limit_memory(self, connection: Connection, now_ms: float) -> None:
+        """Stop reading a connection whose request has no memory; read those for which another one has freed some."""
+        if connection.frames.held_bytes and not connection.is_closed:
+            if not self._memory.may_read(connection):
+                self._set_interest(connection)
+            return
+        for ready in self._memory.release(connection):
+            self._set_interest(ready)
+            self.deadlines[ready] = now_ms + self._timeout_ms
+
+
+class RequestMemory:
+    """Which connections may read the rest of a request.
+
+    As in Kafka (SimpleMemoryPool), a request gets its memory if any is left, so that the limit is exceeded by at most
+    one request.
+
+    Args:
+        limit_bytes: The limit; unlimited if it is not positive.
+
+    Attributes:
+        is_limited: Whether there is a limit.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self.is_limited = limit_bytes > 0
+        self._used_bytes = 0
+        self._held: dict[Connection, int] = {}
+        self._waiting: dict[Connection, int] = {}
+
+    def may_read(self, connection: Connection) -> bool:
+        """Return whether a connection may read the rest of its incomplete request, which uses memory from now on."""
+        if connection not in self._held:
+            needed_bytes = connection.frames.held_bytes + connection.frames.missing_bytes
+            if self._used_bytes >= self._limit_bytes:
+                self._waiting[connection] = needed_bytes
+                return False
+            self._take(connection, needed_bytes)
+        return True
+
+    def release(self, connection: Connection) -> list[Connection]:
+        """Free the memory of a connection. Return the connections that have waited for it and may read now."""
+        self._waiting.pop(connection, None)
+        self._used_bytes -= self._held.pop(connection, 0)
+        ready = []
+        for waiting, needed_bytes in list(self._waiting.items()):
+            if self._used_bytes >= self._limit_bytes:
+                break
+            del self._waiting[waiting]
+            self._take(waiting, needed_bytes)
+            ready.append(waiting)
+        return ready
+
+    def is_waiting(self, connection: Connection) -> bool:
+        """Return whether a connection must not be read, because it waits for memory."""
+        return connection in self._waiting
+
+    def _take(self, connection: Connection, needed_bytes: int) -> None:
+        self._held[connection] = needed_bytes
+        self._used_bytes += needed_bytes
