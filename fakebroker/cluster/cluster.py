@@ -83,8 +83,11 @@ class ClusterStorage(Protocol):
         """Return whether changes can be stored. Appends to logs raise `DiskFullError` if they cannot."""
         ...
 
-    def require_space(self) -> None:
-        """Check that changes can be stored.
+    def require_space(self, size_bytes: int = 0) -> None:
+        """Check that changes can be stored, those of logs included.
+
+        Args:
+            size_bytes: The size of the batches that will be appended.
 
         Raises:
             DiskFullError: They cannot.

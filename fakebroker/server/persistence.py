@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from threading import Thread
 from typing import Self
 
+import msgspec
+
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.storage import checkpoint
 from fakebroker.cluster.storage.restore import restore
@@ -66,6 +68,10 @@ class Persistence:
             stored = StoredState()
             with _no_garbage_collection():
                 stored.apply_all(directory.entries())
+        except msgspec.MsgspecError as error:
+            directory.close()
+            expected = "a directory of this version of fakebroker"
+            raise DataDirectoryError.of(os.fspath(path), f"an entry cannot be read: {error}", expected) from error
         except BaseException:
             directory.close()
             raise

@@ -1,17 +1,20 @@
 """Clusters with a data directory: what later ones continue with, full and failed disks, checkpoints."""
 
 import errno
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from fakebroker import AclRule, ConfigError, FakeCluster, MemberSeed
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.errors import DataDirectoryError, DiskFullError, ErrorCode
+from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
@@ -31,6 +34,7 @@ from tests.support.cluster.cluster_harness import batch
 from tests.support.cluster.stored_clusters import durable
 from tests.support.group_requests import commit_request, heartbeat_request
 from tests.support.groups_over_tcp import stable_group
+from tests.support.mount_namespaces import in_mount_namespace
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
 
@@ -43,12 +47,16 @@ def size_of(path: Path) -> int:
     return sum(file.stat().st_size for file in path.iterdir())
 
 
-def produced(wire: WireClient, value: bytes = b"x", acks: int = -1) -> tuple[int, int]:
+def produce_request(value: bytes) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=batch(value))
+    return ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[TopicProduceData(name="orders", partition_data=[partition])]
+    )
+
+
+def produced(wire: WireClient, value: bytes = b"x") -> tuple[int, int]:
     """Produce a record to orders-0, and return the error and the base offset."""
-    request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[
-        TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=batch(value))])
-    ])  # fmt: skip
-    answer = wire.ask(request, ProduceResponse, 9).responses[0].partition_responses[0]
+    answer = wire.ask(produce_request(value), ProduceResponse, 9).responses[0].partition_responses[0]
     return answer.error_code, answer.base_offset
 
 
@@ -257,14 +265,12 @@ def test_one_sync_for_all_requests_of_a_turn(tmp_path: Path, monkeypatch: pytest
     syncs: list[int] = []
     with cluster_in(tmp_path, fsync="always") as cluster, WireClient(leader_of_orders(cluster)) as wire:
         monkeypatch.setattr(FileOperations, "sync", lambda _, fd: syncs.append(fd))
-        for value in range(20):
-            records = batch(b"%d" % value)
-            wire.send(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[
-                TopicProduceData(name="orders", partition_data=[PartitionProduceData(index=0, records=records)])
-            ]), 9)  # fmt: skip
-        for _ in range(20):
-            wire.receive()
-    assert 1 <= len(syncs) <= 20
+        requests = [produce_request(b"%d" % number) for number in range(20)]
+        wire.socket.sendall(b"".join(request_frame(request, 9, 0, "wire") for request in requests))
+        for _ in requests:
+            wire.receive_frame()
+        assert len(syncs) == 1
+    assert len(syncs) == 2, "the last one is that of the end"
 
 
 def test_with_an_interval_the_disk_is_synced_although_nothing_happens(
@@ -276,3 +282,84 @@ def test_with_an_interval_the_disk_is_synced_although_nothing_happens(
         monkeypatch.setattr(FileOperations, "sync", lambda *_: is_synced.set())
         cluster.create_topic("more")
         assert is_synced.wait(TIMEOUT_S)
+
+
+FULL_DISK = """
+import os
+from fakebroker import FakeCluster
+from fakebroker.errors import DiskFullError
+
+def start():
+    return FakeCluster(1, {"orders": 1}, data_dir=DIRECTORY + "/data", fsync="always")
+
+with start() as cluster:
+    count = 0
+    try:
+        while count < 1_000:
+            cluster.produce("orders", [bytes(100_000)])
+            count += 1
+    except DiskFullError as error:
+        print(error)
+    os.remove(DIRECTORY + "/other")
+    cluster.produce("orders", [b"there is space again"])
+    cluster.create_topic("more")
+with start() as cluster:
+    assert len(cluster.records("orders")) == count + 1
+    print(count, "records before, topics", *(topic.name for topic in cluster.cluster.topics))
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_on_a_full_file_system_continues_when_there_is_space(tmp_path: Path) -> None:
+    other = f"open({str(tmp_path / 'other')!r}, 'wb').write(bytes(2_000_000))\n"
+    script = other + FULL_DISK.replace("DIRECTORY", repr(str(tmp_path)))
+    ran = in_mount_namespace(script, f"-t tmpfs -o size=8m none {tmp_path}")
+    assert not ran.returncode, ran.stderr
+    full, end = ran.stdout.splitlines()
+    assert full.startswith(f"data_dir='{tmp_path}/data': the disk is full")
+    count, _, topics = end.partition(" records before, topics ")
+    assert 30 < int(count) < 60
+    assert topics == "orders more"
+
+
+FAILING_DISK = """
+import errno, os, sys
+from fakebroker.cli.main import main
+from fakebroker.server.data_directory.file_operations import FileOperations
+
+write = FileOperations.write
+
+def write_or_fail(self, fd, data):
+    if os.path.exists(FAILS):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return write(self, fd, data)
+
+FileOperations.write = write_or_fail
+main()
+"""
+
+
+@pytest.mark.slow
+def test_serve_ends_with_an_error_if_the_disk_fails(tmp_path: Path) -> None:
+    fails, directory = tmp_path / "fails", tmp_path / "data"
+    options = ["serve", "--port", "0", "--brokers", "1", "--topic", "orders:1", "--data-dir", str(directory)]
+    command = [sys.executable, "-c", FAILING_DISK.replace("FAILS", repr(str(fails))), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        host, _, port = process.stdout.readline().strip().removeprefix("bootstrap.servers=").partition(":")
+        with WireClient(Place(host, int(port))) as wire:
+            assert produced(wire) == (ErrorCode.NONE, 0)
+            fails.touch()
+            with pytest.raises(ConnectionError):
+                produced(wire)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1].startswith(f"fakebroker: data_dir='{directory}': ")
+    assert "Traceback" not in errors
+
+
+class Place(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int

@@ -124,12 +124,17 @@ def prepare(cluster: Cluster, partition: Partition, records: Sequence[Record], n
     return found
 
 
-def append(cluster: Cluster, batches: Iterable[PreparedBatch], now_ms: float) -> dict[int, list[int]]:
+def append(cluster: Cluster, batches: Sequence[PreparedBatch], now_ms: float) -> dict[int, list[int]]:
     """Append batches of one topic, and answer the Fetch requests that wait for them.
 
     Returns:
         The offsets of the records, by partition.
+
+    Raises:
+        DiskFullError: There is no space to store them. Nothing was appended.
     """
+    if cluster.storage is not None:
+        cluster.storage.require_space(sum(each.prepared.batch.size_bytes for each in batches))
     offsets: dict[int, list[int]] = {}
     for call, prepared in batches:
         response = produce_handler.append(cluster, call, prepared, now_ms)

@@ -46,13 +46,13 @@ class StateWriter:
         """Return whether changes can be stored."""
         return has_space(self._storage)
 
-    def require_space(self) -> None:
-        """Check that changes can be stored.
+    def require_space(self, size_bytes: int = 0) -> None:
+        """Check that changes can be stored, and batches of this size.
 
         Raises:
             DiskFullError: They cannot, because the disk is full.
         """
-        require_space(self._storage)
+        require_space(self._storage, size_bytes)
 
     # TopicStorage
 

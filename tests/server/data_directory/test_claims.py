@@ -9,6 +9,7 @@ import pytest
 
 from fakebroker.errors import DataDirectoryError
 from tests.support.data_directory import content, flushed, opened
+from tests.support.mount_namespaces import in_mount_namespace
 
 OPEN = "from fakebroker.server.data_directory.directory import DataDirectory\n"
 
@@ -86,19 +87,6 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     assert refusal(file / "data") == f"Not a directory: {file / 'data'}: expected a directory"
 
 
-def in_mount_namespace(script: str, *mounts: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python script after `mount` commands, in its own mount namespace; skip the test if that is not allowed."""
-    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("mount namespaces are not allowed")
-    shell = " && ".join([*(f"mount {each}" for each in mounts), 'exec "$0" -c "$1"'])
-    return subprocess.run(
-        ["unshare", "-rm", "sh", "-c", shell, sys.executable, OPEN + script],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 @pytest.mark.slow
 def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "data"
@@ -106,7 +94,7 @@ def test_a_read_only_directory_is_refused(tmp_path: Path) -> None:
     flushed(directory, b"a")
     directory.close()
     ran = in_mount_namespace(
-        f"DataDirectory.open({str(path)!r}, warn=print)", f"--bind {path} {path}", f"-o remount,bind,ro {path}"
+        OPEN + f"DataDirectory.open({str(path)!r}, warn=print)", f"--bind {path} {path}", f"-o remount,bind,ro {path}"
     )
     sentence = f"data_dir='{path}': Read-only file system: {path}/lock: expected a directory that this user can write"
     assert ran.stderr.splitlines()[-1] == f"fakebroker.errors.DataDirectoryError: {sentence}"
@@ -148,7 +136,7 @@ def test_a_full_file_system_takes_no_more_entries_until_there_is_space(tmp_path:
     path = tmp_path / "data"
     script = f"open({str(tmp_path / 'other')!r}, 'wb').write(bytes(500_000))\n"
     ran = in_mount_namespace(
-        script + full(path, f"os.remove({str(tmp_path / 'other')!r})"), f"-t tmpfs -o size=4m none {tmp_path}"
+        OPEN + script + full(path, f"os.remove({str(tmp_path / 'other')!r})"), f"-t tmpfs -o size=4m none {tmp_path}"
     )
     assert not ran.returncode, ran.stderr
     [first, last] = ran.stdout.splitlines()
@@ -180,7 +168,7 @@ os.remove({str(other)!r})
 assert directory.reserve(100_000)
 directory.close()
 """
-    ran = in_mount_namespace(script, f"-t tmpfs -o size=1m none {tmp_path}")
+    ran = in_mount_namespace(OPEN + script, f"-t tmpfs -o size=1m none {tmp_path}")
     assert not ran.returncode, ran.stderr
     assert ran.stdout.startswith(f"DiskFullError data_dir='{tmp_path / 'new'}': No space left on device")
     assert ran.stdout.endswith(": expected a disk with free space\n")
