@@ -1,12 +1,14 @@
 """Spark sessions: executors in other processes, addresses for them, and the cause of Spark's errors."""
 
+import _thread
 import json
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +53,64 @@ def test_ctrl_c_while_java_is_being_started_ends_it(tmp_path: Path, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         session._started([sys.executable, "-c", "input()"], {})
     assert started[0].returncode == -signal.SIGKILL
+
+
+def test_ctrl_c_before_the_thread_that_starts_java_begins_cancels_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    late: list[Callable[[], None]] = []
+
+    def interrupted(start: Callable[[], None], args: tuple[()]) -> None:
+        late.append(start)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_thread, "start_new_thread", interrupted)
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("Java was started"))
+    with pytest.raises(KeyboardInterrupt):
+        session._started([sys.executable, "-c", "input()"], {})
+    late[0]()
+
+
+def test_a_java_that_cannot_be_started_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="no-such-java"):
+        session._started(["/no-such-java"], {})
+
+
+_STARTS = 50
+
+
+def test_interrupted_starts_leave_no_process(tmp_path: Path) -> None:
+    """In a process of its own, Ctrl-C at random times of the start, most of them within its first milliseconds."""
+    (file := tmp_path / "starts.py").write_text(_INTERRUPTED_STARTS)
+    seed = Random().getrandbits(32)
+    found = subprocess.run(
+        [sys.executable, str(file), str(seed), str(_STARTS)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert (found.returncode, found.stdout, found.stderr) == (0, f"{_STARTS}\n", ""), f"seed={seed}"
+
+
+_INTERRUPTED_STARTS = """\
+import random, signal, subprocess, sys
+from fakebroker.replay.spark import session
+
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+chance, interrupted, processes, start = random.Random(int(sys.argv[1])), 0, [], subprocess.Popen
+
+def recorded(*args, **options):
+    processes.append(start(*args, **options))
+    return processes[-1]
+
+subprocess.Popen = recorded
+for _ in range(int(sys.argv[2])):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, chance.choice([0.001, 0.004, 0.02]) * (0.05 + chance.random()))
+        session._started(["sleep", "600"], {"start_new_session": True})
+    except KeyboardInterrupt:
+        interrupted += 1
+print(interrupted)
+alive = [process for process in processes if process.poll() is None]
+for process in alive:
+    process.kill()
+sys.exit(f"{len(alive)} processes are left" if alive else 0)
+"""
 
 
 @pytest.mark.slow

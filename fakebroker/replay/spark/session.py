@@ -1,5 +1,6 @@
 """Starts and stops Spark. The output of its processes goes to a log file. Does not depend on workloads and events."""
 
+import _thread
 import logging
 import os
 import re
@@ -12,7 +13,6 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -38,7 +38,7 @@ SPARK_ERRORS = (PySparkException, Py4JError)
 _IO_ERROR = re.compile(r"^Caused by: java\.(?:io|nio\.file)\.\w+: (.+)$", re.MULTILINE)
 """The error of a failed read or write in a Java stack trace."""
 
-_STARTED_CHECK_S = 0.02
+_STARTED_CHECK_S = 0.01
 _STOP_TIMEOUT_S = 10.0
 """How long Java may take to stop before it is killed."""
 
@@ -249,22 +249,40 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
         environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
         started: list[subprocess.Popen[bytes]] = []
+        errors: list[Exception] = []
+        starting, is_canceled = threading.Lock(), False
 
-        def start() -> None:
-            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected))
+        def run() -> None:
+            with starting:
+                if is_canceled:
+                    return
+                try:
+                    started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected))
+                except Exception as error:
+                    errors.append(error)
+                    return
+            started[0].wait()
 
         try:
-            # In a thread, because Ctrl-C within `Popen` would lose the process. The context ends after the thread.
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(start).result()
-            (process,) = started
-            while not address.exists() and process.poll() is None:  # Spark's gateway creates the file with its content
+            # In a thread, because Ctrl-C within `Popen` would lose the process. Ctrl-C within `Thread.start`,
+            # `Future.result` or `Popen.poll` can leave their locks locked, for which the thread, or the end of the
+            # process, would then be awaited forever. So this thread calls none of them.
+            _thread.start_new_thread(run, ())
+            while not started and not errors:
+                time.sleep(_STARTED_CHECK_S)
+            # Spark's gateway creates the file with its content.
+            while started and not address.exists() and started[0].returncode is None:
                 time.sleep(_STARTED_CHECK_S)
         except BaseException:
-            for process in started:
-                with process:
-                    process.kill()
+            is_canceled = True
+            with starting:  # until the thread has started the process, if it began before
+                for each in started:
+                    with each:
+                        each.kill()
             raise
+        if errors:
+            raise errors[0]
+        (process,) = started
         if not address.exists():
             raise PySparkRuntimeError("Java ended")
         written = address.read_bytes()  # the port, the length of the secret, and the secret
