@@ -26,7 +26,7 @@ from tests.endurance.producers import (
 PROCESSES = 2
 """How many processes can run at the same time: each has partitions of its own."""
 
-GROUPS, MEMBERS, PARTITIONS = 8, 4, 6
+GROUPS, MEMBERS, PARTITIONS = 3, 4, 6
 """Groups of each protocol, their members, and the partitions of their topic "orders"."""
 
 PRODUCERS, TRANSACTIONS = 6, 3

@@ -27,7 +27,7 @@ from urllib.error import HTTPError
 
 from fakebroker import __version__
 from tests.bench.processes import resident_bytes
-from tests.endurance.load import PROCESSES, TOPICS
+from tests.endurance.load import GROUPS, PROCESSES, TOPICS
 from tests.support.control.serve_process import ServeProcess, serve_process
 
 BROKERS = 3
@@ -37,7 +37,7 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
     # Logs and producers that are full early, so that memory does not grow later.
-    "fakebroker.partition.max.bytes": 128 * 1024,
+    "fakebroker.partition.max.bytes": 32 * 1024,
     "producer.id.expiration.ms": 60_000,
 }
 
@@ -46,7 +46,9 @@ MAX_GROWTH = 0.05
 """How much memory may grow between the end of the warm-up and the end of the run, as a share of it."""
 
 MAX_NEW_DESCRIPTORS = 10.0
-_WARM_UP = 1 / 3
+_WARM_UP = 1 / 2
+"""The share of the run after which journal, logs and histories have to be full."""
+
 _READ_PERIOD_S = 0.25
 _MIN_DISTURBANCE_S, _MAX_DISTURBANCE_S = 1.0, 20.0
 _TIMEOUT_S = 60.0
@@ -217,7 +219,7 @@ class Run:
     def _disturbance(self) -> tuple[str, list[tuple[dict[str, Any], float]]]:
         """Return a random disturbance: events, and the seconds to wait after each."""
         random, node_id = self._random, self._random.randint(1, BROKERS)
-        group = f"{random.choice(('classic', 'consumer'))}-0-{random.randrange(8)}"
+        group = f"{random.choice(('classic', 'consumer'))}-0-{random.randrange(GROUPS)}"
         match random.randrange(6):
             case 0:
                 stop = {"do": "stop_broker", "node_id": node_id}

@@ -46,12 +46,12 @@ def test_growth_before_the_end_of_the_warm_up_is_allowed() -> None:
 
 
 def test_growth_after_the_warm_up_is_a_fault() -> None:
-    assert sampled([100, 100, 100, 100, 102, 103, 105, 107, 108, 110]).faults() == [
-        "memory: grows by 9.4% after the warm-up, expected at most 5%"
+    assert sampled([100, 100, 100, 100, 100, 100, 102, 104, 106, 108]).faults() == [
+        "memory: grows by 7.7% after the warm-up, expected at most 5%"
     ]
     steady = [100] * 10
     assert sampled(steady, [20, 20, 20, 20, 30, 40, 50, 60, 70, 80]).faults() == [
-        "descriptors: 60 more after the warm-up, expected at most 10"
+        "descriptors: 40 more after the warm-up, expected at most 10"
     ]
     assert sampled(steady, journal_calls=10_001).faults() == ["journal: 10001 calls, expected at most 10000"]
 
