@@ -1,5 +1,6 @@
 """Bytes that are no requests: they close their connection, and nothing else happens."""
 
+import logging
 import random
 import socket
 import struct
@@ -23,6 +24,12 @@ pytestmark = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1})
 _INT32_MAX = 2**31 - 1
 
 
+@pytest.fixture
+def no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Log no warnings, because pytest keeps them in memory."""
+    caplog.set_level(logging.CRITICAL, logger="fakebroker")
+
+
 def is_closed_after(cluster: FakeCluster, data: bytes) -> bool:
     """Send bytes and then nothing more. Return whether the broker has closed the connection without an answer."""
     with WireClient(cluster.brokers[0]) as wire:
@@ -39,6 +46,7 @@ def framed(body: bytes) -> bytes:
 
 
 @soak
+@pytest.mark.usefixtures("no_log")
 def test_random_bytes(fake_cluster: FakeCluster) -> None:
     with unharmed(fake_cluster) as bystander:
         for seed in cases(150, soak=20_000):
@@ -50,6 +58,7 @@ def test_random_bytes(fake_cluster: FakeCluster) -> None:
 
 
 @soak
+@pytest.mark.usefixtures("no_log")
 def test_random_bodies_of_each_api(fake_cluster: FakeCluster) -> None:
     """Frames and headers are valid, so that the decoder of each message sees the rest."""
     with unharmed(fake_cluster) as bystander:
@@ -90,6 +99,7 @@ def arrays() -> Iterator[tuple[str, bytes]]:
 
 
 @soak
+@pytest.mark.usefixtures("no_log")
 def test_arrays_of_two_billion_items(fake_cluster: FakeCluster) -> None:
     attacks = list(arrays())
     with unharmed(fake_cluster) as bystander:
