@@ -219,6 +219,8 @@ class FakeCluster(JournalExport):
             settings = Config({**self._authority.settings, **settings.overrides})
         settings.check_listeners([each.name for each in all_listeners])
 
+        if data_dir is None and fsync == "always":
+            raise ConfigError.of("fsync", fsync, "a data_dir, too: without one, nothing is on disk")
         persistence = None if data_dir is None else _opened(data_dir, fsync, proposals)
         # With the same seed, ids are other ones after each start that continues with a stored state.
         seed_of_start: int | str = self.seed

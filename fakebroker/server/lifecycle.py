@@ -247,6 +247,8 @@ class ClusterServer:
             self.reactor.stop()
             raise
         self._has_started = True
+        if self._persistence is not None:
+            self._persistence.note_command()  # There may have been commands before.
 
     # Calls into the cluster's thread
 

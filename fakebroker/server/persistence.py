@@ -61,7 +61,7 @@ class Persistence:
             ConfigError: The path is not one.
             DataDirectoryError: The directory cannot be used.
         """
-        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
             raise ConfigError.of("data_dir", path, "the path of a directory")
         directory = DataDirectory.open(path, fsync=fsync, warn=logger.warning)
         try:
@@ -88,10 +88,11 @@ class Persistence:
             ConfigError: The cluster lacks a stored broker.
         """
         stored, self._stored = self._stored, None
+        # Before the state is restored, because that completes transactions: their markers are changes, too.
+        self._cluster, self._writer = cluster, StateWriter(cluster, self._directory, self.starts)
         if stored is not None and self.starts:
             with _no_garbage_collection():
                 restore(cluster, stored, now_ms)
-        self._cluster, self._writer = cluster, StateWriter(cluster, self._directory, self.starts)
 
     def note_command(self) -> None:
         """Note that a command may have changed anything."""
@@ -130,7 +131,7 @@ class Persistence:
         except BaseException:
             written.abandon()
             raise
-        self._writer.was_replaced = False
+        self._writer.resume()
 
     def _checkpoint_if_worth(self) -> None:
         """Write a checkpoint in a thread if the log is long compared with the state."""

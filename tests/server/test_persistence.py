@@ -1,6 +1,7 @@
 """Clusters with a data directory: what later ones continue with, full and failed disks, checkpoints."""
 
 import errno
+import shutil
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ import pytest
 
 from fakebroker import AclRule, ConfigError, FakeCluster, MemberSeed
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.cluster.logs.producer_state import AbortedTransaction
+from fakebroker.cluster.storage import checkpoint
 from fakebroker.errors import DataDirectoryError, DiskFullError, ErrorCode
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -91,12 +94,30 @@ def test_a_later_cluster_continues(tmp_path: Path) -> None:
 
 
 def test_what_is_done_before_the_start_is_stored(tmp_path: Path) -> None:
-    first = cluster_in(tmp_path)
+    first = cluster_in(tmp_path, acls=[])
     first.create_topic("more")
+    first.deny("User:x", "READ", topic="orders")
     with first:
         pass
     with cluster_in(tmp_path) as second:
         assert [topic.name for topic in second.cluster.topics] == ["orders", "more"]
+        assert [acl.principal for acl in second.cluster.acls or ()] == ["User:x"]
+
+
+def test_what_a_start_completes_is_stored(tmp_path: Path) -> None:
+    with cluster_in(tmp_path) as first:
+        first.hold_markers("t")
+        first.seed_transaction("t", records={"orders-0": 1}, state="PrepareAbort")
+    for offset in (2, 3):
+        with cluster_in(tmp_path) as later:
+            assert later.transaction("t").state == "CompleteAbort"
+            assert later.produce("orders", ["after the marker"], partition=0) == [(0, offset)]
+    with cluster_in(tmp_path) as last:
+        topic = last.cluster.topics.get("orders")
+        assert topic is not None
+        log = topic.partitions[0].log
+        assert log.log_end_offset == 4
+        assert log.producers.aborted_in(0, 4) == [AbortedTransaction(0, 0, 1)]
 
 
 def test_ids_do_not_repeat_with_the_same_seed(tmp_path: Path) -> None:
@@ -131,6 +152,8 @@ def test_brokers_and_topics_can_be_added(tmp_path: Path) -> None:
         ({"topics": {"orders": 7}}, "topics.orders=7: expected 6, the number of partitions"),
         ({"proposals": ["rewrite"]}, "groups of the proposal 'rewrite' are not stored"),
         ({"data_dir": 5}, "data_dir=5: expected the path of a directory"),
+        ({"data_dir": "a\0b"}, r"data_dir='a\\x00b': expected the path of a directory"),
+        ({"data_dir": None, "fsync": "always"}, "fsync='always': expected a data_dir, too"),
         ({"port": 70_000}, "port=70000"),
     ],
 )  # fmt: skip
@@ -158,6 +181,33 @@ def test_restores_and_resets_are_stored(tmp_path: Path) -> None:
     with cluster_in(tmp_path) as cluster:
         assert [record.value for record in cluster.records("orders", 0)] == [b"d"]
         assert cluster.groups() == []
+
+
+@pytest.mark.parametrize("restores", [False, True])
+def test_a_crash_leaves_the_state_before_or_after_a_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restores: bool
+) -> None:
+    kept, write = tmp_path / "kept", checkpoint.write
+
+    def crash(*arguments: Any) -> None:
+        shutil.copytree(tmp_path / "used", kept)
+        write(*arguments)
+
+    for _ in range(2):  # In the second one, a reset makes topics with other ids.
+        with cluster_in(tmp_path / "used") as cluster:
+            snapshot = cluster.snapshot()
+            cluster.produce("orders", ["a"], partition=0)
+            cluster.seed_group("g", topics=["orders"], lag=0)
+            before = cluster.call(lambda: durable(cluster.cluster))
+            monkeypatch.setattr(checkpoint, "write", crash)
+            if restores:
+                cluster.restore(snapshot)
+            else:
+                cluster.reset()
+            monkeypatch.setattr(checkpoint, "write", write)
+        with cluster_in(kept) as cluster:
+            assert cluster.call(lambda: durable(cluster.cluster)) == before
+        shutil.rmtree(kept)
 
 
 def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

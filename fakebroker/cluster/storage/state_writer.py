@@ -17,13 +17,15 @@ class StateWriter:
     others by `write_changes`, which is called before responses are sent.
 
     Args:
-        cluster: The cluster. Everything that it has is recorded by the first `write_changes`.
+        cluster: The cluster. Everything that it has is recorded by the first `write_changes`, except logs: a stored
+            state is restored between.
         storage: Where entries are written.
         starts: How often the cluster was started before.
 
     Attributes:
         sections_may_differ: Whether a request or command may have changed a section since the last `write_changes`.
-        was_replaced: Whether all topics were replaced, so that only a checkpoint has the state. Reset by the caller.
+        was_replaced: Whether all topics were replaced. Nothing is written then, until a checkpoint has the new state
+            and `resume` is called, because entries of both states cannot be told apart.
     """
 
     def __init__(self, cluster: Cluster, storage: Storage, starts: int) -> None:
@@ -37,8 +39,7 @@ class StateWriter:
         self.was_replaced = False
         cluster.storage = cluster.topics.storage = self
         cluster.handlers = GuardedHandlers(self)
-        for topic in cluster.topics.all():
-            self.attach(topic)
+        self._attach_all()
 
     # ClusterStorage
 
@@ -57,6 +58,8 @@ class StateWriter:
     # TopicStorage
 
     def attach(self, topic: Topic) -> None:
+        if self.was_replaced:
+            return
         for partition in topic.partitions:
             if partition.log.storage is None:
                 partition.log.storage = LogWriter(self._storage, topic.topic_id, partition.index, self._write_topics)
@@ -70,18 +73,31 @@ class StateWriter:
         for partition in topic.partitions:
             partition.log.storage = None
         self._changed.pop(topic.topic_id, None)
-        self._storage.write(Kind.DELETED_TOPIC, (topic.topic_id,))
+        if not self.was_replaced:
+            self._storage.write(Kind.DELETED_TOPIC, (topic.topic_id,))
 
     def replaced(self) -> None:
         self._changed.clear()
+        if self._ids is None:  # By the stored state, after a start: what follows continues it.
+            self._attach_all()
+        else:
+            self.was_replaced = True
+
+    def resume(self) -> None:
+        """Continue after a checkpoint of the state that has replaced the earlier one."""
+        self.was_replaced, self.sections_may_differ = False, True
+        self._attach_all()
+
+    def _attach_all(self) -> None:
         for topic in self._cluster.topics.all():
             self.attach(topic)
-        self.was_replaced = self.sections_may_differ = True
 
     # Writing
 
     def write_changes(self) -> None:
         """Write the topics and sections that have changed."""
+        if self.was_replaced:
+            return
         self._write_topics()
         ids = self._current_ids()
         if ids != self._ids:
