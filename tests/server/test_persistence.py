@@ -328,9 +328,9 @@ def test_with_an_interval_the_disk_is_synced_although_nothing_happens(
 ) -> None:
     is_synced = threading.Event()
     monkeypatch.setattr(directories, "SYNC_INTERVAL_MS", 1)
-    with cluster_in(tmp_path) as cluster:
+    with cluster_in(tmp_path) as cluster, WireClient(leader_of_orders(cluster)) as wire:
         monkeypatch.setattr(FileOperations, "sync", lambda *_: is_synced.set())
-        cluster.create_topic("more")
+        assert produced(wire) == (ErrorCode.NONE, 0)
         assert is_synced.wait(TIMEOUT_S)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from fakebroker.cluster.commands import ClusterCommands
 from fakebroker.errors import ConfigError
@@ -56,6 +56,21 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
+ALL_LOGS: list[Step] = [
+    ("produce", "a", [b"x", b"y", b"z", b"z"]),
+    ("delete_records", "a", 0, 1),
+    ("transaction", "a", False),
+    ("checkpoint",),
+    ("transaction", "a", True),
+    ("alter_topic", "a", "1"),
+    ("seed_group", "g", 2, "a"),
+    ("seed_group", "h", 1, "a"),
+    ("lose_commits", "g", 2, 1),
+    ("lose_commits", "h", 3, 1),
+]
+"""Steps that change logs in all ways: start offsets, truncations, aborted transactions before a checkpoint."""
+
+
 class Changes:
     """Performs steps on a cluster. Those that the cluster refuses have no effect."""
 
@@ -81,8 +96,8 @@ class Changes:
         self._commands.seed_group(group_id, members, topics=[topic], lag=0)
 
     def transaction(self, topic: str, is_committed: bool) -> None:
-        state = "CompleteCommit" if is_committed else "CompleteAbort"
-        self._commands.seed_transaction(f"t-{topic}", records={f"{topic}-0": 2}, state=state)
+        state = "PrepareCommit" if is_committed else "PrepareAbort"
+        self._commands.seed_transaction(f"t-{topic}-{is_committed}", records={f"{topic}-0": 2}, state=state)
 
     def hanging_transaction(self, topic: str) -> None:
         self._commands.seed_hanging_transaction(f"{topic}-0")
@@ -127,6 +142,7 @@ class Changes:
 
 @soak
 @settings(max_examples=examples(15, soak=2_000))
+@example(steps=ALL_LOGS)
 @given(steps=st.lists(STEPS, min_size=5, max_size=15))
 def test_each_prefix_of_the_entries_restores_the_cluster_of_that_time(steps: list[Step]) -> None:
     harness = ClusterHarness({"a": 2}, BROKERS)
