@@ -120,6 +120,19 @@ def test_what_a_start_completes_is_stored(tmp_path: Path) -> None:
         assert log.producers.aborted_in(0, 4) == [AbortedTransaction(0, 0, 1)]
 
 
+def test_superseded_records_do_not_displace_others_after_a_start(tmp_path: Path) -> None:
+    with cluster_in(tmp_path, clock="manual") as first:
+        first.create_topic("state", configs={"cleanup.policy": "compact,delete", "retention.bytes": "1000"})
+        first.produce("state", ["oldest"], key="a")
+        for _ in range(20):
+            first.produce("state", [bytes(100)], key="b")
+            first.advance(60)
+        before = first.records("state")
+    assert before[0].value == b"oldest"
+    with cluster_in(tmp_path, clock="manual") as second:
+        assert second.records("state") == before
+
+
 def test_ids_do_not_repeat_with_the_same_seed(tmp_path: Path) -> None:
     found = set()
     for name in ("a", "b", "c"):

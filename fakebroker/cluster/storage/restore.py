@@ -40,7 +40,10 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
     snapshots.restore(cluster, snapshot, now_ms)
     for topic in cluster.topics:
         for partition in () if topic.is_internal else topic.partitions:
-            partition.log.retain(log_config(cluster, cluster.brokers[partition.leader_id], topic).keep_bytes)
+            config = log_config(cluster, cluster.brokers[partition.leader_id], topic)
+            if config.is_compacted:  # Records that were dropped before the start must not count for the retention.
+                partition.log.compact(now_ms, config.min_compaction_lag_ms, config.delete_retention_ms)
+            partition.log.retain(config.keep_bytes)
 
 
 def _topic(stored: StoredTopic, state: StoredState) -> Topic:

@@ -24,7 +24,7 @@ from fakebroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment
-from tests.support.cluster.stored_clusters import durable, leader_epochs, restored, stored
+from tests.support.cluster.stored_clusters import continued, durable, leader_epochs, restored, stored
 from tests.support.soak import examples, soak
 
 BROKERS = 3
@@ -53,6 +53,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(st.just("set_scram"), st.sampled_from(["x", "y"]), st.integers(4096, 4098)),
     st.tuples(st.just("remove_scram"), st.sampled_from(["x", "y"])),
     st.tuples(st.just("checkpoint")),
+    st.tuples(st.just("restart"), TOPICS),
 )
 
 
@@ -101,6 +102,10 @@ class Changes:
 
     def hanging_transaction(self, topic: str) -> None:
         self._commands.seed_hanging_transaction(f"{topic}-0")
+
+    def prepared_transaction(self, topic: str) -> None:
+        self._commands.hold_markers("prepared")
+        self._commands.seed_transaction("prepared", records={f"{topic}-0": 1}, state="PrepareAbort")
 
     def lose_commits(self, group_id: str, to: int, records: int) -> None:
         self._commands.move_coordinator(group_id, to, lose_tail=records)
@@ -151,6 +156,12 @@ def test_each_prefix_of_the_entries_restores_the_cluster_of_that_time(steps: lis
     for step in steps:
         if step == ("checkpoint",):
             storage.replace(harness.cluster, writer)
+        elif step[0] == "restart":
+            changes.perform("prepared_transaction", step[1])  # The start completes it.
+            writer.write_changes()
+            harness, writer = continued(storage, brokers=BROKERS)
+            changes = Changes(harness)
+            writer.write_changes()
         else:
             changes.perform(*step)
             writer.sections_may_differ = True

@@ -1,6 +1,7 @@
 """Clusters whose state is stored in memory, and what a restored cluster must have in common with the first one."""
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 from fakebroker.cluster.cluster import Cluster
@@ -48,14 +49,29 @@ def stored(harness: ClusterHarness) -> tuple[MemoryStorage, StateWriter]:
     return storage, writer
 
 
+def continued(storage: MemoryStorage, **arguments: Any) -> tuple[ClusterHarness, StateWriter]:
+    """Return a new cluster that continues with a stored state, as after a start (`Persistence.attach`).
+
+    Args:
+        storage: The storage.
+        arguments: Further arguments as for `ClusterHarness`.
+    """
+    state = StoredState()
+    state.apply_all((kind, memoryview(payload)) for kind, payload in storage.entries)
+    harness = ClusterHarness({}, **arguments)
+    ids = count(state.starts << 64)  # Unlike in other harnesses, ids do not repeat.
+    harness.cluster.new_id = lambda: next(ids).to_bytes(16, "big")
+    harness.cluster.topics.offsets_topic.topic_id = bytes(16)
+    writer = StateWriter(harness.cluster, storage, state.starts)
+    restore(harness.cluster, state, harness.now_ms)
+    return harness, writer
+
+
 def restored(entries: Sequence[Entry], **arguments: Any) -> ClusterHarness:
     """Return a new cluster with the state of these entries, and further arguments as for `ClusterHarness`."""
-    state = StoredState()
-    state.apply_all((kind, memoryview(payload)) for kind, payload in entries)
-    harness = ClusterHarness({}, **arguments)
-    harness.cluster.topics.offsets_topic.topic_id = bytes(16)  # Unlike in harnesses, ids do not repeat.
-    restore(harness.cluster, state, harness.now_ms)
-    return harness
+    storage = MemoryStorage()
+    storage.entries += entries
+    return continued(storage, **arguments)[0]
 
 
 def durable(cluster: Cluster) -> dict[str, Any]:
