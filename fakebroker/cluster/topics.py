@@ -256,7 +256,7 @@ class Topics:
     def grow(self, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
         """Add a partition to a topic for each list of replicas in the assignment."""
         for index, replicas in enumerate(assignment, len(topic.partitions)):
-            log = PartitionLog(compactor=Compactor() if topic.name == OFFSETS_TOPIC else None)
+            log = PartitionLog(compactor=Compactor() if topic.name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else None)
             leader_id = next(filter(self._is_up, replicas), NO_LEADER)
             topic.partitions.append(Partition(topic, index, tuple(replicas), leader_id, leader_id, log))
         topic.metadata_hash = None

@@ -13,12 +13,16 @@ from fakebroker.cluster.logs.transactions_topic import (
     record_key,
     record_value,
 )
+from fakebroker.cluster.topics import TRANSACTIONS_TOPIC
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.coordinator.transaction.records import TransactionRecord, TransactionValue
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.errors import ProtocolError
+from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
+from fakebroker.protocol.messages.init_producer_id import InitProducerIdRequest
 from fakebroker.protocol.messages.transaction_log import TransactionLogKey, TransactionLogValue
 from tests.support.annotated_hex import annotated_hex
+from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.kafka_python_codec import decode_record
 from tests.support.soak import examples
 
@@ -150,3 +154,14 @@ def test_malformed_records(subtests: pytest.Subtests) -> None:
 def test_ids_belong_to_the_partitions_of_kafka() -> None:
     assert [partition_for(each, 50) for each in ("my-txn", "txn-1", "t-\U0001f680")] == [45, 10, 28]
     assert [partition_for(each, 3) for each in ("my-txn", "txn-1", "t-\U0001f680")] == [1, 2, 2]
+
+
+def test_superseded_records_are_compacted() -> None:
+    harness = ClusterHarness(config={"transaction.state.log.num.partitions": 1})
+    harness.ask(FindCoordinatorRequest(key_type=1, key="t"), 1)
+    for _ in range(2_000):
+        answer = harness.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=60_000), 4)
+        assert answer.error_code == 0
+    partition = harness.partition(topic=TRANSACTIONS_TOPIC)
+    assert len([*partition.log.batches_from(0)]) < 1_500
+    assert read_records(partition.log, 0)[-1].transactional_id == "t"

@@ -19,7 +19,7 @@ from fakebroker.cluster.storage.entries import (
     StoredTopic,
 )
 from fakebroker.cluster.storage.sections import SECTIONS
-from fakebroker.cluster.topics import OFFSETS_TOPIC
+from fakebroker.cluster.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.records import RecordBatch, split_batches
 
@@ -106,7 +106,7 @@ class StoredState:
         topic = self.topics.get(topic_id)
         if topic is None:
             raise FakebrokerError(f"entry of partition {index} of topic {topic_id.hex()}: expected a topic that exists")
-        return PartitionLog(_ALL_BYTES, Compactor() if topic.name == OFFSETS_TOPIC else None)
+        return PartitionLog(_ALL_BYTES, Compactor() if topic.name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else None)
 
     def _apply_to_log(self, kind: int, key: bytes, content: memoryview) -> None:
         if kind == Kind.LOG:
