@@ -33,6 +33,8 @@ SETTINGS_FOR_FEW_ROWS = MappingProxyType(
         "spark.sql.shuffle.partitions": "1",
         # A broadcast is a Spark job of its own.
         "spark.sql.autoBroadcastJoinThreshold": "-1",
+        # Conditions that Spark derives from others would filter few rows, and take a tenth of the planning.
+        "spark.sql.constraintPropagation.enabled": "false",
     }
 )
 """Settings of a session, or of a part of its queries, on at most `_FEW_ROWS` rows."""
@@ -43,6 +45,7 @@ _SETTINGS_FOR_MANY_ROWS = MappingProxyType(
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.autoBroadcastJoinThreshold": "10MB",
+        "spark.sql.constraintPropagation.enabled": "true",
         # Replaces the names of a `with` by their queries. Else, if both the query of stored rows and the one that reads
         # them have a `with`, Spark does not recognize the rows, and computes them again.
         "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
