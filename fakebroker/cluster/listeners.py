@@ -52,15 +52,20 @@ def listeners_of(
     """Return the listeners with these names and protocols, or one with the protocol that users and TLS need.
 
     Raises:
-        ConfigError: A name is not valid, or TLS is wanted and none of them has it.
+        ConfigError: A name is not valid, or there are users or TLS is wanted, and none of them has it.
     """
     for name in protocols or ():
         if not _NAME.fullmatch(name):
             raise ConfigError.of("listeners", name, "names of letters, digits, '-' and '_'")
     if protocols:
         listeners = tuple(Listener(name, protocol) for name, protocol in protocols.items())
+        if len({each.name.lower() for each in listeners}) < len(listeners):
+            raise ConfigError.of("listeners", list(protocols), "names that differ in more than case")
         if has_tls and not any(each.has_tls for each in listeners):
             raise ConfigError.of("listeners", dict(protocols), "SSL or SASL_SSL at one or more of them, because of tls")
+        if has_users and not any(each.has_sasl for each in listeners):
+            expected = "SASL_PLAINTEXT or SASL_SSL at one or more of them, because of users"
+            raise ConfigError.of("listeners", dict(protocols), expected)
         return listeners
     protocol: SecurityProtocol = "SSL" if has_tls else "PLAINTEXT"
     if has_users:

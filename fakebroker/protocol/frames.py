@@ -21,6 +21,8 @@ DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024
 
 _API_VERSIONS_KEY = 18
 _SIZE = struct.Struct(">i")
+SIZE_BYTES = _SIZE.size
+"""How long the size of a frame is."""
 _REQUEST_START = struct.Struct(">hhih")
 _RESPONSE_START = struct.Struct(">ii")
 _CORRELATION_ID = struct.Struct(">i")

@@ -99,10 +99,9 @@ class Acceptor:
 
     def resume(self) -> None:
         """Let listening sockets that wait try again. Called at `retry_ms`, and after a connection was closed."""
-        if self._waiting:
-            waiting, self._waiting, self.retry_ms = self._waiting, set(), inf
-            for fd in waiting:
-                self._poller.modify(fd, READ)
+        waiting, self._waiting, self.retry_ms = self._waiting, set(), inf
+        for fd in waiting:
+            self._poller.modify(fd, READ)
 
     def _wait(self, fd: int, until_ms: float) -> None:
         self._waiting.add(fd)

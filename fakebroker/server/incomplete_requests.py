@@ -5,6 +5,7 @@ While the memory is used up, no others are read (`queued.max.request.bytes`). Ti
 
 from collections.abc import Callable, Iterator
 
+from fakebroker.protocol.frames import SIZE_BYTES
 from fakebroker.server.connection import Connection
 
 
@@ -27,11 +28,20 @@ class IncompleteRequests:
         self._set_interest = set_interest
         self.is_waiting = self._memory.is_waiting
 
-    def watch(self, connection: Connection, now_ms: float) -> None:
-        """Update the deadline and the memory of a connection that has received bytes."""
+    def watch(self, connection: Connection, now_ms: float, *, has_completed: bool = False) -> None:
+        """Update the deadline and the memory of a connection that has received bytes.
+
+        Args:
+            connection: The connection.
+            now_ms: The time.
+            has_completed: Whether the bytes have completed a request. Its memory is free before that of the next one.
+        """
         self.deadlines.pop(connection, None)
         if self._memory.is_limited:
-            self._limit_memory(connection, now_ms)
+            if has_completed:
+                self._release(connection, now_ms)
+            if not self._memory.may_read(connection):
+                self._set_interest(connection)
         is_incomplete = connection.tls is not None and connection.tls.is_incomplete
         if is_incomplete or (connection.frames.held_bytes and not self.is_waiting(connection)):
             connection.active_ms = now_ms
@@ -41,7 +51,7 @@ class IncompleteRequests:
         """Forget a connection, whose memory others can use."""
         self.deadlines.pop(connection, None)
         if self._memory.is_limited:
-            self._limit_memory(connection, now_ms)
+            self._release(connection, now_ms)
 
     def expired(self, now_ms: float) -> Iterator[tuple[Connection, str]]:
         """Yield the connections whose deadline has passed, and the reason to close them, as the caller must."""
@@ -52,12 +62,8 @@ class IncompleteRequests:
             what = "request" if connection.tls is None or connection.tls.is_established else "TLS handshake"
             yield connection, f"incomplete {what} after {self._timeout_ms / 1000:g} s"
 
-    def _limit_memory(self, connection: Connection, now_ms: float) -> None:
-        """Stop reading a connection whose request has no memory; read those for which another one has freed some."""
-        if connection.frames.held_bytes and not connection.is_closed:
-            if not self._memory.may_read(connection):
-                self._set_interest(connection)
-            return
+    def _release(self, connection: Connection, now_ms: float) -> None:
+        """Free the memory of a connection, and let those that have waited for it be read."""
         for ready in self._memory.release(connection):
             self._set_interest(ready)
             self.deadlines[ready] = now_ms + self._timeout_ms
@@ -84,9 +90,13 @@ class RequestMemory:
         self._waiting: dict[Connection, int] = {}
 
     def may_read(self, connection: Connection) -> bool:
-        """Return whether a connection may read the rest of its incomplete request, which uses memory from now on."""
-        if connection not in self._held:
-            needed_bytes = connection.frames.held_bytes + connection.frames.missing_bytes
+        """Return whether a connection may read the rest of its incomplete request, which uses memory from now on.
+
+        A request needs memory when all bytes of its size are there. Before the next one, `release` has to be called.
+        """
+        frames = connection.frames
+        if connection not in self._held and frames.held_bytes >= SIZE_BYTES:
+            needed_bytes = frames.held_bytes + frames.missing_bytes
             if self._used_bytes >= self._limit_bytes:
                 self._waiting[connection] = needed_bytes
                 return False

@@ -330,7 +330,7 @@ class Reactor:
             self._authenticator.refuse_frame(connection, str(error), wire_ms)
             return
         if connection.frames.held_bytes or self._incomplete.deadlines:
-            self._incomplete.watch(connection, wire_ms)
+            self._incomplete.watch(connection, wire_ms, has_completed=bool(frames))
         if len(frames) == 1 and connection.pending is None and not connection.queued:
             self._handle(connection, frames[0], now_ms, wire_ms)
         elif frames:

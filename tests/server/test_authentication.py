@@ -368,6 +368,13 @@ def test_invalid_users_are_refused_without_showing_passwords(users: dict[str, An
 def test_names_of_listeners_are_checked() -> None:
     with pytest.raises(ConfigError, match="listeners='a b': expected names"):
         FakeCluster(listeners={"a b": "PLAINTEXT"})
+    with pytest.raises(ConfigError, match=r"listeners=\['IN', 'in'\]: expected names that differ"):
+        FakeCluster(listeners={"IN": "PLAINTEXT", "in": "SASL_PLAINTEXT"})
+
+
+def test_users_need_a_listener_where_they_can_authenticate() -> None:
+    with pytest.raises(ConfigError, match=r"listeners=\{'IN': 'PLAINTEXT'\}: expected SASL_PLAINTEXT or SASL_SSL"):
+        FakeCluster(users={"alice": "secret-1"}, listeners={"IN": "PLAINTEXT"})
 
 
 # Credentials that change

@@ -179,7 +179,7 @@ SETTINGS: dict[str, ConfigKey] = {
     MAX_CONNECTIONS_PER_IP + ".overrides": ConfigKey(
         _STRING,
         "",
-        pattern=r"([^,]+:\d+(,\s*[^,]+:\d+)*)?",
+        pattern=r"([^,]+:[0-9]{1,10}(,\s*[^,]+:[0-9]{1,10})*)?",
         expected="addresses and numbers, such as 127.0.0.1:10,10.0.0.7:2",
         about="The same for single addresses; names are not looked up, except localhost.",
     ),

@@ -3,6 +3,7 @@
 Source: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory, of which only PEM is supported (KIP-651).
 """
 
+import logging
 import os
 import re
 import socket
@@ -32,6 +33,8 @@ from fakebroker.security.acls import ANONYMOUS
 from fakebroker.security.principals import PrincipalMapper, subject_of
 from fakebroker.server.tls.tls_socket import TlsSocket
 
+logger = logging.getLogger("fakebroker")
+
 _MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _ENTRY = re.compile(r"(-----BEGIN [^-]+-----)([^-]*)(-----END [^-]+-----)")
@@ -52,7 +55,10 @@ class TlsListener:
         own = config.of_listener(listener.name)
         mode = own.text(CLIENT_AUTH) or "none"
         if listener.has_sasl and listener_prefix(listener.name) + CLIENT_AUTH not in config.overrides:
-            mode = "none"  # As in Kafka, only the setting of the listener counts.
+            if mode != "none":  # As in Kafka, only the setting of the listener counts.
+                name = listener_prefix(listener.name) + CLIENT_AUTH
+                logger.warning("%s=%s does not apply to SASL_SSL, expected %s", CLIENT_AUTH, mode, name)
+            mode = "none"
         versions = sorted(_VERSIONS[each] for each in own.items(PROTOCOLS))
         if not versions:
             raise ConfigError.of(PROTOCOLS, "", f"one or more of {', '.join(_VERSIONS)}")
@@ -150,7 +156,7 @@ def _load_trusted(context: ssl.SSLContext, config: Config) -> None:
     _require_pem(config, TRUSTSTORE_TYPE)
     try:
         context.load_verify_locations(cafile=location, cadata=None if certificates is None else _lines(certificates))
-    except (ssl.SSLError, ValueError):
+    except (ssl.SSLError, ValueError, TypeError):  # TypeError: characters that are not ASCII.
         reason = "certificates as PEM"
     except OSError as error:
         reason = f"a readable file ({error.strerror})"

@@ -1,5 +1,6 @@
 """Kafka's limits of connections and of queued requests, over sockets; rates and idleness in virtual time."""
 
+import math
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
@@ -36,6 +37,7 @@ from tests.support.wire_client import WireClient, until
 pytestmark = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1})
 
 TWO_LISTENERS: Mapping[str, str] = {"PLAINTEXT": "PLAINTEXT", "CLIENTS": "PLAINTEXT"}
+SMALL_REQUEST = request_frame(heartbeat_request(), 4, 1, "x")
 _BROKER = 4
 
 
@@ -113,6 +115,15 @@ def test_connections_beyond_the_maximum_wait(fake_cluster: FakeCluster) -> None:
             assert isinstance(fourth.receive(), HeartbeatResponse)
 
 
+@pytest.mark.fake_cluster(brokers=2, config={"max.connections": 1})
+def test_a_broker_that_stops_while_connections_wait_leaves_the_reactor_asleep(fake_cluster: FakeCluster) -> None:
+    reactor = reactor_of(fake_cluster)
+    with WireClient(fake_cluster.brokers[0]), WireClient(fake_cluster.brokers[0]):
+        until(lambda: fake_cluster.call(lambda: reactor._acceptor.retry_ms) < math.inf, fake_cluster)
+        fake_cluster.stop_broker(1)
+        assert fake_cluster.call(lambda: reactor._acceptor.retry_ms) == math.inf
+
+
 @pytest.mark.fake_cluster(listeners=TWO_LISTENERS, config={"listener.name.clients.max.connections": 1})
 def test_the_maximum_of_a_listener_is_its_own(fake_cluster: FakeCluster) -> None:
     clients = ListenerAddress(fake_cluster, "CLIENTS")
@@ -161,6 +172,26 @@ def test_requests_wait_for_the_memory_of_incomplete_ones(fake_cluster: FakeClust
         greedy.socket.close()
         assert struct.unpack(">i", patient.receive_frame()[:4]) == (1,)
         patient.socket.close()
+
+
+@pytest.mark.fake_cluster(config={"socket.request.max.bytes": MIB, "queued.max.request.bytes": MIB})
+@pytest.mark.parametrize("first", [b"\0", SMALL_REQUEST[:5]], ids=["a byte of a size", "a small request"])
+def test_memory_is_counted_for_each_request_when_its_size_is_known(fake_cluster: FakeCluster, first: bytes) -> None:
+    """A connection cannot begin with a request that needs little, and go on with one that needs much."""
+    broker, large = fake_cluster.brokers[0], struct.pack(">i", MIB) + b"x" * 1000
+    rest = large[1:] if first == b"\0" else SMALL_REQUEST[len(first) :] + large
+    with WireClient(broker) as greedy, WireClient(broker) as sly:
+        sly.socket.sendall(first)
+        until(lambda: held_bytes(fake_cluster) == len(first), fake_cluster)
+        greedy.socket.sendall(large)
+        until(lambda: held_bytes(fake_cluster) == len(first) + 1004, fake_cluster)
+        sly.socket.sendall(rest)
+        until(lambda: held_bytes(fake_cluster) == 2008, fake_cluster)
+        reactor = reactor_of(fake_cluster)
+        waiting = [each for each in reactor.connections.values() if reactor._incomplete.is_waiting(each)]
+        assert [each.frames.held_bytes for each in waiting] == [1004]
+        greedy.socket.close()
+        until(lambda: not reactor._incomplete.is_waiting(waiting[0]), fake_cluster)
 
 
 def held_bytes(cluster: FakeCluster) -> int:
@@ -219,6 +250,7 @@ def test_describe_configs_shows_the_limits(fake_cluster: FakeCluster) -> None:
         ({"queued.max.request.bytes": 1000}, "queued.max.request.bytes=1000: expected an integer >= socket.request."),
         ({"max.connections.per.ip": 0}, "max.connections.per.ip=0: expected an integer >= 1, unless "),
         ({"max.connections.per.ip.overrides": "a"}, "max.connections.per.ip.overrides='a': expected addresses and"),
+        ({"max.connections.per.ip.overrides": "h:" + "1" * 5000}, "max.connections.per.ip.overrides='h:11"),
         ({"listener.name.x.max.connections.per.ip": 1}, "listener.name.x.max.connections.per.ip"),
         ({"listener.name.x.max.connections": -1}, "listener.name.x.max.connections=-1: expected"),
     ],

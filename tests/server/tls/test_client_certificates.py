@@ -185,10 +185,13 @@ def log_in(wire: WireClient) -> int:
 
 @SASL
 def test_sasl_sets_the_principal_and_only_the_setting_of_the_listener_asks_for_certificates(
-    fake_cluster: FakeCluster,
+    fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The setting `ssl.client.auth` without prefix does not count at SASL_SSL listeners."""
+    """The setting `ssl.client.auth` without prefix does not count at SASL_SSL listeners, of which users are warned."""
     assert fake_cluster.cluster.listeners[0].protocol == "SASL_SSL"
+    warnings = [each.getMessage() for each in caplog.get_records("setup")]
+    expected = "ssl.client.auth=required does not apply to SASL_SSL, expected listener.name.sasl_ssl.ssl.client.auth"
+    assert expected in warnings
     with WireClient(fake_cluster.brokers[0], tls=context_of(fake_cluster)) as wire:
         assert not log_in(wire)
         wire.ask(MetadataRequest(topics=[]), MetadataResponse)

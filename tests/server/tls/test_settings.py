@@ -152,6 +152,7 @@ MUTUAL = {**KEYSTORE, "ssl.client.auth": "required"}
             {**MUTUAL, "ssl.truststore.certificates": "x"},
             r"ssl.truststore.certificates='\.\.\.': expected certificates as PEM",
         ),
+        ({**MUTUAL, "ssl.truststore.certificates": "\u00fc"}, "expected certificates as PEM"),
         (
             {**MUTUAL, "ssl.truststore.location": "/nowhere"},
             "ssl.truststore.location='/nowhere': expected a readable file",
