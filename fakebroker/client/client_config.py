@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from fakebroker.client.security import ClientSecurity, SecurityProtocol
 from fakebroker.errors import AuthenticationError, ConfigError, one_of
@@ -84,7 +84,8 @@ def _unescaped(text: str) -> str:
     def character(found: re.Match[str]) -> str:
         return chr(int(found[1], 16)) if found[1] else _LETTERS.get(found[2], found[2])
 
-    return _ESCAPE.sub(character, text)
+    # Two escapes for one character beyond the Basic Multilingual Plane, as Java writes it, become one.
+    return _ESCAPE.sub(character, text).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def security_of(properties: Mapping[str, str]) -> ClientSecurity:
@@ -104,6 +105,10 @@ def security_of(properties: Mapping[str, str]) -> ClientSecurity:
         raise ConfigError.of("security.protocol", protocol, one_of(protocols, protocol))
     if protocol.startswith("SASL_"):
         settings |= _login(properties)
+    for key in properties:
+        if key.startswith("sasl.") and not protocol.startswith("SASL_"):
+            expected = f"security.protocol SASL_PLAINTEXT or SASL_SSL with it, not {protocol}"
+            raise ConfigError(f"{key}: expected {expected}", field=key, expected=expected)
     for key in ("ssl.truststore.type", "ssl.keystore.type"):
         if properties.get(key, "PEM") != "PEM":
             raise ConfigError.of(key, properties[key], "PEM, the only format that is supported")
@@ -165,11 +170,11 @@ def _jaas_options(text: str, module: str, known: Mapping[str, str]) -> dict[str,
 
 def _token_file(url: str) -> Any:
     """Return a function that reads a token from a file, as Kafka's FileTokenRetriever does."""
-    parts = urlsplit(url)
-    if parts.scheme != "file":
+    file = re.fullmatch(r"file:(?://(?:localhost)?)?(/[^?#]*)", url)
+    if file is None:
         expected = "file:///PATH, a file with a token; tokens are not fetched over HTTP"
         raise ConfigError.of("sasl.oauthbearer.token.endpoint.url", url, expected)
-    path = Path(unquote(parts.path))
+    path = Path(unquote(file[1]))
 
     def token() -> str:
         try:

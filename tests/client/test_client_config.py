@@ -21,7 +21,7 @@ def test_properties_are_read_as_java_does() -> None:
         "a=1\n  b : two words \r\nc three\n"
         "d\\=e=f\\:g\\\\\n"
         "long=one \\\n    two\\\n\tthree\n"
-        "letter=\\u00fc\\t|\n"
+        "letter=\\u00fc\\t\\ud83d\\ude00|\n"
         "empty=\nalone\n"
         "ends = with \\\\\nnext=x=y"
     )
@@ -31,7 +31,7 @@ def test_properties_are_read_as_java_does() -> None:
         "c": "three",
         "d=e": "f:g\\",
         "long": "one twothree",
-        "letter": "ü\t|",
+        "letter": "ü\t\U0001f600|",
         "empty": "",
         "alone": "",
         "ends": "with \\",
@@ -107,8 +107,10 @@ def test_a_token_is_read_from_its_file_for_each_authentication(tmp_path: Path) -
         ({**SASL, "sasl.jaas.config": SCRAM.replace('username="alice"', "")}, "expected username in it"),
         ({**SASL, "sasl.login.callback.handler.class": "x.Y"}, "class='x.Y': expected OAuthBearerLoginCallback"),
         ({**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": f"{OAUTH};",
-          "sasl.oauthbearer.token.endpoint.url": "https://x/"}, "url='https://x/': expected file:///PATH"),
+          "sasl.oauthbearer.token.endpoint.url": "file://[x/"}, r"url='file://\[x/': expected file:///PATH"),
         ({**SASL, "ssl.truststore.location": "x"}, "ssl.truststore.location: expected security.protocol SSL or"),
+        ({"sasl.jaas.config": PLAIN}, "sasl.jaas.config: expected security.protocol SASL_PLAINTEXT or SASL_SSL with"),
+        ({"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}, "sasl.mechanism: expected security.protocol SASL_P"),
         ({"security.protocol": "SSL", "ssl.truststore.type": "JKS"}, "ssl.truststore.type='JKS': expected PEM"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "x"}, "algorithm='x': expected https"),
         ({"security.protocol": "SSL", "ssl.key.password": PASSWORD}, "ssl.key.password: expected none without ssl.k"),
