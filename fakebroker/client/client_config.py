@@ -170,7 +170,7 @@ def _jaas_options(text: str, module: str, known: Mapping[str, str]) -> dict[str,
 
 def _token_file(url: str) -> Any:
     """Return a function that reads a token from a file, as Kafka's FileTokenRetriever does."""
-    file = re.fullmatch(r"file:(?://(?:localhost)?)?(/[^?#]*)", url)
+    file = re.fullmatch(r"file:(?://(?:localhost)?)?(/(?!/)[^?#]*)", url)
     if file is None:
         expected = "file:///PATH, a file with a token; tokens are not fetched over HTTP"
         raise ConfigError.of("sasl.oauthbearer.token.endpoint.url", url, expected)
