@@ -12,6 +12,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.faults.error_catalog import kinds_of, requested_parts
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.listeners import PLAINTEXT_LISTENER, Endpoint, Listener
+from fakebroker.cluster.request_secrets import NO_SECRETS, WITH_SECRETS, withhold_secrets
 from fakebroker.errors import ErrorCode, ProtocolError, shown
 from fakebroker.protocol import raw_items
 from fakebroker.protocol.codec import decode
@@ -28,7 +29,7 @@ MAX_MEMO_BYTES = 1024
 """Larger frames are not cached."""
 _PARTITION_BYTES = 100
 """The size of the tuple of a topic and a partition, without the name of the topic."""
-_SASL_AUTHENTICATE, _ALTER_SCRAM = 36, 51
+_SASL_AUTHENTICATE = 36
 _GROUP, _TRANSACTION = 0, 1
 """FindCoordinator's key types (FindCoordinatorRequest.CoordinatorType)."""
 
@@ -40,16 +41,6 @@ _MAGIC, _NO_PRODUCER_ID = 2, -1
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 """Name and version of a client that has not sent them (ClientInformation)."""
-
-
-class ScramSecrets(dict[tuple[str, int], tuple[bytes, bytes]]):
-    """Salts and salted passwords by user and mechanism. They are not shown."""
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} secrets>"
-
-
-NO_SECRETS = ScramSecrets()
 
 
 class Peer:
@@ -64,8 +55,8 @@ class Peer:
         connection_id: A number that identifies the connection.
         listener: The listener that the client is connected to.
         principal: Type and name of the authenticated client, such as "User:alice".
-        scram_secrets: Salt and salted password of each credential in the last AlterUserScramCredentials, by user and
-            mechanism. The call itself, which the journal keeps, is without them.
+        secrets: The secrets of the last request that can have any. The call itself, which the journal keeps, is without
+            them.
         software: The name and the version of the client, which ApiVersions requests have since version 3.
         memo_head, memo_tail: The bytes of the cached frame before and after the correlation id.
         memo_call: The call of the cached frame.
@@ -83,7 +74,7 @@ class Peer:
         "memo_head",
         "memo_tail",
         "principal",
-        "scram_secrets",
+        "secrets",
         "software",
     )
 
@@ -95,7 +86,7 @@ class Peer:
         self.client_host = client_host
         self.connection_id = connection_id
         self.principal = ANONYMOUS
-        self.scram_secrets = NO_SECRETS
+        self.secrets = NO_SECRETS
         self.software = UNKNOWN_SOFTWARE
         self.memo_head = self.memo_tail = b""
         self.memo_call: Call | None = None
@@ -504,20 +495,11 @@ def read_call(peer: Peer, frame: bytes) -> Call:
         # As in Kafka, bytes after the message are ignored.
         request = decode(api.request, frame, api_version, position, fills_data=False)
     call = Call(peer, api, api_version, correlation_id, header.client_id or "", request, len(frame))
-    if api_key == _ALTER_SCRAM:
-        _withhold_secrets(peer, request)
+    if api_key in WITH_SECRETS and is_supported:
+        peer.secrets = withhold_secrets(api_key, request, peer.broker.release)
     elif is_small:
         peer.memo_head, peer.memo_tail, peer.memo_call = head, tail, call
     return call
-
-
-def _withhold_secrets(peer: Peer, request: Any) -> None:
-    """Move salts and salted passwords from an AlterUserScramCredentialsRequest to the connection."""
-    peer.scram_secrets = ScramSecrets(
-        {(each.name, each.mechanism): (each.salt, each.salted_password) for each in request.upsertions}
-    )
-    for each in request.upsertions:
-        each.salt = each.salted_password = b""
 
 
 def _error_codes(value: Struct) -> Iterator[int]:

@@ -8,8 +8,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.call import NO_SECRETS, Call, Peer
+from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.listeners import Listener
+from fakebroker.cluster.request_secrets import NO_SECRETS
 from fakebroker.protocol.frames import FrameBuffer
 
 if TYPE_CHECKING:  # Few clusters need it.
@@ -132,7 +133,7 @@ class Connection(Peer):
         """Drop received and unsent bytes when it is closed: the journal's calls still refer to it."""
         self.memo_call = self.last_dropped = self.authentication = None
         self.memo_head = self.memo_tail = b""
-        self.scram_secrets = NO_SECRETS
+        self.secrets = NO_SECRETS
         self.frames = FrameBuffer(self.frames.max_bytes)
         self.queued.clear()
         self.unsent = bytearray()

@@ -27,6 +27,12 @@ from fakebroker.protocol.messages.describe_user_scram_credentials import (
 )
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from fakebroker.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -404,6 +410,26 @@ def test_a_fault_keeps_no_secrets_in_the_journal(fake_cluster: FakeCluster, faul
     assert "bob" in kept
     assert repr(change.salted_password)[2:-1] not in kept
     assert "salty-salt" not in kept
+
+
+def test_passwords_in_configs_are_set_and_not_in_the_journal(fake_cluster: FakeCluster) -> None:
+    name = "listener.name.external.ssl.key.password"
+    with WireClient(fake_cluster.brokers[0]) as wire:
+        log_in(wire)
+        for value in ("secret-3", "secret-4", "secret-4"):
+            config = AlterableConfig(name=name, config_operation=0, value=value)
+            retention = AlterableConfig(name="log.cleaner.threads", config_operation=0, value="2")
+            resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config, retention])
+            request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+            answer = wire.ask(request, IncrementalAlterConfigsResponse)
+            assert [(each.error_code, each.error_message) for each in answer.responses] == [(0, None)]
+        assert fake_cluster.cluster.brokers[1].configs[name] == "secret-4"
+        fake_cluster.fail("IncrementalAlterConfigs", error="POLICY_VIOLATION")
+        wire.ask(request, IncrementalAlterConfigsResponse)
+    kept = repr([call.request for call in fake_cluster.requests(api="IncrementalAlterConfigs")])
+    assert kept.count(f"name={name!r}") == 4
+    assert kept.count("name='log.cleaner.threads', config_operation=0, value='2'") == 4
+    assert "secret-" not in kept
 
 
 def upsert(user: str, mechanism: ScramMechanism, password: str, iterations: int = 4096) -> ScramCredentialUpsertion:

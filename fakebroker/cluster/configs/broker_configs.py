@@ -78,6 +78,12 @@ def config_of(release: Release, name: str) -> BrokerConfig | None:
     return known_configs(release).get(without_prefix(name))
 
 
+def is_secret(release: Release, name: str) -> bool:
+    """Return whether values of a config are not shown: those of passwords, and of configs that the release lacks."""
+    known = config_of(release, name)
+    return known is None or known.key.type is ConfigType.PASSWORD
+
+
 @cache
 def default_values(release: Release) -> Mapping[str, str]:
     """Return the defaults of broker configs in a release, including effective ones that the release does not list."""

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterConfigsResponse:
     request: AlterConfigsRequest = call.request
+    secrets = call.peer.secrets
     resources = [
         ResourceChange(
             each.resource_type,
             each.resource_name,
-            [Change(config.name, config.value) for config in each.configs],
+            [
+                Change(config.name, secrets.get((each.resource_name, config.name), config.value))
+                for config in each.configs
+            ],
             replaces=True,
         )
         for each in request.resources

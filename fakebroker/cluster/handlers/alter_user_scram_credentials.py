@@ -52,7 +52,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> AlterUserScramCrede
         if isinstance(change, ScramCredentialDeletion):
             cluster.credentials.remove_scram(change.name, mechanism)
         else:
-            secrets = call.peer.scram_secrets.get((change.name, change.mechanism))
+            secrets = call.peer.secrets.get((change.name, change.mechanism))
             salt, salted_password = secrets or (change.salt, change.salted_password)
             credential = ScramCredential(mechanism, salt, change.iterations, salted_password)
             cluster.credentials.set_scram(change.name, credential)

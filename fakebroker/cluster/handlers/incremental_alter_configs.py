@@ -16,11 +16,17 @@ if TYPE_CHECKING:
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> IncrementalAlterConfigsResponse:
     request: IncrementalAlterConfigsRequest = call.request
+    secrets = call.peer.secrets
     resources = [
         ResourceChange(
             each.resource_type,
             each.resource_name,
-            [Change(config.name, config.value, config.config_operation) for config in each.configs],
+            [
+                Change(
+                    config.name, secrets.get((each.resource_name, config.name), config.value), config.config_operation
+                )
+                for config in each.configs
+            ],
             replaces=False,
         )
         for each in request.resources
