@@ -37,6 +37,7 @@ OPTIONS = [
     *("--config", "group.initial.rebalance.delay.ms=0"),
     *("--config", "offsets.topic.num.partitions=4"),
     *("--config", "transaction.state.log.num.partitions=4"),
+    *("--config", "fakebroker.partition.max.bytes=1000000000"),  # All records are read after each restart.
 ]
 MOST_ACKNOWLEDGED = 1_500
 """The process is killed after at most this number of acknowledged operations."""
