@@ -45,6 +45,20 @@ def test_the_page_shows_a_lost_connection_and_reconnects(browser: Browser, clust
         context.__exit__(None, None, None)
 
 
+def test_a_connection_that_is_lost_within_a_response_is_no_error_of_the_page(browser: Browser, url: str) -> None:
+    with open_page(browser, url) as page:
+        wait_until_live(page)
+        reason = page.evaluate(_READ_PART_OF_A_RESPONSE)
+        assert reason == f"No response from {url.split('/')[2]}. Is the process running?"
+
+
+_READ_PART_OF_A_RESPONSE = """async () => {
+    Response.prototype.text = () => Promise.reject(new TypeError("Failed to fetch"));
+    const { get } = await import(document.querySelector("script[type=module]").src.replace(/[^/]*$/, "api.js"));
+    return get("/brokers").catch((error) => error.message);
+}"""
+
+
 def test_a_hidden_page_closes_its_event_stream(browser: Browser, cluster: FakeCluster, url: str) -> None:
     with open_page(browser, url) as page:
         wait_until_live(page)

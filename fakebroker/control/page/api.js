@@ -49,11 +49,16 @@ function segment(id) {
 
 async function request(method, url, body, signal) {
   const response = await send(method, url, body, signal);
-  const text = await response.text();
+  const text = await response.text().catch(lost(signal));
   const data = text ? JSON.parse(text) : null;
   if (!response.ok) throw new Problem(response.status, data?.detail ?? response.statusText, data?.field);
   return data;
 }
+
+/** Return a function that throws the error of a lost connection, which may be lost while a body is read, too. */
+const lost = (signal) => (error) => {
+  throw signal?.aborted ? error : new Problem(0, `No response from ${location.host}. Is the process running?`);
+};
 
 async function send(method, url, body, signal) {
   for (;;) {
@@ -61,9 +66,7 @@ async function send(method, url, body, signal) {
     const headers = token ? { authorization: `Bearer ${token}` } : {};
     if (body !== undefined) headers["content-type"] = "application/json";
     const content = body === undefined ? undefined : JSON.stringify(body);
-    const response = await fetch(url, { method, headers, body: content, signal }).catch((error) => {
-      throw signal?.aborted ? error : new Problem(0, `No response from ${location.host}. Is the process running?`);
-    });
+    const response = await fetch(url, { method, headers, body: content, signal }).catch(lost(signal));
     if (response.status !== 401) return response;
     if (token === savedToken()) await promptForToken(token !== null);
   }
