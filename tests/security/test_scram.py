@@ -90,6 +90,17 @@ def test_a_final_message_is_refused() -> None:
         assert exchange.user is None
 
 
+def test_a_proof_for_another_nonce_is_refused() -> None:
+    exchange, bare, without_proof = server(), "n=user,r=abc", "c=biws,r=foreign"
+    first = exchange.respond(f"n,,{bare}".encode()).decode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b64decode(SALT), 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(PENCIL.stored_key, f"{bare},{first},{without_proof}".encode(), "sha256")
+    proof = b64encode(bytes(left ^ right for left, right in zip(client_key, signature, strict=True))).decode()
+    with pytest.raises(AuthenticationError):
+        exchange.respond(f"{without_proof},p={proof}".encode())
+
+
 def test_a_credential_has_the_keys_of_rfc_5802() -> None:
     salted = hashlib.pbkdf2_hmac("sha512", b"pencil", b"salt", 4096)
     credential = ScramCredential.of_password(SHA_512, "pencil", b"salt")

@@ -246,6 +246,17 @@ def test_a_client_is_authenticated_with_scram(fake_cluster: FakeCluster, mechani
             assert wire.is_closed_by_broker() if error else wire.ask(VERSIONS, ApiVersionsResponse)
 
 
+def test_a_connection_that_is_older_than_the_state_uses_its_credentials(
+    wire: WireClient, fake_cluster: FakeCluster
+) -> None:
+    """A snapshot that is restored replaces the credentials, and keeps connections."""
+    wire.ask(VERSIONS, ApiVersionsResponse)
+    fake_cluster.restore(fake_cluster.snapshot())
+    fake_cluster.call(lambda: fake_cluster.cluster.credentials.remove_scram("alice", ScramMechanism.SHA_256))
+    refused = log_in_with_scram(wire, ScramMechanism.SHA_256, "alice", PASSWORD)
+    assert refused == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
 def test_scram_is_refused_with_a_general_text(wire: WireClient) -> None:
     wire.ask(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), SaslHandshakeResponse)
     response = wire.ask(SaslAuthenticateRequest(auth_bytes=b"n,,n=bob,r=abc"), SaslAuthenticateResponse)

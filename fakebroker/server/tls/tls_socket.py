@@ -93,9 +93,7 @@ class TlsSocket:
         try:
             data = self._decrypt()
         except ssl.SSLError as error:
-            self._is_ended = True
-            with suppress(OSError):
-                self._flush()  # The alert.
+            self._is_ended = True  # `close` sends the alert.
             raise TransportError(self._reason(error)) from None
         self.is_incomplete = not self.is_established or self._missing_bytes > 0 or bool(self._header)
         self._flush()

@@ -1,10 +1,13 @@
 """Kafka's limits of connections and of queued requests, over sockets; rates and idleness in virtual time."""
 
+import errno
 import math
+import os
+import socket
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -122,6 +125,50 @@ def test_a_broker_that_stops_while_connections_wait_leaves_the_reactor_asleep(fa
         until(lambda: fake_cluster.call(lambda: reactor._acceptor.retry_ms) < math.inf, fake_cluster)
         fake_cluster.stop_broker(1)
         assert fake_cluster.call(lambda: reactor._acceptor.retry_ms) == math.inf
+
+
+class ExhaustedSocket:
+    """A listening socket of a process that cannot open another file."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock, self.is_exhausted = sock, True
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.is_exhausted:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self._sock.accept()
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+def test_connections_wait_while_there_are_too_many_open_files(
+    fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    acceptor, broker = reactor_of(fake_cluster)._acceptor, fake_cluster.brokers[0]
+
+    def exhaust() -> ExhaustedSocket:
+        ((fd, (sock, *owner)),) = acceptor._listening.items()
+        listening = ExhaustedSocket(sock)
+        cast("dict[int, Any]", acceptor._listening)[fd] = (listening, *owner)
+        return listening
+
+    with WireClient(broker) as first, WireClient(broker) as second:
+        ask(first)
+        ask(second)
+        listening = fake_cluster.call(exhaust)
+        with WireClient(broker) as third:
+            third.send(heartbeat_request())
+            for _ in range(2):
+                until(lambda: fake_cluster.call(lambda: bool(acceptor._waiting)), fake_cluster)
+                fake_cluster.call(acceptor.resume)
+                ask(first)
+            listening.is_exhausted = False
+            second.socket.close()
+            assert isinstance(third.receive(), HeartbeatResponse)
+    assert [each.getMessage() for each in caplog.records] == [
+        "new connections are not accepted until files are closed: Too many open files (raise the limit of open files)"
+    ]
 
 
 @pytest.mark.fake_cluster(listeners=TWO_LISTENERS, config={"listener.name.clients.max.connections": 1})

@@ -39,7 +39,9 @@ class Pair:
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         of_client = client_context(str(ca_file))
-        self.client = of_client.wrap_socket(ends[0], server_hostname=HOST, do_handshake_on_connect=False)
+        self.client = of_client.wrap_socket(
+            ends[0], server_hostname=HOST, do_handshake_on_connect=False, suppress_ragged_eofs=False
+        )
         self.certificates: list[bytes | None] = []
         self.waits = 0
         self.broker = TlsSocket(ends[1], context, self.certificates.append, self.count)
@@ -169,6 +171,13 @@ def test_the_end_of_tls_makes_the_socket_readable(pair: Pair) -> None:
     assert pair.broker.recv(65536) == b"last"
     assert pair.broker.raw.recv(1) == b""
     assert pair.broker.recv(1000) == b""
+
+
+def test_closing_ends_tls(pair: Pair) -> None:
+    """Without close_notify, `recv` would raise."""
+    pair.shake_hands()
+    pair.broker.close()
+    assert pair.client.recv(1000) == b""
 
 
 def test_a_certificate_that_is_refused_ends_the_connection(pair: Pair) -> None:
