@@ -243,20 +243,25 @@ class FakeCluster(JournalExport):
                 credentials=Credentials(passwords, random.Random(f"credentials {seed_of_start}").randbytes),
             )
 
-        self.cluster = (
-            new_cluster() if persistence is None else _restored(persistence, new_cluster, first_topics, self.clock)
-        )
-        self._server = ClusterServer(
-            self.cluster,
-            self.clock,
-            persistence,
-            host=self.host,
-            port=port,
-            advertised_host=self.advertised_host,
-            max_unsent_bytes=max_unsent_bytes,
-            partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
-            tls_listeners=_tls_listeners(settings, all_listeners),
-        )
+        try:
+            self.cluster = (
+                new_cluster() if persistence is None else _restored(persistence, new_cluster, first_topics, self.clock)
+            )
+            self._server = ClusterServer(
+                self.cluster,
+                self.clock,
+                persistence,
+                host=self.host,
+                port=port,
+                advertised_host=self.advertised_host,
+                max_unsent_bytes=max_unsent_bytes,
+                partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
+                tls_listeners=_tls_listeners(settings, all_listeners),
+            )
+        except BaseException:
+            if persistence is not None:  # While the exception is handled, it keeps everything alive.
+                persistence.give_up()
+            raise
         if self._authority is not None:
             self._server.on_stop.append(self._authority.delete)
         self._commands = ClusterCommands(

@@ -45,7 +45,7 @@ class Persistence:
         self._writer: StateWriter
         self._checkpointing: Thread | None = None
         self._live_bytes = 0
-        # Also unlocks the directory if the cluster cannot be created, or is never started.
+        # Also unlocks the directory if the cluster is never started.
         self._close_directory = weakref.finalize(self, directory.close)
         self._close_directory.atexit = False
 
@@ -93,6 +93,11 @@ class Persistence:
         if stored is not None and self.starts:
             with _no_garbage_collection():
                 restore(cluster, stored, now_ms)
+
+    def give_up(self) -> None:
+        """Unlock the directory of a cluster that cannot be created."""
+        self._wait_for_checkpoint()
+        self._close_directory()
 
     def note_command(self) -> None:
         """Note that a command may have changed anything."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.logs.producer_state import AbortedTransaction
 from fakebroker.cluster.storage import checkpoint
 from fakebroker.errors import DataDirectoryError, DiskFullError, ErrorCode
+from fakebroker.protocol.compiler import MIN_PART_BYTES
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from fakebroker.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -39,6 +42,15 @@ from tests.support.group_requests import commit_request, heartbeat_request
 from tests.support.groups_over_tcp import stable_group
 from tests.support.mount_namespaces import in_mount_namespace
 from tests.support.wire_client import TIMEOUT_S, WireClient
+
+FETCH = FetchRequest(
+    replica_id=-1,
+    max_wait_ms=0,
+    min_bytes=0,
+    topics=[
+        FetchTopic(topic="orders", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10**6)])
+    ],
+)
 
 
 def cluster_in(path: Path, **changed: Any) -> FakeCluster:
@@ -173,7 +185,7 @@ def test_brokers_and_topics_can_be_added(tmp_path: Path) -> None:
 def test_a_directory_can_be_used_after_an_error(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
     with cluster_in(tmp_path):
         pass
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=message) as _error:  # Keeps the frames alive, as an `except` clause does.
         cluster_in(tmp_path, **arguments)
     with cluster_in(tmp_path), pytest.raises(DataDirectoryError, match="in use by process"):
         cluster_in(tmp_path)
@@ -253,11 +265,22 @@ def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path, monkeypatc
 
 
 def fetched(wire: WireClient) -> int:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
-    request = FetchRequest(
-        replica_id=-1, max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="orders", partitions=[partition])]
-    )
-    return len(wire.ask(request, FetchResponse, 6).responses[0].partitions[0].records or b"")
+    return len(wire.ask(FETCH, FetchResponse, 6).responses[0].partitions[0].records or b"")
+
+
+def test_a_transaction_is_not_ended_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_in(tmp_path, brokers=1) as cluster:
+        cluster.seed_transaction("t", records={"orders-0": 1}, state="Ongoing")
+        view = cluster.transaction("t")
+        end = EndTxnRequest(
+            transactional_id="t", producer_id=view.producer_id, producer_epoch=view.producer_epoch, committed=True
+        )
+        with WireClient(leader_of_orders(cluster)) as wire:
+            with monkeypatch.context() as full:
+                full.setattr(DataDirectory, "reserve", lambda *_: False)
+                assert wire.ask(end, EndTxnResponse, 3).error_code == ErrorCode.NOT_COORDINATOR
+            assert cluster.transaction("t").state == "Ongoing"
+            assert wire.ask(end, EndTxnResponse, 3).error_code == ErrorCode.NONE
 
 
 def test_a_transaction_ends_when_the_disk_has_space_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,6 +314,56 @@ def test_a_failed_disk_ends_the_cluster_and_nothing_is_answered(
         cluster.__exit__(None, None, None)
     assert stopped == [True]
     assert "the cluster has stopped: data_dir=" in caplog.text
+    with cluster_in(tmp_path) as later:
+        assert [record.value for record in later.records("orders", 0)] == [b"kept"]
+
+
+def test_a_disk_that_fails_before_a_write_ends_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    cluster = cluster_in(tmp_path)
+    cluster.__enter__()
+    with WireClient(leader_of_orders(cluster)) as wire, monkeypatch.context() as failing:
+        assert produced(wire, bytes(1_000_000)) == (ErrorCode.NONE, 0)
+        failing.setattr(FileOperations, "allocate", fail)
+        with pytest.raises(ConnectionError, match="closed after 0 of 4 bytes"):
+            [produced(wire, bytes(1_000_000)) for _ in range(3)]  # Until more space has to be allocated.
+    with pytest.raises(DataDirectoryError, match="Read-only file system"):
+        cluster.__exit__(None, None, None)
+
+
+def test_a_fetch_returns_no_records_that_are_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    cluster = cluster_in(tmp_path)
+    cluster.__enter__()
+    with WireClient(leader_of_orders(cluster)) as wire, monkeypatch.context() as failing:
+        assert produced(wire, bytes(MIN_PART_BYTES)) == (ErrorCode.NONE, 0)  # A Fetch of so much is sent at once.
+        failing.setattr(FileOperations, "write", fail)
+        unanswered = request_frame(replace(produce_request(b"lost"), acks=0), 9, 0, "wire")
+        wire.socket.sendall(unanswered + request_frame(FETCH, 6, 0, "wire"))
+        with pytest.raises(ConnectionError, match="closed after 0 of 4 bytes"):
+            wire.receive_frame()
+    with pytest.raises(DataDirectoryError, match="Input/output error"):
+        cluster.__exit__(None, None, None)
+
+
+def test_a_reset_that_cannot_be_stored_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cluster = cluster_in(tmp_path)
+    cluster.__enter__()
+    cluster.produce("orders", ["kept"], partition=0)
+    with monkeypatch.context() as full:
+        full.setattr(FileOperations, "rename", fail)
+        with pytest.raises(DiskFullError, match="No space left on device"):
+            cluster.reset()
+        with pytest.raises(DiskFullError, match="No space left on device"):
+            cluster.__exit__(None, None, None)
+    assert not list(tmp_path.glob("*.tmp"))
     with cluster_in(tmp_path) as later:
         assert [record.value for record in later.records("orders", 0)] == [b"kept"]
 

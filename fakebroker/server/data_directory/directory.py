@@ -108,8 +108,8 @@ class DataDirectory:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether entries are buffered that `flush` will write."""
-        return not self._block.is_empty
+        """Whether `flush` has something to do: entries are buffered, or the disk has failed, which it raises."""
+        return not self._block.is_empty or self._failure is not None
 
     def reserve(self, size_bytes: int) -> bool:
         """Return whether entries can be written without failing for lack of space.

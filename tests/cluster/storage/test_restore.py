@@ -90,8 +90,9 @@ class Changes:
 
     def delete_records(self, topic: str, index: int, offset: int) -> None:
         partition = DeleteRecordsPartition(partition_index=index, offset=offset)
-        topics = [DeleteRecordsTopic(name=topic, partitions=[partition])]
-        self._harness.send(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[partition])], timeout_ms=1000)
+        for broker in range(1, BROKERS + 1):  # All but the leader refuse it.
+            self._harness.send(request, 2, broker=broker)
 
     def seed_group(self, group_id: str, members: int, topic: str) -> None:
         self._commands.seed_group(group_id, members, topics=[topic], lag=0)
@@ -149,6 +150,7 @@ class Changes:
 @settings(max_examples=examples(15, soak=2_000))
 @example(steps=ALL_LOGS)
 @given(steps=st.lists(STEPS, min_size=5, max_size=15))
+@example([("create_topic", "b", 1, 1), ("produce", "b", [b"x"]), ("delete_records", "b", 0, 1), ("checkpoint",)])
 def test_each_prefix_of_the_entries_restores_the_cluster_of_that_time(steps: list[Step]) -> None:
     harness = ClusterHarness({"a": 2}, BROKERS)
     storage, writer = stored(harness)

@@ -1,5 +1,6 @@
 """What is written to a data directory is read again, in the same order, after a close and after a kill."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,7 +9,16 @@ from hypothesis import given, settings, strategies as st
 
 from fakebroker.server.data_directory import blocks, directory as directory_module
 from fakebroker.server.data_directory.directory import DataDirectory
-from tests.support.data_directory import FastOperations, content, flushed, image, logs_of, no_warning, opened
+from tests.support.data_directory import (
+    FastOperations,
+    InjectedOperations,
+    content,
+    flushed,
+    image,
+    logs_of,
+    no_warning,
+    opened,
+)
 from tests.support.soak import examples, soak
 
 PAYLOADS = st.lists(st.binary(max_size=300), max_size=4)
@@ -161,4 +171,20 @@ def test_entries_are_read_once_and_before_anything_is_written(tmp_path: Path) ->
     assert list(directory.entries()) == []
     with pytest.raises(RuntimeError, match="are read once"):
         next(directory.entries())
+    directory.close()
+
+
+def test_what_was_read_is_on_disk(tmp_path: Path) -> None:
+    directory, _ = opened(tmp_path / "data")
+    flushed(directory, b"a")
+    killed = image(tmp_path / "data")
+    synced: list[str] = []
+
+    def note(name: str, place: str | int) -> None:
+        if name == "sync":
+            synced.append(os.readlink(f"/proc/self/fd/{place}"))
+
+    later, _ = opened(killed, operations=InjectedOperations(note))
+    assert synced == [str(path) for path in logs_of(killed)]
+    later.close()
     directory.close()
