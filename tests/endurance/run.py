@@ -39,6 +39,9 @@ SETTINGS = {
     # Logs and producers that are full early, so that memory does not grow later.
     "fakebroker.partition.max.bytes": 32 * 1024,
     "producer.id.expiration.ms": 60_000,
+    # The newest 512 records of each partition are not compacted: few partitions, so that all soon have as many.
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
 }
 
 MAX_JOURNAL_CALLS = 10_000
