@@ -92,5 +92,5 @@ class Authenticator:
         return config.of_listener(connection.listener.name).number(SASL_MAX_BYTES)
 
     def _fail(self, connection: Connection, answer: bytearray, why: str, wire_ms: float) -> None:
-        logger.info("%r: %s", connection, why)  # as in Kafka: clients are told
+        logger.info("%r: %s", connection, why)  # At level info, as in Kafka: the client gets the error.
         self._sender.hang_up(connection, answer, wire_ms + self._cluster.config.number(AUTHENTICATION_DELAY))

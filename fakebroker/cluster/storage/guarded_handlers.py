@@ -35,7 +35,7 @@ class GuardedHandlers(dict[str, Handler]):
     """The handlers by the names of their APIs, as `BY_NAME`.
 
     Args:
-        guard: Tells whether there is space, and is told when a section may have changed.
+        guard: Knows whether there is space; its `sections_may_differ` is set when a section may have changed.
     """
 
     def __init__(self, guard: Guard) -> None:
