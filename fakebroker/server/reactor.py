@@ -527,7 +527,7 @@ class Reactor:
             connection = self._dirty.pop()
             connection.is_dirty = False
             if not connection.is_closed:
-                self._send(connection)
+                self._send_unsent(connection)
 
     def _store(self) -> None:
         """Store all changes, so that responses may tell of them. If the disk fails, the reactor ends unanswered.
@@ -549,8 +549,12 @@ class Reactor:
             raise self._storage_error
 
     def _send(self, connection: Connection) -> None:
+        """Send the unsent bytes of a connection, after all changes are stored."""
         if self._persistence is not None:
             self._store()
+        self._send_unsent(connection)
+
+    def _send_unsent(self, connection: Connection) -> None:
         unsent = connection.unsent
         try:
             sent = connection.socket.send(unsent)
