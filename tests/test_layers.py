@@ -13,6 +13,7 @@ LAYERS: dict[str, set[str]] = {
     # A folder or file, and the other folders and files of fakebroker that it may import.
     "errors": set(),
     "open_files": {"errors"},
+    "garbage_collection": set(),
     "validation": {"errors"},
     "topic_partition": {"errors"},
     "assignment": {"topic_partition"},
@@ -26,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
         "validation",
         "topic_partition",
         "host_port",
+        "garbage_collection",
         "protocol",
         "coordinator",
         "security",
@@ -33,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "client": {"errors", "topic_partition", "assignment", "host_port", "protocol", "security"},
     "replay": {
-        *("errors", "validation", "topic_partition", "host_port", "open_files", ""),
+        *("errors", "validation", "topic_partition", "host_port", "open_files", "garbage_collection", ""),
         *("protocol", "coordinator", "cluster", "client", "server"),
     },
     "lab": {

@@ -3,12 +3,9 @@
 Imported only by clusters with a data directory.
 """
 
-import gc
 import logging
 import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Thread
 from typing import Self
 
@@ -20,6 +17,7 @@ from fakebroker.cluster.storage.restore import restore
 from fakebroker.cluster.storage.state_writer import StateWriter
 from fakebroker.cluster.storage.stored_state import StoredState
 from fakebroker.errors import ConfigError, DataDirectoryError
+from fakebroker.garbage_collection import no_garbage_collection
 from fakebroker.server.data_directory.checkpoint import Checkpoint
 from fakebroker.server.data_directory.directory import DataDirectory, Fsync
 
@@ -66,7 +64,7 @@ class Persistence:
         directory = DataDirectory.open(path, fsync=fsync, warn=logger.warning)
         try:
             stored = StoredState()
-            with _no_garbage_collection():
+            with no_garbage_collection():
                 stored.apply_all(directory.entries())
         except msgspec.MsgspecError as error:
             directory.close()
@@ -91,7 +89,7 @@ class Persistence:
         # Before the state is restored, because that completes transactions: their markers are changes, too.
         self._cluster, self._writer = cluster, StateWriter(cluster, self._directory, self.starts)
         if stored is not None and self.starts:
-            with _no_garbage_collection():
+            with no_garbage_collection():
                 restore(cluster, stored, now_ms)
 
     def give_up(self) -> None:
@@ -188,18 +186,6 @@ class Persistence:
         finally:
             self._wait_for_checkpoint()
             self._close_directory()
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Postpone garbage collections: with many groups they would take a quarter of the time, and find nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _write(entries: checkpoint.Entries, written: Checkpoint) -> None:

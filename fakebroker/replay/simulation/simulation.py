@@ -4,9 +4,7 @@ This is exact, because groups of different offsets partitions do not affect each
 time.
 """
 
-import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
@@ -20,6 +18,7 @@ import pyarrow as pa
 from fakebroker.client.transport import Address
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.faults.injection import ActiveFault
+from fakebroker.garbage_collection import no_garbage_collection
 from fakebroker.replay.members.admin_load import AdminLoad, groups_of
 from fakebroker.replay.members.committed_reader import CommittedReader, reader_of
 from fakebroker.replay.members.coordinator_lookup import CoordinatorLookup
@@ -128,7 +127,7 @@ class Simulation:
         )
         self.transport = VirtualTransport(self.network, self.scheduler, attrgetter("number"))
         self.shared = None
-        with _no_garbage_collection():
+        with no_garbage_collection():
             self.drivers = [
                 MemberDriver(
                     ScriptedMember(script, START_MS, self.recorder.add, closed_loop=settings.closed_loop), number, self
@@ -200,7 +199,7 @@ class Simulation:
     def run(self) -> Iterator[list[pa.RecordBatch]]:
         """Run the simulation to its end; yield events, or empty lists so that the caller can report progress."""
         recorder = self.recorder
-        with _no_garbage_collection():
+        with no_garbage_collection():
             while self._run_steps():
                 yield recorder.take() if recorder.is_batch else []
             self._finish()
@@ -355,15 +354,3 @@ def _with_actions(events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, 
     for event in events:
         yield event
         yield from actions_of(event)
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Suspend garbage collection: members and groups live until the end, and collections would find nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
