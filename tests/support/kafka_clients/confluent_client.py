@@ -37,7 +37,10 @@ class ConfluentConsumer:
 
     Attributes:
         inner: The object of confluent-kafka.
+        passing_errors: Codes of errors that the consumer reports once, but deals with by itself.
     """
+
+    passing_errors = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART})  # A subscribed topic was deleted.
 
     def __init__(self, servers: str, settings: Settings, more: Mapping[str, Any] | None = None) -> None:
         config = {
@@ -70,7 +73,7 @@ class ConfluentConsumer:
 
     def poll(self) -> list[Record]:
         messages = self.inner.consume(MAX_RECORDS, POLL_S)
-        return [_record(message) for message in messages if not _is_deleted_topic(message)]
+        return [_record(message) for message in messages if not self._is_passing_error(message)]
 
     def assignment(self) -> list[Place]:
         return sorted((place.topic, place.partition) for place in self.inner.assignment())
@@ -95,11 +98,9 @@ class ConfluentConsumer:
     def close(self) -> None:
         self.inner.close()
 
-
-def _is_deleted_topic(message: confluent_kafka.Message) -> bool:
-    """Whether a message reports that a subscribed topic was deleted; librdkafka sends it once."""
-    error = message.error()
-    return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    def _is_passing_error(self, message: confluent_kafka.Message) -> bool:
+        error = message.error()
+        return error is not None and error.code() in self.passing_errors
 
 
 def _record(message: confluent_kafka.Message) -> Record:
