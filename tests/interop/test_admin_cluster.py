@@ -140,6 +140,7 @@ def test_kafka_python_waits_while_it_is_throttled(fake_cluster: FakeCluster) -> 
         producer.close()
 
 
+@pytest.mark.fake_cluster(topics={"orders": 2}, clock="manual")
 def test_a_client_is_refused_topics_while_its_quota_is_exhausted(
     fake_cluster: FakeCluster, start_admin: StartAdmin
 ) -> None:

@@ -1,6 +1,7 @@
 """Running groups of classic members go to the consumer protocol (KIP-848) member by member, and back; mixed clients."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 import aiokafka.errors
@@ -13,7 +14,7 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.interop.conftest import closed_together
 from tests.interop.test_consumer_protocol import ModernConsumer
 from tests.support.kafka_clients.aiokafka_client import AIO
-from tests.support.kafka_clients.client import GroupConsumer, Record, Settings
+from tests.support.kafka_clients.client import POLL_S, GroupConsumer, Record, Settings
 from tests.support.kafka_clients.confluent_client import CONFLUENT, ConfluentConsumer
 from tests.support.kafka_clients.helpers import (
     committed_total,
@@ -59,13 +60,32 @@ class CommittingMember:
 
     A commit that a rebalance has overtaken is repeated after the next poll: a member that keeps its partitions in the
     rebalance keeps its positions, too, and would not read the records again.
+
+    It runs in a thread: a commit may wait until the other members, too, are polled and join. aiokafka sends OffsetCommit
+    after JoinGroup on the same connection.
     """
 
     def __init__(self, inner: GroupConsumer) -> None:
         self.inner = inner
         self._is_uncommitted = False
+        self._thread = ThreadPoolExecutor(1)
+        self._polling: Future[list[Record]] | None = None
 
     def poll(self) -> list[Record]:
+        if self._polling is None:
+            self._polling = self._thread.submit(self._poll_and_commit)
+        if not wait([self._polling], POLL_S).done:
+            return []
+        records = self._polling.result()
+        self._polling = None
+        return records
+
+    def finish(self) -> list[Record]:
+        """Wait for the end of the last poll, and return its records."""
+        self._thread.shutdown()
+        return [] if self._polling is None else self._polling.result()
+
+    def _poll_and_commit(self) -> list[Record]:
         records = self.inner.poll()
         if records or self._is_uncommitted:
             self._is_uncommitted = True
@@ -116,7 +136,10 @@ class MigratingGroup:
             return is_shared and is_committed and self.cluster.group("g").type == kind
 
         what = f"{self.produced} committed records and {share} in a {kind} group"
-        read = poll_until(self.cluster, what, is_done, *map(CommittingMember, self.members))
+        members = [CommittingMember(member) for member in self.members]
+        read = poll_until(self.cluster, what, is_done, *members)
+        for member in members:
+            read += member.finish()
         assert set(values(read)) == set(values(numbered(numbers))), "what was committed is not read again"
 
     def errors(self) -> set[int]:

@@ -12,7 +12,8 @@ from tests.support.kafka_clients.kafka_python_client import KAFKA_PYTHON, Python
 
 pytestmark = pytest.mark.slow
 
-SHORT_SESSION_MS = 1_000
+SHORT_SESSION_MS = 10_000
+"""Shorter than the sessions of other members."""
 
 
 def subscribe_until(cluster: FakeCluster, expected: list[int], *consumers: Consumer) -> None:
@@ -72,7 +73,7 @@ def test_a_second_instance_fences_the_first(
     assert [member.member_id for member in fake_cluster.group("g").members] == [joined.response.member_id]
 
 
-@pytest.mark.fake_cluster(topics={"orders": 6}, config={"group.min.session.timeout.ms": SHORT_SESSION_MS})
+@pytest.mark.fake_cluster(topics={"orders": 6}, clock="manual")
 def test_a_stopped_member_is_removed_when_its_session_expires(
     fake_cluster: FakeCluster, start_consumer: StartConsumer
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_stopped_member_is_removed_when_its_session_expires(
     subscribe_until(fake_cluster, [3, 3], gone, staying)
     gone.close()
     assert fake_cluster.requests("LeaveGroup") == []
+    fake_cluster.advance(SHORT_SESSION_MS / 1000)
     poll_until(fake_cluster, "all partitions", lambda _: partitions_per_member(fake_cluster, "g") == [6], staying)
     assert [member.instance_id for member in fake_cluster.group("g").members] == ["staying"]
 
