@@ -8,7 +8,7 @@ from fakebroker.client.consumer.consumer import Consumer
 from fakebroker.client.errors import GroupError, MemberError, NoBatchJoin, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ConfigError, ErrorCode
-from tests.support.client.admin_harness import CLIENT_ID, cluster_and_admin, groups_of, sent_requests
+from tests.support.client.admin_harness import CLIENT_ID, answered, cluster_and_admin, groups_of, sent_requests
 from tests.support.trio_runner import in_trio_with_sockets
 
 PROPOSALS: dict[str, Any] = {"proposals": ["batch-join"]}
@@ -73,7 +73,7 @@ async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
     async with cluster_and_admin(1, admin={"default_api_timeout_ms": 50}, **PROPOSALS) as (cluster, admin):
         cluster.fail("FindCoordinator", error="COORDINATOR_NOT_AVAILABLE")
         with pytest.raises(GroupError, match=r"^group 'g': JoinGroup failed with REQUEST_TIMED_OUT: .*NOT_AVAILABLE"):
-            await admin.add_members_to_group("g", ["x"])
+            await answered(lambda: admin.add_members_to_group("g", ["x"]))
 
 
 @in_trio_with_sockets

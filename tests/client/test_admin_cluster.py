@@ -9,7 +9,7 @@ from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import NewTopic, PartitionDescription
 from fakebroker.client.errors import BrokerError, TopicError, UnsupportedVersion
 from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
-from tests.support.client.admin_harness import cluster_and_admin
+from tests.support.client.admin_harness import answered, cluster_and_admin
 from tests.support.trio_runner import in_trio_with_sockets
 
 RELEASES = ("0.10.2", "1.0", "2.3", "2.8", "3.0", "4.2", None)
@@ -116,7 +116,7 @@ async def test_the_controller_is_looked_up_again() -> None:
 async def test_the_error_of_a_timeout_contains_the_last_error() -> None:
     async with cluster_and_admin(1, admin={"default_api_timeout_ms": 50}) as (cluster, admin):
         cluster.fail("CreateTopics", error="NOT_CONTROLLER")
-        (failed,) = (await admin.create_topics([NewTopic("news", 1, 1)])).errors.values()
+        (failed,) = (await answered(lambda: admin.create_topics([NewTopic("news", 1, 1)]))).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
         assert str(failed).endswith(
             "CreateTopics: timed out after 50 ms; last error: the controller has not created topics news"
@@ -138,11 +138,11 @@ async def test_list_groups_raises_the_error_of_a_broker() -> None:
         with cluster.fail("ListGroups", broker=2, error="CLUSTER_AUTHORIZATION_FAILED"):
             message = "^broker '2': ListGroups failed with CLUSTER_AUTHORIZATION_FAILED$"
             with pytest.raises(BrokerError, match=message):
-                await admin.list_groups()
+                await answered(admin.list_groups)
         with cluster.fail("ListGroups", broker=2, error="COORDINATOR_NOT_AVAILABLE"):
             message = "^ListGroups: timed out after 50 ms; last error: broker '2': .*COORDINATOR_NOT_AVAILABLE$"
             with pytest.raises(WaitTimeout, match=message):
-                await admin.list_groups()
+                await answered(admin.list_groups)
 
 
 @in_trio_with_sockets
@@ -151,8 +151,8 @@ async def test_an_unreachable_cluster_is_retried_until_the_timeout() -> None:
         for node_id in (1, 2):
             cluster.stop_broker(node_id)
         with pytest.raises(WaitTimeout, match=r"^Metadata: timed out after 50 ms; last error: brokers"):
-            await admin.describe_cluster()
-        (failed,) = (await admin.describe_groups(["g"])).errors.values()
+            await answered(admin.describe_cluster)
+        (failed,) = (await answered(lambda: admin.describe_groups(["g"]))).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
         assert "last error: FindCoordinator failed with NETWORK_EXCEPTION: brokers" in str(failed)
 

@@ -9,7 +9,14 @@ from fakebroker.client.admin.batched_requests import MAX_KEYS_PER_REQUEST
 from fakebroker.client.errors import AdminError, NoBatchedFindCoordinators, NoBatchedOffsetFetch, UnsupportedVersion
 from fakebroker.cluster.emulation import Broker
 from fakebroker.errors import ErrorCode
-from tests.support.client.admin_harness import CLIENT_ID, PARTITION, cluster_and_admin, groups_of, sent_requests
+from tests.support.client.admin_harness import (
+    CLIENT_ID,
+    PARTITION,
+    answered,
+    cluster_and_admin,
+    groups_of,
+    sent_requests,
+)
 from tests.support.trio_runner import in_trio_with_sockets
 
 APIS = ("FindCoordinator", "OffsetFetch", "DescribeGroups")
@@ -146,7 +153,7 @@ async def test_the_error_of_a_timeout_contains_the_last_error_of_each_group() ->
         g, h = groups_of(cluster, 2, 2)
         cluster.seed_group(h, offsets={"orders-0": 5}, lag={"orders-0": 0})
         cluster.fail("DescribeGroups", group=g, error="NOT_COORDINATOR")
-        described = await admin.describe_groups([g, h])
+        described = await answered(lambda: admin.describe_groups([g, h]))
         assert described.values_by_key[h].state == "Empty"
         assert str(described.errors[g]) == (
             f"group '{g}': ConsumerGroupDescribe failed with REQUEST_TIMED_OUT: timed out after 100 ms; "

@@ -8,6 +8,7 @@ from fakebroker.client.connection import Connection
 from fakebroker.client.errors import BrokerUnreachable
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
+from fakebroker.server.lifecycle import bound
 from tests.support.client.scripted_broker import ScriptedBroker
 from tests.support.group_requests import heartbeat_request
 from tests.support.trio_runner import in_trio_with_sockets
@@ -31,14 +32,13 @@ async def test_open_connects_over_tcp() -> None:
 
 @in_trio_with_sockets
 async def test_the_error_of_a_refused_connection_contains_host_and_port() -> None:
-    listener, *_ = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    await listener.aclose()
-    async with trio.open_nursery() as nursery:
-        with pytest.raises(
-            BrokerUnreachable, match=f"broker 127.0.0.1:{port} cannot be reached: Connection refused$"
-        ) as caught:
-            await Connection.open("127.0.0.1", port, "c", nursery)
+    with bound("127.0.0.1", 0) as deaf:  # Reserves a port on which nobody listens.
+        port = deaf.getsockname()[1]
+        async with trio.open_nursery() as nursery:
+            with pytest.raises(
+                BrokerUnreachable, match=f"broker 127.0.0.1:{port} cannot be reached: Connection refused$"
+            ) as caught:
+                await Connection.open("127.0.0.1", port, "c", nursery)
     assert caught.value.broker == f"broker 127.0.0.1:{port}"
 
 

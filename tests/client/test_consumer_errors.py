@@ -26,7 +26,8 @@ from fakebroker.client.errors import (
     OffsetOutOfRange,
     PartitionsNotAssigned,
 )
-from fakebroker.errors import ConfigError, ErrorCode, WaitTimeout
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, WaitTimeout
+from fakebroker.server.lifecycle import bound
 from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, P1, consumer, poll_until, produce, read
 from tests.support.trio_runner import in_trio_with_sockets
 
@@ -273,9 +274,18 @@ def not_a_broker(greeting: bytes | None) -> Iterator[str]:
             thread.join()
 
 
-def closed_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+async def until_it_has_tried(reader: Consumer, call: Callable[[Consumer], Awaitable[object]]) -> None:
+    """Repeat a call with a timeout, within which a busy machine may not have tried to connect, until the error of one.
+
+    Raises:
+        FakebrokerError: The error.
+    """
+    while True:
+        try:
+            await call(reader)
+        except FakebrokerError as error:
+            if "no broker has answered yet" not in str(error):
+                raise
 
 
 @in_trio_with_sockets
@@ -318,15 +328,23 @@ async def test_every_call_names_why_the_cluster_cannot_be_reached(
         for call, kind in calls:
             with subtests.test(name, call=call.__name__):
                 async with Consumer(address, group_id="g", retry_backoff_ms=5, close_timeout_ms=1) as reader:
-                    with pytest.raises(kind, match=f"broker {re.escape(address)} cannot be reached: .*{cause}"):
-                        await call(reader)
+                    with (
+                        pytest.raises(kind, match=f"broker {re.escape(address)} cannot be reached: .*{cause}"),
+                        trio.fail_after(DEADLINE_S),
+                    ):
+                        await until_it_has_tried(reader, call)
         with subtests.test(name, call="Admin"), pytest.raises(BrokerUnreachable, match=cause):
             async with Admin(address):
                 pass
 
-    with not_a_broker(b"HTTP/1.1 400 Bad Request\r\n\r\n") as http, not_a_broker(b"") as closing:
+    with (
+        not_a_broker(b"HTTP/1.1 400 Bad Request\r\n\r\n") as http,
+        not_a_broker(b"") as closing,
+        bound("127.0.0.1", 0) as deaf,  # Reserves a port on which nobody listens.
+    ):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(fails, "closed port", closed_port(), "Connection refused")
+            closed_port = f"127.0.0.1:{deaf.getsockname()[1]}"
+            nursery.start_soon(fails, "closed port", closed_port, "Connection refused")
             nursery.start_soon(fails, "HTTP", http, "not a Kafka broker, .*: it sent 'HTTP/1.1 400 Bad'")
             nursery.start_soon(fails, "closes", closing, "the broker has closed|Connection reset by peer")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fakebroker.control import Client
+from fakebroker.server.lifecycle import bound
 from tests.support.control.control_server import BASE
 from tests.support.control.serve_process import TIMEOUT_S, serve_process
 from tests.support.ipv6 import needs_ipv6
@@ -56,9 +57,9 @@ def test_a_port_in_use_is_an_error_without_traceback() -> None:
 
 
 def test_the_port_of_a_broker_is_in_use_for_control() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    done = serve("--port", str(port), "--brokers", "1", "--control", f"127.0.0.1:{port}")
+    with bound("127.0.0.1", 0) as reserved:
+        port = reserved.getsockname()[1]
+        done = serve("--port", str(port), "--brokers", "1", "--control", f"127.0.0.1:{port}")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"fakebroker: cannot listen on 127.0.0.1:{port}: the port is in use\n"
 

@@ -61,8 +61,8 @@ class CommittingMember:
     A commit that a rebalance has overtaken is repeated after the next poll: a member that keeps its partitions in the
     rebalance keeps its positions, too, and would not read the records again.
 
-    It runs in a thread: a commit may wait until the other members, too, are polled and join. aiokafka sends OffsetCommit
-    after JoinGroup on the same connection.
+    It runs in a thread: a commit may wait until the other members, too, are polled and join. aiokafka sends
+    OffsetCommit after JoinGroup on the same connection.
     """
 
     def __init__(self, inner: GroupConsumer) -> None:

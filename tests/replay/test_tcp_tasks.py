@@ -1,6 +1,5 @@
 """Spark tasks that play members and loads over TCP."""
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from fakebroker.replay.spark.session import SPARK_ERRORS, cause_of
 from fakebroker.replay.spark.tcp_tasks import TaskPlan, _player, play_scripts
 from fakebroker.replay.workload.loads import Load
 from fakebroker.server.fake_cluster import FakeCluster
+from fakebroker.server.lifecycle import bound
 from tests.support.replay.secrets import PASSWORD, check_no_secrets, client_config, processes_at_the_first_heartbeat
 
 GROUPS = [f"group-{number}" for number in range(6)]
@@ -68,11 +68,12 @@ def test_heartbeats_are_folded_if_only_changes_are_recorded(spark: SparkSession,
 
 @pytest.mark.slow
 def test_an_unreachable_cluster_is_reported_in_one_line(spark: SparkSession) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    plan = TaskPlan(bootstrap=f"127.0.0.1:{port}", report_to=("127.0.0.1", 9), duration_s=1)
-    with pytest.raises(SPARK_ERRORS) as caught:
-        play_scripts(spark.createDataFrame(scripts(), DDL).repartition(1, "group"), plan).collect()
+    rows = spark.createDataFrame(scripts(), DDL).repartition(1, "group")
+    with bound("127.0.0.1", 0) as deaf:  # Nobody listens on the port.
+        port = deaf.getsockname()[1]
+        played = play_scripts(rows, TaskPlan(bootstrap=f"127.0.0.1:{port}", report_to=("127.0.0.1", 9), duration_s=1))
+        with pytest.raises(SPARK_ERRORS) as caught:
+            played.collect()
     assert f"broker 127.0.0.1:{port} cannot be reached: Connection refused" in cause_of(caught.value)
 
 

@@ -1,14 +1,20 @@
 """An admin client and its fake cluster in one process, and the requests that the client has sent."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from fakebroker import FakeCluster
 from fakebroker.client.admin.admin import Admin
+from fakebroker.client.admin.descriptions import Results
+from fakebroker.client.errors import AdminError
+from fakebroker.errors import WaitTimeout
+
+T = TypeVar("T")
 
 CLIENT_ID = "admin"
 PARTITION = ("orders", 0)
+_NO_RESPONSE = "no response"
 
 
 @asynccontextmanager
@@ -30,6 +36,25 @@ async def cluster_and_admin(
         )
         async with Admin(fake.bootstrap_servers, **settings) as client:
             yield fake, client
+
+
+async def answered(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call with a short timeout until there was a response within it, which a busy machine may not manage.
+
+    Raises:
+        AdminError: The call has failed after a response.
+        WaitTimeout: The call has timed out after a response.
+    """
+    while True:
+        try:
+            result = await call()
+        except (AdminError, WaitTimeout) as error:
+            if _NO_RESPONSE not in str(error):
+                raise
+        else:
+            failed = result.errors.values() if isinstance(result, Results) else ()
+            if not any(_NO_RESPONSE in str(error) for error in failed):
+                return result
 
 
 def groups_of(cluster: FakeCluster, node_id: int, count: int) -> list[str]:
