@@ -23,7 +23,7 @@ from tests.support.kafka_clients.helpers import (
 )
 
 SESSION_S = 45
-MANY = 100
+MANY = 40
 ONE_EACH = [Record(value=b"%d" % partition, partition=partition) for partition in range(6)]
 """A record for each partition of "orders"."""
 

@@ -12,19 +12,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 import pytest
+import trio
 from confluent_kafka import KafkaError, KafkaException
 
 from fakebroker import FakeCluster
 from fakebroker.errors import ErrorCode
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.server.clock import RealClock
 from tests.support.control.serve_process import serve_process
+from tests.support.group_requests import heartbeat_request
 from tests.support.groups_over_tcp import heartbeat, join_and_sync
 from tests.support.kafka_clients.client import Record, Settings
 from tests.support.kafka_clients.confluent_client import ConfluentConsumer, produce
 from tests.support.kafka_clients.fakebroker_client import FakebrokerConsumer
 from tests.support.kafka_clients.helpers import committed_total, numbered, poll_records, values
 from tests.support.soak import IS_SOAK, soak
-from tests.support.wire_client import WireClient, until
+from tests.support.wire_client import TIMEOUT_S, WireClient, until
 
 SESSION_S = 45.0
 HOUR_S = 3600.0
@@ -81,9 +84,19 @@ def test_a_heartbeat_that_waits_while_the_process_stands_still_keeps_its_session
     with WireClient(fake_cluster.brokers[0]) as wire:
         alive = join_and_sync(wire, "alive", session_timeout_ms=int(SESSION_S * 1000))
         gone = join_and_sync(wire, "gone", session_timeout_ms=int(SESSION_S * 1000))
-        stood_still_s[0] = STOPPED_S
 
-        assert heartbeat(wire, "alive", alive) == ErrorCode.NONE
+        def stand_still() -> None:
+            wire.send(heartbeat_request("alive", alive))
+            stood_still_s[0] = STOPPED_S
+            has_stood_still.set()
+
+        has_stood_still = threading.Event()
+        # In the cluster's thread, which looks at its sockets before it looks at timers again.
+        fake_cluster.call(lambda: trio.lowlevel.current_trio_token().run_sync_soon(stand_still))
+        assert has_stood_still.wait(TIMEOUT_S)
+        beat = wire.receive()
+        assert isinstance(beat, HeartbeatResponse)
+        assert beat.error_code == ErrorCode.NONE
         until(lambda: fake_cluster.group("gone").state == "Empty", fake_cluster)
         assert heartbeat(wire, "gone", gone) == ErrorCode.UNKNOWN_MEMBER_ID
         assert fake_cluster.group("alive").state == "Stable"
