@@ -14,9 +14,11 @@ from fakebroker.replay.workload.workload import load_workload
 from tests.support.replay.workload_files import WITHOUT_GROUPS
 
 GROUPS = "[[groups]]\nmembers = 3\nsession_timeout_ms = 10_000\nrebalance_timeout_ms = 20_000\n"
+CONSUMERS = "[[groups]]\nmembers = 3\nprotocol = 'consumer'\n"
 TRANSACTIONAL = f'{GROUPS}transactional = true\ntransaction = {{ to = "payments", records = 3'
 EVENT = '[[event]]\nat_s = 5\ndo = "stop_broker"\nnode_id = 1\n'
 SILENT, REST = "silent-out", {"stale-refused", "fenced-refused", "unknown-refused", "one-coordinator"}
+ON_GENERATIONS = {"covered", "one-leader", "generations-rise"}
 LEFT_BEHIND = {"stale-refused", "unknown-refused"}
 
 UNMET: dict[str, set[str]] = {
@@ -44,6 +46,13 @@ UNMET: dict[str, set[str]] = {
     f"{GROUPS}[cluster]\nconfig = {{ 'group.initial.rebalance.delay.ms' = 100_000 }}": {
         *("one-owner", "covered", "one-leader", "generations-rise", "commits-kept", SILENT, "beating-stays"),
         *REST - {"one-coordinator"},
+    },
+    CONSUMERS: {*ON_GENERATIONS, SILENT, *REST} - {"stale-refused"},
+    CONSUMERS.replace("members = 3", "members = 1"): {
+        *("one-owner", "commits-kept", "revoked-committed", *ON_GENERATIONS, SILENT, *REST)
+    },
+    f"{CONSUMERS}static = 1\nzombie = {{ share = 1, at_s = 5, for_s = 9 }}\n": {
+        *(*ON_GENERATIONS, SILENT, "one-coordinator")
     },
     **{
         f"{TRANSACTIONAL}{keys} }}\n": {"commits-kept", SILENT, *REST, *lacking}

@@ -144,6 +144,15 @@ def consumers(without: Sequence[int] = (), *more: Event) -> list[Event]:
     return [*(each for index, each in enumerate(CONSUMERS) if index not in without), *more]
 
 
+TAKEN_OVER = [
+    reports(0, 0, 1, assigned=(0, 1), owned=(), **OLD),
+    reports(0.01, 1, 1, owned=(0, 1), **OLD),
+    reports(20, 0, 2, assigned=(0, 1), owned=(), **NEW),
+    reports(20.01, 2, 2, owned=(0, 1), **NEW),
+]
+"""A static member of the consumer protocol, whose session ends, and another one with its instance id."""
+
+
 CASES: dict[str, Case] = {
     "members of the consumer protocol": Case(consumers()),
     "a partition is assigned before it was given up": Case(
@@ -204,6 +213,60 @@ CASES: dict[str, Case] = {
     ),
     "an unknown member of the consumer protocol is accepted": Case(
         consumers((), reports(74, 2, 2, error=25), reports(75, 2, 2)), ["unknown-refused"]
+    ),
+    "a commit of an unknown member of the consumer protocol is accepted": Case(
+        consumers((), reports(74, 2, 2, error=25), commit(75, 3)), ["unknown-refused"]
+    ),
+    "a commit of an unknown member of the consumer protocol is rejected": Case(
+        consumers((), reports(74, 2, 2, error=25), commit(75, 3, error=25, offsets=[]))
+    ),
+    "a commit is accepted while a static member of the consumer protocol is away": Case(
+        consumers((), reports(61, -2, -2), commit(62, 3)), ["unknown-refused"]
+    ),
+    "a heartbeat with an old epoch is accepted": Case(consumers((), reports(61, 1, 2)), ["stale-refused"]),
+    "a heartbeat with an old epoch that lists a partition given up is accepted": Case(
+        consumers((), reports(61, 1, 2, owned=(0, 1))), ["stale-refused"]
+    ),
+    "a heartbeat with an old epoch that lists the partitions of the member is accepted": Case(
+        consumers((), reports(61, 1, 2, owned=(0,)))
+    ),
+    "an OffsetFetch with an old epoch is accepted": Case(
+        consumers((), fetch(61, 20, generation=1, member_id="g-0-id")), ["stale-refused"]
+    ),
+    "an OffsetFetch with an old epoch is rejected": Case(
+        consumers((), fetch(61, 20, generation=1, member_id="g-0-id", error=113, offsets=None))
+    ),
+    "an OffsetFetch in a version without epochs is accepted": Case(
+        consumers((), fetch(61, 20, generation=1, member_id="g-0-id", version=8))
+    ),
+    "a commit with an old epoch of a partition given up is accepted": Case(
+        consumers((), commit(61, 9, generation=1, offsets=[("orders-0", 9), ("orders-1", 9)])), ["stale-refused"]
+    ),
+    "a commit with an old epoch of a partition that the member still has is accepted": Case(
+        consumers((), commit(61, 9, generation=1))
+    ),
+    "a commit with an old epoch is sent before the response with the newer one": Case(
+        consumers((), commit(15.0205, 9, generation=1, offsets=[("orders-1", 9)]))
+    ),
+    "a TxnOffsetCommit with an old epoch of a partition given up is accepted": Case(
+        consumers((), stored(61, 9, generation=1, offsets=[("orders-1", 9)])), ["stale-refused"]
+    ),
+    "a commit is accepted after another static member of the consumer protocol has taken over": Case(
+        [*TAKEN_OVER, commit(21, 3, generation=1, **OLD)], ["fenced-refused"]
+    ),
+    "a TxnOffsetCommit is accepted after another static member has taken over": Case(
+        [*TAKEN_OVER, stored(21, 3, generation=1, **OLD)], ["fenced-refused"]
+    ),
+    "a request is rejected after another static member of the consumer protocol has taken over": Case(
+        [*TAKEN_OVER, reports(21, 1, 1, error=82, **OLD)]
+    ),
+    "a static member of the consumer protocol takes its instance id over again": Case(
+        [
+            *TAKEN_OVER,
+            reports(30, -2, -2, owned=(), **NEW),
+            reports(31, 0, 2, assigned=(0, 1), owned=(), **OLD),
+            commit(32, 3, **OLD),
+        ]
     ),
     "a healthy group": Case(HEALTHY),
     # one-owner
@@ -665,7 +728,17 @@ NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
         "silent-out": 0,
         "unknown-refused": 0,
         "generations-rise": 0,
+        "stale-refused": 0,
+        "fenced-refused": 0,
     },
+    "a commit of an unknown member of the consumer protocol is rejected": {"unknown-refused": 1, "stale-refused": 0},
+    "an OffsetFetch with an old epoch is rejected": {"stale-refused": 1, "unknown-refused": 0},
+    "an OffsetFetch in a version without epochs is accepted": {"stale-refused": 0},
+    "a heartbeat with an old epoch that lists the partitions of the member is accepted": {"stale-refused": 0},
+    "a commit with an old epoch of a partition that the member still has is accepted": {"stale-refused": 0},
+    "a commit with an old epoch is sent before the response with the newer one": {"stale-refused": 0},
+    "a request is rejected after another static member of the consumer protocol has taken over": {"fenced-refused": 1},
+    "a static member of the consumer protocol takes its instance id over again": {"fenced-refused": 0},
     "a silent member of the consumer protocol is removed": {"silent-out": 1},
     "a slow member does not give up its partitions": {"targets-reached": 1},  # before it is slow
     "a last commit is rejected, and accepted when it is repeated": {"revoked-committed": 1},

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,7 @@ TRANSACTIONAL_SEEDS = cases(3, soak=100)
 ACTIONS: tuple[Action, ...] = ("crash", "leave", "pause", "slow", "zombie")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TWO = (script("a"), script("b", (4, "start")))
+STATIC: dict[str, Any] = {"topics": ("payments",), "instance_id": "s"}
 THREE = (*TWO, script("c", (18, "start")))
 
 
@@ -185,6 +187,30 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
             consumers(script("a", (20, "zombie", 6), commit_interval_ms=0)), consumer.AcceptsUnknownConsumers
         ),
     ),
+    "accepts commits of unknown consumers": (
+        "unknown-refused",
+        lambda: played(consumers(script("a", (20, "zombie", 6))), consumer.AcceptsCommitsOfUnknownConsumers),
+    ),
+    "accepts old member epochs": (
+        "stale-refused",
+        lambda: played(
+            consumers(script("a"), script("b", (10, "start"))),
+            consumer.AcceptsOldMemberEpochs,
+            lambda group: group.repeat_requests(0, 5_000, 20_000),
+        ),
+    ),
+    "accepts fenced consumers": (
+        "fenced-refused",
+        lambda: played(
+            # The member that is fenced has no partition. After its last request it tries to join.
+            consumers(
+                *(script(name, topics=("payments",)) for name in "ab"),
+                script("c", (9, "start"), (20, "zombie", 12), (33, "crash"), (34, "start"), **STATIC),
+                script("d", (27, "start"), **STATIC),
+            ),
+            consumer.AcceptsFencedConsumers,
+        ),
+    ),
 } | {name: (promise, partial(played_with, name)) for name, (promise, _) in BUGS.items()}
 
 
@@ -289,6 +315,8 @@ CONSUMER_EVIDENCE = {
     "one-owner": {("ConsumerGroupHeartbeat", "member"), ("ConsumerGroupHeartbeat", "details")},
     "silent-out": {("ConsumerGroupHeartbeat", "response")},
     "beating-stays": {("ConsumerGroupHeartbeat", "sent s"), ("ConsumerGroupHeartbeat", "response")},
+    "stale-refused": {("ConsumerGroupHeartbeat", "generation")},
+    "fenced-refused": {("ConsumerGroupHeartbeat", "response"), ("ConsumerGroupHeartbeat", "details")},
     "unknown-refused": {("ConsumerGroupHeartbeat", "response")},
     "epochs-rise": {("ConsumerGroupHeartbeat", "generation")},
     "revoked-committed": {("ConsumerGroupHeartbeat", "details"), ("OffsetCommit", "response")},

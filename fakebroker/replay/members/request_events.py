@@ -226,6 +226,8 @@ def _generation(request: GroupRequest) -> int | None:
             return request.generation_id
         case OffsetCommitRequest():
             return request.generation_id_or_member_epoch
+        case OffsetFetchRequest() if request.groups[0].member_id is not None:
+            return request.groups[0].member_epoch
     return None
 
 
@@ -234,7 +236,7 @@ def _member_id(request: GroupRequest) -> str:
         case LeaveGroupRequest():
             return request.members[0].member_id if request.members else request.member_id
         case OffsetFetchRequest():
-            return ""  # classic groups: the request has no member id
+            return request.groups[0].member_id or ""  # without one in the classic protocol
         case RewriteJoinGroupRequest():
             return request.consumer_id
     return request.member_id

@@ -448,9 +448,9 @@ def _beating_stays(violation: Violation, events: Sequence[Event]) -> Iterator[Ma
 
 
 def _accepted_late(violation: Violation, events: Sequence[Event]) -> Iterator[Mark]:
-    """Mark the SyncGroup response at the beginning of the violation, and the last request accepted after it."""
+    """Mark the response at the beginning of the violation, and the last request accepted after it."""
     for index, event in enumerate(events):
-        if event["api"] == "SyncGroup" and _answered_us(event) == violation.at_us:
+        if event["api"] in ("SyncGroup", "ConsumerGroupHeartbeat") and _answered_us(event) == violation.at_us:
             yield Mark(index, _ANSWERED)
             yield Mark(index, _GENERATION)
             yield Mark(index, _DETAILS, event.get("member_id") or "")
@@ -579,7 +579,7 @@ RULES: Mapping[str, tuple[str, Rule]] = {
     ),
     "beating-stays": ("the accepted heartbeat, and the response that no longer knows the member", _beating_stays),
     "stale-refused": (
-        "the response that completed the later generation, and the request of the old one accepted after it",
+        "the response with the later generation, and the request of the old one accepted after it",
         _accepted_late,
     ),
     "fenced-refused": (

@@ -53,6 +53,22 @@ BEATING_CASES = f"""
         union select `group`, member from removals)
     group by `group`"""
 
+STALE = """
+    select `group`, sent_epoch generation, array(member) members, before.done_us at_us, last_us until_us,
+        concat(api, ' of ', member, ' with epoch ', sent_epoch, ' of ', `group`, ' was accepted after epoch ',
+            before.generation) what
+    from old_epochs where is_accepted"""
+
+STALE_CASES = "select `group`, count(*) cases from old_epochs group by `group`"
+
+FENCED = """
+    select `group`, max_by(generation, last_us) generation, array(any_value(member)) members, max(holder.done_us) at_us,
+        max(last_us) until_us, concat('a request of ', member_id, ' in ', `group`, ' was accepted after ',
+            max_by(holder.member_id, last_us), ' had taken over its instance id ', instance_id) what
+    from replaced_ids where is_accepted group by `group`, instance_id, member_id"""
+
+FENCED_CASES = "select `group`, count(distinct member_id) cases from replaced_ids group by `group`"
+
 UNKNOWN = """
     select `group`, generation, array(member) members, since_us at_us, until_us, concat('a request of ', member_id,
         ' in ', `group`, ' was accepted after ', if(is_removed, 'the response UNKNOWN_MEMBER_ID', 'it had left')) what

@@ -3,8 +3,9 @@
 They exist if a member has sent a ConsumerGroupHeartbeat. Then `in_consumer_group` of the view `calls` is true for the
 requests of all members of its group, also of those that use the classic protocol before, during or after a migration.
 
-The parameters are those of `PromiseViews.sql`. Error codes in the views: 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID,
-27 REBALANCE_IN_PROGRESS, 110 FENCED_MEMBER_EPOCH, 113 STALE_MEMBER_EPOCH.
+The parameters are those of `PromiseViews.sql`. Error codes in the views: 14 COORDINATOR_LOAD_IN_PROGRESS,
+15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS,
+69 GROUP_ID_NOT_FOUND, 82 FENCED_INSTANCE_ID, 110 FENCED_MEMBER_EPOCH, 113 STALE_MEMBER_EPOCH.
 """
 
 from fakebroker.replay.verify.bounds import BOUND_US, CLOCK_SKEW_US, NO_LOOKUP, TARGET_HEARTBEATS
@@ -157,14 +158,78 @@ REMOVALS = f"""
                 or coalesce(done_us, sent_us) - told_us < rebalance_timeout_ms * 1000L - {CLOCK_SKEW_US})
     ) s {NO_LOOKUP}"""
 
+# Requests that name a member and its epoch (`sent_epoch`), and the last heartbeat of the same member id (`before`), if
+# its response, received before, has a newer epoch, shows that the member was removed, or ends its membership. `listed`
+# is the last assignment of the member. Kafka rejects nearly all such requests, see `OLD_EPOCHS`.
+LATE_REQUESTS = """
+    select * from (
+        select *, last(if(api = 'ConsumerGroupHeartbeat', struct(member_id, epoch, generation, error, broker, done_us),
+                null), true) over earlier before,
+            last(if(api = 'ConsumerGroupHeartbeat' and error = 0, assigned, null), true) over earlier listed
+        from (
+            select `group`, member, member_id, api, broker, epoch, generation, if(api = 'ConsumerGroupHeartbeat',
+                epoch, generation) sent_epoch, error, sent_us, last_us, done_us, assigned, owned, offsets
+            from calls where in_consumer_group and member is not null and member_id is not null and (
+                api in ('ConsumerGroupHeartbeat', 'OffsetCommit', 'TxnOffsetCommit')
+                or api = 'OffsetFetch' and version >= 9))
+        window earlier as (partition by `group`, member order by sent_us rows between unbounded preceding
+            and 1 preceding))
+    where sent_epoch > 0 and error in (0, 22, 25, 69, 82, 110, 113) and before.member_id = member_id
+        and before.done_us <= sent_us
+        and (before.error = 25 or before.error = 0 and (before.epoch < 0 or before.generation > sent_epoch))"""
+
+# Requests with an older epoch than the member has got. Kafka accepts some:
+#
+# - A heartbeat with the previous epoch, if the partitions that it lists are all assigned: the response with the present
+#   epoch may be lost.
+# - From 4.3 (KIP-1251), commits of partitions that the member has had since then. What was rejected of a commit is not
+#   known, so that rejected ones are left out.
+OLD_EPOCHS = """
+    with old as (
+        select *, error = 0 is_accepted from late_requests where before.error = 0 and before.epoch >= 0
+    )
+    select `group`, member, sent_epoch, api, before, last_us, is_accepted from old
+    where api = 'OffsetFetch' or api = 'ConsumerGroupHeartbeat'
+        and (owned is null or size(array_except(owned, coalesce(listed, array()))) > 0)
+    union all
+    select c.group, c.member, sent_epoch, api, before, last_us, true from (
+        select *, explode(offsets.partition) partition from old where api in ('OffsetCommit', 'TxnOffsetCommit')
+    ) c left anti join holdings on holdings.group = c.group and holdings.member = c.member
+        and holdings.partition = c.partition and holdings.from_us <= c.sent_us
+        and not (holdings.is_confirmed and holdings.until_us <= c.sent_us)
+    group by all"""
+
 # Requests of members that have left or were removed.
 AFTER_THE_END = f"""
     select s.* from (
-        select `group`, generation, member, member_id, alive_us since_us, sent_us until_us, error = 0 is_known,
+        select `group`, generation, member, member_id, before.done_us since_us, sent_us until_us, error = 0 is_known,
             before.error = 25 is_removed
-        from beats where epoch > 0 and error in (0, 25, 110) and before.member_id = member_id
-            and before.broker = broker and (before.error = 25 or before.epoch = -1 and before.error = 0)
+        from late_requests where before.broker = broker and (before.error = 25 or before.epoch < 0)
     ) s {NO_LOOKUP}"""
+
+# Requests with the former member id of a static member. `holder` is the member id that has joined last with the
+# instance id; an id may join again. Heartbeats of the classic protocol without an error prove nothing: a coordinator
+# that is loading answers all of them so.
+REPLACED_IDS = f"""
+    select `group`, member, member_id, instance_id, holder, generation, last_us, is_accepted from (
+        select *, last(if(is_join, struct(member_id, sent_us, done_us), null), true) over of_instance holder,
+            last(if(is_join, done_us, null), true) over of_id joined_us
+        from (
+            select `group`, member, member_id, instance_id, generation, sent_us, last_us, done_us, is_join,
+                if(is_join, done_us, last_us) at_us, if(api = 'Heartbeat', error = 27, error = 0) is_accepted
+            from (
+                select *, error = 0 and (api = 'SyncGroup' or api = 'ConsumerGroupHeartbeat' and epoch = 0) is_join
+                from calls where in_consumer_group and instance_id is not null and member_id is not null
+                    and member is not null and error not in (14, 15, 16))
+            where is_join or api = 'Heartbeat' and error <> 0 or api = 'ConsumerGroupHeartbeat' and epoch > 0
+                or api in ('OffsetCommit', 'TxnOffsetCommit') and generation > 0
+                or api = 'OffsetFetch' and version >= 9)
+        window of_instance as (partition by `group`, instance_id order by at_us rows between unbounded preceding
+                and 1 preceding),
+            of_id as (partition by `group`, instance_id, member_id order by at_us rows between unbounded preceding
+                and 1 preceding))
+    where not is_join and holder.member_id <> member_id and last_us > holder.done_us + {CLOCK_SKEW_US}
+        and holder.sent_us > joined_us + {CLOCK_SKEW_US}"""
 
 # Times in which nothing happens to a group that can delay a rebalance, and the members at their end. `for_us`: how long
 # something can have an effect: a silent member keeps its partitions until its session ends, a slow one until its
@@ -230,7 +295,10 @@ CONSUMER_VIEWS = {
     "compared_epochs": COMPARED_EPOCHS,
     "silences": SILENCES,
     "removals": REMOVALS,
+    "late_requests": LATE_REQUESTS,
+    "old_epochs": OLD_EPOCHS,
     "after_the_end": AFTER_THE_END,
+    "replaced_ids": REPLACED_IDS,
     "quiet_times": QUIET_TIMES,
 }
 """All views. Each may use those before it."""

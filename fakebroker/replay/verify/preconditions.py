@@ -32,7 +32,7 @@ _ON_ASSIGNMENTS = (
     "unknown-refused",
 )
 """Promises about members that have got an assignment."""
-_ON_GENERATIONS = ("covered", "one-leader", "generations-rise", "stale-refused", "fenced-refused")
+_ON_GENERATIONS = ("covered", "one-leader", "generations-rise")
 """Promises about groups in which all members use the classic protocol."""
 
 
@@ -128,9 +128,9 @@ def _unmet(workload: Workload, is_embedded: bool) -> Iterator[tuple[str, str]]:
     if duration_s <= needed_s:
         yield "beating-stays", f"duration_s > {needed_s:g}, when the first member has run for its session timeout"
     is_left_behind = bool(workload.event) or any(map(_can_be_left_behind, groups))
-    if classic and not is_left_behind:
+    if not any(map(_changes, consumers)) and not (classic and is_left_behind):
         yield "stale-refused", "members that send requests after their group has continued without them (pause, zombie)"
-    if classic and not any(each.static or (each.grow is not None and each.grow.how == "static") for each in classic):
+    if not any(each.static or (each.grow is not None and each.grow.how == "static") for each in groups):
         yield "fenced-refused", "static members (static > 0)"
     if not is_left_behind:
         yield "unknown-refused", "members that send requests after their session has expired (pause, zombie)"

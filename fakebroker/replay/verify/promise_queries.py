@@ -600,16 +600,19 @@ PROMISES: dict[str, Promise] = {
         consumer=(consumer.BEATING, consumer.BEATING_CASES),
     ),
     "stale-refused": Promise(
-        "Requests of an old generation are rejected once the next one is complete.",
+        "Requests of an old generation are rejected once the next one is complete; with the consumer protocol, those "
+        "with an old epoch once the member has got a newer one.",
         _STALE,
-        "members that sent requests of an old generation",
+        "members that sent requests of an old generation, and requests with an old member epoch",
         _STALE_CASES,
+        consumer=(consumer.STALE, consumer.STALE_CASES),
     ),
     "fenced-refused": Promise(
         "Requests with the old member id of a static member are rejected once a new one has taken over.",
         _FENCED,
         "old member ids that sent requests after a new one had taken over",
         _FENCED_CASES,
+        consumer=(consumer.FENCED, consumer.FENCED_CASES),
     ),
     "unknown-refused": Promise(
         "Requests of members that have left or were removed are rejected.",

@@ -133,6 +133,65 @@ class ExpiresLiveConsumer(_ChangesResults):
         return result
 
 
+class AcceptsOldMemberEpochs(Coordinator):
+    """Handles requests with an older epoch than the member's as if they had that one."""
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
+    ) -> None:
+        epoch = self._newest(request.group_id, request.member_id, request.member_epoch)
+        super().consumer_group_heartbeat(replace(request, member_epoch=epoch), now_ms, done)
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        epoch = self._newest(group_id, member_id, generation_id)
+        super().commit_offsets(group_id, epoch, member_id, instance_id, offsets, now_ms, done)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return super().check_fetch(group_id, member_id, self._newest(group_id, member_id or "", member_epoch))
+
+    def _newest(self, group_id: str, member_id: str, epoch: int) -> int:
+        group = self.consumer_groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        return epoch if member is None or epoch <= 0 else max(epoch, member.member_epoch)
+
+
+class AcceptsFencedConsumers(_ChangesResults):
+    """Answers heartbeats of a static member without an error after another one has taken over its instance id."""
+
+    def changed(self, request: ConsumerGroupHeartbeat, result: HeartbeatResult) -> HeartbeatResult:
+        if result.error is ErrorCode.FENCED_INSTANCE_ID:
+            return HeartbeatResult(ErrorCode.NONE, None, request.member_id, request.member_epoch, 1_500)
+        return result
+
+
+class AcceptsCommitsOfUnknownConsumers(Coordinator):
+    """Accepts the commits of members that have left or were removed."""
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        generation_id: int,
+        member_id: str,
+        instance_id: str | None,
+        offsets: Sequence[OffsetToCommit],
+        now_ms: float,
+        done: Callable[[list[ErrorCode]], None],
+    ) -> None:
+        group = self.consumer_groups.get(group_id)
+        if group is not None and member_id not in group.members:
+            generation_id, member_id = -1, ""  # as of a client that is not a member, of an empty group
+        super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
+
+
 class AcceptsUnknownConsumers(_ChangesResults):
     """Answers UNKNOWN_MEMBER_ID to the first heartbeat of an unknown member only."""
 

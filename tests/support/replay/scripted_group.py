@@ -11,6 +11,7 @@ from functools import partial
 from itertools import count
 from typing import Any
 
+from fakebroker.client.member import requests
 from fakebroker.client.member.effects import GroupRequest, GroupResponse
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.coordinator import Coordinator
@@ -145,6 +146,29 @@ class ScriptedGroup(VirtualTime):
         client.disconnect()
         client.member.connection_lost(self.now_ms)
         self._follow(client)
+
+    def repeat_requests(self, index: int, from_ms: float, again_ms: float) -> None:
+        """Let a member send a heartbeat, a commit and an OffsetFetch of an earlier time, as a restored process does.
+
+        It ignores the responses.
+        """
+        client = self._clients[index]
+
+        def repeat(old: Sequence[GroupRequest]) -> None:
+            for request in old:
+                client.member._send_own(request, self.now_ms)
+            self._follow(client)
+
+        def store() -> None:
+            member = client.member.member
+            old = (
+                member.heartbeat_request(),
+                requests.offset_commit(member.identity, member.positions),
+                requests.offset_fetch(member.identity, member.assigned, as_member=True),
+            )
+            self.call_in(again_ms - from_ms, lambda: repeat(old))
+
+        self.call_in(from_ms, store)
 
     # Members
 
