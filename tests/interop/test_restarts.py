@@ -1,5 +1,6 @@
 """Clients that run while a cluster with a data directory is restarted: nothing is lost, repeated or given up."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from fakebroker import FakeCluster
+from fakebroker.server.lifecycle import bound
 from tests.support.kafka_clients.client import CALL_TIMEOUT_S
 
 pytestmark = pytest.mark.slow
@@ -19,17 +21,19 @@ FAST: dict[str, Any] = {
 }
 
 
-def start(path: Path, port: int = 0) -> FakeCluster:
-    return FakeCluster(1, {"orders": 4}, data_dir=path, port=port, seed=1)
+Start = Callable[[], FakeCluster]
 
 
-def port_of(cluster: FakeCluster) -> int:
-    return cluster.brokers[0].port
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """A function that makes a cluster with the same data and port each time."""
+    with bound("127.0.0.1", 0) as reserved:  # While no cluster runs, no other process gets the port.
+        port = reserved.getsockname()[1]
+        yield lambda: FakeCluster(1, {"orders": 4}, data_dir=tmp_path, port=port, seed=1)
 
 
-def test_an_idempotent_producer_continues_its_sequence(tmp_path: Path) -> None:
-    with start(tmp_path) as first:
-        port = port_of(first)
+def test_an_idempotent_producer_continues_its_sequence(start: Start) -> None:
+    with start() as first:
         producer = Producer({"bootstrap.servers": first.bootstrap_servers, "enable.idempotence": True, **FAST})
         for number in range(5):
             producer.produce("orders", b"a%d" % number, partition=0)
@@ -37,7 +41,7 @@ def test_an_idempotent_producer_continues_its_sequence(tmp_path: Path) -> None:
         producer_ids = {each.producer_id for each in producers_of(first)}
     for number in range(5):
         producer.produce("orders", b"b%d" % number, partition=0)
-    with start(tmp_path, port) as second:
+    with start() as second:
         assert producer.flush(CALL_TIMEOUT_S) == 0
         expected = [b"%c%d" % (letter, number) for letter in b"ab" for number in range(5)]
         assert [record.value for record in second.records("orders", 0)] == expected
@@ -51,15 +55,14 @@ def producers_of(cluster: FakeCluster) -> list[Any]:
     return list(topic.partitions[0].log.producers.all())
 
 
-def test_a_transaction_continues_after_a_restart(tmp_path: Path) -> None:
-    with start(tmp_path) as first:
-        port = port_of(first)
+def test_a_transaction_continues_after_a_restart(start: Start) -> None:
+    with start() as first:
         producer = Producer({"bootstrap.servers": first.bootstrap_servers, "transactional.id": "t", **FAST})
         producer.init_transactions(CALL_TIMEOUT_S)
         producer.begin_transaction()
         producer.produce("orders", b"before", partition=1)
         assert producer.flush(CALL_TIMEOUT_S) == 0
-    with start(tmp_path, port) as second:
+    with start() as second:
         assert second.transaction("t").state == "Ongoing"
         producer.produce("orders", b"after", partition=2)
         producer.commit_transaction(CALL_TIMEOUT_S)
@@ -71,9 +74,8 @@ def test_a_transaction_continues_after_a_restart(tmp_path: Path) -> None:
     assert read == {b"before", b"after"}
 
 
-def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(tmp_path: Path) -> None:
-    with start(tmp_path) as first:
-        port = port_of(first)
+def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(start: Start) -> None:
+    with start() as first:
         first.produce("orders", ["a", "b", "c"], partition=0)
         consumer = Consumer({
             "bootstrap.servers": first.bootstrap_servers, "group.id": "g", "group.instance.id": "one",
@@ -84,7 +86,7 @@ def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(tmp
         assert [message.value() for message in consumer.consume(2, CALL_TIMEOUT_S)] == [b"a", b"b"]
         consumer.commit(offsets=[TopicPartition("orders", 0, 2)], asynchronous=False)
         before = first.group("g")
-    with start(tmp_path, port) as second:
+    with start() as second:
         assert second.group("g").members == before.members
         second.wait_for_request("Heartbeat", group="g", polling=[consumer])
         assert len(consumer.assignment()) == 4
@@ -93,7 +95,7 @@ def test_a_static_member_keeps_its_partitions_and_resumes_where_it_committed(tmp
         consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
         assert revoked == []
         consumer.close()
-    with start(tmp_path, port) as third:
+    with start() as third:
         later = Consumer({"bootstrap.servers": third.bootstrap_servers, "group.id": "g", "group.instance.id": "one"})
         third.produce("orders", ["d"], partition=0)
         later.subscribe(["orders"])

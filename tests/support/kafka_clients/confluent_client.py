@@ -1,12 +1,11 @@
 """confluent-kafka (librdkafka) behind the interfaces of `client.py`."""
 
-import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 import confluent_kafka
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -80,20 +79,7 @@ class ConfluentConsumer:
         return sorted((place.topic, place.partition) for place in self.inner.assignment())
 
     def commit(self) -> None:
-        """Commit; again, if librdkafka has not sent the request because it connects to the coordinator anew.
-
-        It does not know the versions of the broker then, and reports an unsupported feature.
-        """
-        deadline_s = time.monotonic() + CALL_TIMEOUT_S
-        while True:
-            try:
-                self.inner.commit(asynchronous=False)
-            except KafkaException as failure:
-                if failure.args[0].code() != KafkaError._UNSUPPORTED_FEATURE or time.monotonic() > deadline_s:
-                    raise
-            else:
-                return
-            self.inner.list_topics(timeout=CALL_TIMEOUT_S)  # Returns after a response.
+        self.inner.commit(asynchronous=False)
 
     def committed(self, place: Place) -> int | None:
         (found,) = self.inner.committed([TopicPartition(*place)], timeout=CALL_TIMEOUT_S)
@@ -119,7 +105,7 @@ class ConfluentConsumer:
 
 def _record(message: confluent_kafka.Message) -> Record:
     if error := message.error():
-        raise KafkaException(error)
+        raise confluent_kafka.KafkaException(error)
     return Record(
         value=message.value(),
         key=message.key(),
@@ -191,5 +177,5 @@ def outcomes(futures: Mapping[T, Future[Any]]) -> dict[T, Any]:
 def _outcome(future: Future[Any]) -> Any:
     try:
         return future.result(CALL_TIMEOUT_S)
-    except KafkaException as failure:
+    except confluent_kafka.KafkaException as failure:
         return failure.args[0].name()
