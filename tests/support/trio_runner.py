@@ -15,6 +15,15 @@ def in_trio(test: AsyncTest) -> Callable[..., None]:
     return _run_with_clock(test, lambda: trio.testing.MockClock(autojump_threshold=0))
 
 
+def in_trio_with_own_sockets(test: AsyncTest) -> Callable[..., None]:
+    """Run a test with a clock that jumps, for sockets whose both ends are in its loop, or that nobody answers.
+
+    Such sockets are ready at once, so that nothing happens for 20 ms only if all tasks wait for time. On a busy
+    machine, timeouts of some milliseconds could pass in real time before a connection is made.
+    """
+    return _run_with_clock(test, lambda: trio.testing.MockClock(autojump_threshold=0.02))
+
+
 def in_trio_with_sockets(test: AsyncTest) -> Callable[..., None]:
     """Run a test in real time. A clock that jumps would not wait for data on sockets."""
     return _run_with_clock(test, lambda: None)
