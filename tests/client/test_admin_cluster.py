@@ -150,9 +150,10 @@ async def test_an_unreachable_cluster_is_retried_until_the_timeout() -> None:
     async with cluster_and_admin(2, admin={"default_api_timeout_ms": 50}) as (cluster, admin):
         for node_id in (1, 2):
             cluster.stop_broker(node_id)
+        closed = "the broker has closed the connection"
         with pytest.raises(WaitTimeout, match=r"^Metadata: timed out after 50 ms; last error: brokers"):
-            await answered(admin.describe_cluster)
-        (failed,) = (await answered(lambda: admin.describe_groups(["g"]))).errors.values()
+            await answered(admin.describe_cluster, closed)
+        (failed,) = (await answered(lambda: admin.describe_groups(["g"]), closed)).errors.values()
         assert failed.error is ErrorCode.REQUEST_TIMED_OUT
         assert "last error: FindCoordinator failed with NETWORK_EXCEPTION: brokers" in str(failed)
 

@@ -63,7 +63,12 @@ FAULTS: tuple[dict[str, Any], ...] = (
     {"throttle_time_ms": 30},
 )
 REQUEST_TIMEOUT_MS = 60
-SETTINGS = {"request_timeout_ms": REQUEST_TIMEOUT_MS, "heartbeat_interval_ms": 20, "session_timeout_ms": 1_000}
+
+
+def settings_for(fault: dict[str, Any]) -> dict[str, int]:
+    """Return settings of a consumer that meets a fault. Only a silent broker has to be given up soon."""
+    request_timeout_ms = REQUEST_TIMEOUT_MS if "silent" in fault else 5_000
+    return {"request_timeout_ms": request_timeout_ms, "heartbeat_interval_ms": 20, "session_timeout_ms": 1_000}
 
 
 class RetryingApplication:
@@ -105,7 +110,7 @@ def new_cluster() -> FakeCluster:
 async def check_recovery(api: str, fault: dict[str, Any]) -> None:
     # The request is not repeated after these faults: a second matching request would come late.
     times = 1 if {"delay_s", "twice", "throttle_time_ms"} & fault.keys() else 2
-    async with new_cluster() as cluster, consumer(cluster, **SETTINGS) as reader:
+    async with new_cluster() as cluster, consumer(cluster, **settings_for(fault)) as reader:
         application = RetryingApplication(cluster, reader)
         application.produce()
         handle = cluster.fail(api, times=times, **fault)
@@ -181,9 +186,9 @@ async def test_a_consumer_closes_after_any_fault_in_leave_group(subtests: pytest
     for fault in FAULTS:
         with subtests.test(fault=name(fault)):
             async with new_cluster() as cluster:
-                settings = {"request_timeout_ms": REQUEST_TIMEOUT_MS if "silent" in fault else 5_000}
                 # No heartbeat is in flight on leaving: if it timed out, LeaveGroup would not be sent.
-                async with consumer(cluster, **settings, heartbeat_interval_ms=10_000) as reader:
+                settings = settings_for(fault) | {"heartbeat_interval_ms": 10_000, "session_timeout_ms": 30_000}
+                async with consumer(cluster, **settings) as reader:
                     handle = cluster.fail("LeaveGroup", **fault)
                     reader.subscribe(["orders"])
                     assert await reader.assignment() == (P0, P1)

@@ -38,22 +38,30 @@ async def cluster_and_admin(
             yield fake, client
 
 
-async def answered(call: Callable[[], Awaitable[T]]) -> T:
+async def answered(call: Callable[[], Awaitable[T]], *retried: str) -> T:
     """Repeat a call with a short timeout until there was a response within it, which a busy machine may not manage.
+
+    Args:
+        call: The call.
+        retried: Further texts of errors after which it is repeated.
 
     Raises:
         AdminError: The call has failed after a response.
         WaitTimeout: The call has timed out after a response.
     """
+
+    def is_early(error: Exception) -> bool:
+        return any(text in str(error) for text in (_NO_RESPONSE, *retried))
+
     while True:
         try:
             result = await call()
         except (AdminError, WaitTimeout) as error:
-            if _NO_RESPONSE not in str(error):
+            if not is_early(error):
                 raise
         else:
             failed = result.errors.values() if isinstance(result, Results) else ()
-            if not any(_NO_RESPONSE in str(error) for error in failed):
+            if not any(map(is_early, failed)):
                 return result
 
 
