@@ -181,14 +181,27 @@ def test_connection_close_closes_the_connection_after_the_response(subtests: pyt
                         assert response.read().startswith(b"HTTP/1.1 200 ")
 
 
-def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
-    monkeypatch.setattr(server_module, "_IDLE_S", 0.01)
-    with controlled_cluster(1) as control:
-        for path in ("/healthz", f"{BASE}/journal.jsonl", f"{BASE}/clock"):
-            with subtests.test(path=path), raw_connection(control) as client:
-                client.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
-                with client.makefile("rb") as response:
-                    assert response.read().startswith(b"HTTP/1.1 200 ")
+def test_an_idle_connection_is_closed(subtests: pytest.Subtests) -> None:
+    clock = trio.testing.MockClock()
+
+    async def main() -> None:
+        async with FakeCluster(1) as cluster:
+            with ControlServer(cluster) as server:
+                address = urlsplit(server.url)
+                assert address.hostname is not None
+                assert address.port is not None
+                for path in ("/healthz", f"{BASE}/journal.jsonl", f"{BASE}/clock"):
+                    with subtests.test(path=path):
+                        client = await trio.open_tcp_stream(address.hostname, address.port)
+                        await client.send_all(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+                        assert (await client.receive_some()).startswith(b"HTTP/1.1 200 ")
+                        await trio.testing.wait_all_tasks_blocked()
+                        clock.jump(76)
+                        while await client.receive_some():
+                            pass
+                        await client.aclose()
+
+    trio.run(main, clock=clock)
 
 
 def test_a_connection_is_kept_for_75_seconds_without_requests() -> None:

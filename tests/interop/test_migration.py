@@ -10,6 +10,7 @@ import kafka.errors
 import pytest
 
 from fakebroker import FakeCluster
+from fakebroker.client.errors import CommitFailed
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from tests.interop.conftest import closed_together
 from tests.interop.test_consumer_protocol import ModernConsumer
@@ -38,7 +39,7 @@ ALLOWED = {0, 22, 27, 79, 113}
 APIS = "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "ConsumerGroupHeartbeat", "OffsetCommit"
 
 
-COMMIT_ERRORS = confluent_kafka.KafkaException, aiokafka.errors.KafkaError, kafka.errors.KafkaError
+COMMIT_ERRORS = confluent_kafka.KafkaException, aiokafka.errors.KafkaError, kafka.errors.KafkaError, CommitFailed
 """Errors of a commit that a rebalance has overtaken, or when nothing is left to commit."""
 
 
