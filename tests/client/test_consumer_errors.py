@@ -281,13 +281,14 @@ async def until_caused(call: Callable[[], Awaitable[object]]) -> None:
     Raises:
         FakebrokerError: The error.
     """
-    while True:
-        try:
-            await call()
-        except FakebrokerError as error:
-            message = str(error)
-            if not message.endswith((" s", "no broker has answered yet", "REQUEST_TIMED_OUT, expected NONE")):
-                raise
+    with trio.fail_after(DEADLINE_S):
+        while True:
+            try:
+                await call()
+            except FakebrokerError as error:
+                message = str(error)
+                if not message.endswith((" s", "no broker has answered yet", "REQUEST_TIMED_OUT, expected NONE")):
+                    raise
 
 
 @in_trio_with_sockets
@@ -330,10 +331,7 @@ async def test_every_call_names_why_the_cluster_cannot_be_reached(
         for call, kind in calls:
             with subtests.test(name, call=call.__name__):
                 async with Consumer(address, group_id="g", retry_backoff_ms=5, close_timeout_ms=1) as reader:
-                    with (
-                        pytest.raises(kind, match=f"broker {re.escape(address)} cannot be reached: .*{cause}"),
-                        trio.fail_after(DEADLINE_S),
-                    ):
+                    with pytest.raises(kind, match=f"broker {re.escape(address)} cannot be reached: .*{cause}"):
                         await until_caused(partial(call, reader))
         with subtests.test(name, call="Admin"), pytest.raises(BrokerUnreachable, match=cause):
             async with Admin(address):

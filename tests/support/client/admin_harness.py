@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import trio
+
 from fakebroker import FakeCluster
 from fakebroker.client.admin.admin import Admin
 from fakebroker.client.admin.descriptions import Results
@@ -15,6 +17,7 @@ T = TypeVar("T")
 CLIENT_ID = "admin"
 PARTITION = ("orders", 0)
 _NO_RESPONSE = "no response"
+_DEADLINE_S = 30.0
 
 
 @asynccontextmanager
@@ -53,16 +56,17 @@ async def answered(call: Callable[[], Awaitable[T]], *retried: str) -> T:
     def is_early(error: Exception) -> bool:
         return any(text in str(error) for text in (_NO_RESPONSE, *retried))
 
-    while True:
-        try:
-            result = await call()
-        except (AdminError, WaitTimeout) as error:
-            if not is_early(error):
-                raise
-        else:
-            failed = result.errors.values() if isinstance(result, Results) else ()
-            if not any(map(is_early, failed)):
-                return result
+    with trio.fail_after(_DEADLINE_S):
+        while True:
+            try:
+                result = await call()
+            except (AdminError, WaitTimeout) as error:
+                if not is_early(error):
+                    raise
+            else:
+                failed = result.errors.values() if isinstance(result, Results) else ()
+                if not any(map(is_early, failed)):
+                    return result
 
 
 def groups_of(cluster: FakeCluster, node_id: int, count: int) -> list[str]:
