@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
-from fakebroker.replay.verify.availability import Circumstances, check_availability
+from fakebroker.replay.verify.availability import Circumstances, _check_reachable, check_availability
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from tests.support.replay.recorded_events import (
     HEALTHY,
@@ -206,9 +206,10 @@ def test_failures_are_described_with_their_time_and_the_members(spark: SparkSess
 
 
 def test_a_cluster_that_is_unreachable_at_the_end(spark: SparkSession) -> None:
-    assert checked(spark, both_leave(31))["reachable"].passed
-    assert checked(spark, both_leave(31), is_reachable=None)["reachable"].outcome == "inconclusive"  # it was killed
+    assert _check_reachable(Circumstances()).passed
+    assert _check_reachable(Circumstances(is_reachable=None)).outcome == "inconclusive"  # it was killed
     check = checked(spark, both_leave(31), is_reachable=False)["reachable"]
+    assert check == _check_reachable(Circumstances(is_reachable=False))
     assert (check.passed, check.failures) == (False, 1)
     assert check.violations[0].what == "no broker could be reached after the last member had left"
 

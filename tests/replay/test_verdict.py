@@ -14,6 +14,7 @@ from fakebroker.replay.run_summary import (
     ExpectationCheck,
     LookupNumbers,
     PopulationNumbers,
+    PromiseCheck,
     RequestNumbers,
     Unavailability,
     Verdict,
@@ -175,6 +176,11 @@ def test_reasons_say_how_many_failures_are_not_listed(subtests: pytest.Subtests)
             assert reason(*arguments) == expected
 
 
+PROMISED: dict[str, list[PromiseCheck]] = {}
+AVAILABLE: dict[str, list[AvailabilityCheck]] = {}
+"""The results of the queries so far, by their arguments: they take most of the time of these tests."""
+
+
 def judged(
     spark: SparkSession,
     more: list[Any],
@@ -184,9 +190,13 @@ def judged(
     required: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on a healthy group of two members with more events."""
+    of_promises, of_availability = repr((more, wanted, required)), repr((more, run))
     events, two = frame(spark, [*HEALTHY, START_OF_1, *more]), scripts(spark, MEMBERS[:2])
-    promised = check_promises(spark, events, two, PARTITIONS, wanted, required)
-    return judge(check_availability(spark, events, two, run), promised, expected, NUMBERS, run)
+    if of_promises not in PROMISED:
+        PROMISED[of_promises] = check_promises(spark, events, two, PARTITIONS, wanted, required)
+    if of_availability not in AVAILABLE:
+        AVAILABLE[of_availability] = check_availability(spark, events, two, run)
+    return judge(AVAILABLE[of_availability], PROMISED[of_promises], expected, NUMBERS, run)
 
 
 @pytest.mark.slow

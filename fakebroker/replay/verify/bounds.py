@@ -30,6 +30,9 @@ PARKED = f"api in {PARKED_APIS}"
 SESSION = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'OffsetCommit')"
 """Condition for requests that extend the session of their member."""
 
+OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'ConsumerGroupHeartbeat', 'OffsetCommit', 'OffsetFetch')"
+"""Condition for requests of members that only the coordinator of their group serves."""
+
 NO_LOOKUP = """
     left anti join lookups l
         on l.is_sign and l.group = s.group and l.at_us > s.since_us and l.at_us <= s.until_us"""

@@ -24,10 +24,10 @@ from fakebroker.replay.verify.bounds import (
     CLOCK_SKEW_US,
     LOADING_US,
     NO_LOOKUP,
+    OF_GROUPS,
     OVERDUE_US,
     PARKED,
     REQUEST_TIMEOUT_US,
-    RETENTION_US,
     SESSION,
     TARGET_HEARTBEATS,
 )
@@ -92,18 +92,8 @@ _COVERED = """
 
 _COVERED_CASES = "select `group`, 1 cases from coverage where size(foreign) > 0 or size(missing) = 0 or is_decided"
 
-# Considers only members that got their assignment: after a coordinator has moved, a generation that no member saw
-# complete may be used again. Leader ids without rows in `steps` are ignored: they may be other ids of the same leader.
-_PLACES = """
-    from steps left anti join reused using (`group`, life, generation) group by `group`, life, generation, member_id
-    having count_if(api = 'JoinGroup') > 0 and count_if(api = 'SyncGroup') > 0"""
-
-_ONE_LEADER = f"""
-    with places as (
-        select `group`, life, generation, member_id, any_value(member) member, min(done_us) at_us,
-            max(done_us) until_us, max_by(leader, done_us) filter (where api = 'JoinGroup') leader,
-            max_by(protocol, done_us) filter (where api = 'JoinGroup') protocol {_PLACES}
-    ), ids as (select distinct `group`, member_id leader, owner leader_owner from steps)
+_ONE_LEADER = """
+    with ids as (select distinct `group`, member_id leader, owner leader_owner from steps)
     select `group`, generation, array_sort(collect_set(member)) members, min(at_us) at_us, max(until_us) until_us,
         concat('generation ', generation, ' of ', `group`,
             if(count(distinct leader_owner) > 1, concat(' has several leaders: ', array_join(array_sort(
@@ -113,9 +103,8 @@ _ONE_LEADER = f"""
     from places left join ids using (`group`, leader) group by `group`, life, generation
     having count(distinct leader_owner) > 1 or count(distinct protocol) > 1"""
 
-_ONE_LEADER_CASES = f"""
-    select `group`, 1 cases from (select `group`, life, generation {_PLACES})
-    group by `group`, life, generation having count(*) > 1"""
+_ONE_LEADER_CASES = """
+    select `group`, 1 cases from places group by `group`, life, generation having count(*) > 1"""
 
 # A generation may be missing from all responses because the response to a JoinGroup was lost, or because the group
 # became empty, which also increments the generation. It did not become empty if a member of the previous generation is
@@ -182,38 +171,20 @@ _GENERATIONS_CASES = """
         from generation_times where joined_us is not null group by `group`
     ) using (`group`) where api = 'JoinGroup' group by `group`"""
 
-# An OffsetFetch must return the commit that was sent last among those acknowledged before, or one that may have come
-# after it. The effect of a commit without a response is unknown. After the shortest retention, offsets may be missing.
-_FETCHED = f"""
-    with offsets as (
-        select `group`, member, api, sent_us, done_us, generation, offset.partition, offset.offset,
-            if(api = 'OffsetCommit', done_us + {CLOCK_SKEW_US}, sent_us) at_us
-        from calls lateral view explode(offsets) as offset
-        where api in ('OffsetCommit', 'OffsetFetch') and done_us is not null and `group` is not null
-    ), fetched as (
-        select *, max(if(api = 'OffsetCommit', struct(sent_us, offset, done_us, generation, member), null)) over (
-            partition by `group`, partition order by at_us, api rows between unbounded preceding and current row) last
-        from offsets
-    ), decided as (
-        select * from fetched
-            left anti join (select `group`, sent_us from calls where api = 'OffsetCommit' and is_unanswered) unknown
-                on unknown.group = fetched.group and unknown.sent_us >= fetched.last.sent_us - {BOUND_US}
-                and unknown.sent_us <= fetched.done_us + {CLOCK_SKEW_US}
-        where api = 'OffsetFetch' and last is not null
-            and not (offset < 0 and sent_us > last.done_us + {RETENTION_US})
-    )"""
-
-_COMMITS = f"""{_FETCHED}
+_COMMITS = f"""
     select `group`, last.generation,
         array_distinct(filter(array(last.member, member), name -> name is not null)) members,
         last.sent_us at_us, done_us until_us, concat('OffsetFetch of ', partition, ' in ', `group`, ' returned ',
             offset, ' after ', last.offset, ' was committed') what
-    from (select * from decided where offset < last.offset) lower
-        left anti join (select `group`, partition, offset, sent_us, done_us from offsets where api = 'OffsetCommit') c
-            on c.group = lower.group and c.partition = lower.partition and c.offset = lower.offset
+    from (select * from fetched_offsets where offset < last.offset) lower
+        left anti join (
+            select `group`, sent_us, done_us, committed.partition, committed.offset
+            from calls lateral view explode(offsets) as committed
+            where api = 'OffsetCommit' and done_us is not null and `group` is not null
+        ) c on c.group = lower.group and c.partition = lower.partition and c.offset = lower.offset
             and c.done_us >= lower.last.sent_us - {CLOCK_SKEW_US} and c.sent_us <= lower.done_us + {CLOCK_SKEW_US}"""
 
-_COMMITS_CASES = f"{_FETCHED} select `group`, count(*) cases from decided group by `group`"
+_COMMITS_CASES = "select `group`, count(*) cases from fetched_offsets group by `group`"
 
 _SILENT = """
     select `group`, generation, array(member) members, since_us at_us, until_us,
@@ -222,22 +193,11 @@ _SILENT = """
 
 _SILENT_CASES = "select `group`, 1 cases from silent_members"
 
-# A successful heartbeat restarts the session in a group that is not rebalancing. So neither the session nor the
-# rebalance timeout can have expired for a member that has its assignment and has not sent JoinGroup or LeaveGroup
-# since. Only the first response that rejects a member is a violation.
-_REMOVED = f"""
-    select `group`, generation, member, member_id, beat.last_us at_us, coalesce(done_us, sent_us) until_us,
-        greatest(beat.last_us - {LOADING_US}, synced_us) since_us
-    from session_requests where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
-        and not (before.member_id = member_id and before.error <=> 25)
-        and left_or_joined_us < synced_us and synced_us <= beat.last_us
-        and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}"""
-
-_BEATING = f"""
+_BEATING = """
     select `group`, generation, array(member) members, at_us, until_us,
         concat(member, ' got UNKNOWN_MEMBER_ID from ', `group`, ' ', round((until_us - at_us) / 1e6, 3),
             ' s after a successful heartbeat') what
-    from ({_REMOVED}) s {NO_LOOKUP}"""
+    from removed_members"""
 
 # Members that were observed for longer than their session timeout: from an assignment to a successful heartbeat,
 # without a look-up in between (a `stretch`). After a look-up, the coordinator may be loading.
@@ -256,77 +216,44 @@ _BEATING_CASES = f"""
         ) join scripts using (`group`, member)
         where beat_us > least(synced_us, if(stretch > 0, first_us + {LOADING_US}, null)) + session_timeout_ms * 1000L
         union
-        select `group`, member_id from ({_REMOVED}) s {NO_LOOKUP})"""
+        select `group`, member_id from removed_members)"""
 
 # A heartbeat without an error is a violation only if the group kept its coordinator, because a coordinator that is
 # loading answers all heartbeats without an error. Other responses that accept the member, including
 # REBALANCE_IN_PROGRESS for a heartbeat, are always violations.
-_SUPERSEDED = """
-    select *, min(completed_us) over (partition by `group`, life order by generation
-        range between 1 following and unbounded following) superseded_us
-    from (
-        select `group`, life, generation, member, beat_us, proof_us, refused_us, refused_beat_us, null completed_us
-        from last_requests
-        union all
-        select `group`, life, generation, null, null, null, null, null, completed_us from generation_times)"""
-
 _STALE = f"""
     select `group`, generation, members, at_us, until_us, what from (
         select `group`, generation, array(member) members, superseded_us at_us, superseded_us since_us,
             greatest(if(beat_us > superseded_us + {CLOCK_SKEW_US}, beat_us, null), proof_us) until_us,
             proof_us > superseded_us + {CLOCK_SKEW_US} is_proven, concat('a request of ', member, ' in generation ',
                 generation, ' of ', `group`, ' was accepted after a later generation was complete') what
-        from ({_SUPERSEDED}) where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
+        from superseded where greatest(beat_us, proof_us) > superseded_us + {CLOCK_SKEW_US}
     ) s {NO_LOOKUP} and not s.is_proven"""
 
 _STALE_CASES = f"""
     select `group`, 1 cases from (
         select `group`, superseded_us since_us, greatest(beat_us, refused_beat_us) until_us,
             coalesce(greatest(proof_us, refused_us) > superseded_us + {CLOCK_SKEW_US}, false) is_proven
-        from ({_SUPERSEDED})
+        from superseded
         where greatest(beat_us, proof_us, refused_us, refused_beat_us) > superseded_us + {CLOCK_SKEW_US}
     ) s {NO_LOOKUP} and not s.is_proven"""
-
-# Once the new member id of a static member has its assignment, the id is stored, and the old one is fenced permanently.
-_REPLACED = """
-    select *, lead(synced_us) over line next_us, lead(member_id) over line next_id from (
-        select `group`, instance_id, member_id, any_value(member) member,
-            min(done_us) filter (where api = 'SyncGroup' and error = 0) synced_us,
-            max_by(generation, sent_us) generation, max(if(api in ('JoinGroup', 'SyncGroup', 'OffsetCommit')
-                and error = 0 or api = 'Heartbeat' and error = 27, last_us, null)) proof_us,
-            max(if(api <> 'LeaveGroup' and error not in (14, 15, 16), last_us, null)) answered_us
-        from calls where instance_id is not null and member_id is not null and not in_consumer_group
-        group by `group`, instance_id, member_id
-    ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)"""
 
 _FENCED = f"""
     select `group`, generation, array(member) members, next_us at_us, proof_us until_us, concat('a request of ',
         member_id, ' in ', `group`, ' was accepted after ', next_id, ' had taken over its instance id ', instance_id
     ) what
-    from ({_REPLACED}) where proof_us > next_us + {CLOCK_SKEW_US}"""
+    from replaced_members where proof_us > next_us + {CLOCK_SKEW_US}"""
 
 _FENCED_CASES = f"""
-    select `group`, count(*) cases from ({_REPLACED}) where answered_us > next_us + {CLOCK_SKEW_US} group by `group`"""
+    select `group`, count(*) cases from replaced_members
+    where answered_us > next_us + {CLOCK_SKEW_US} group by `group`"""
 
-# `before` is the last request of the same member; a member that joins again has another member id.
-_AFTER_THE_END = f"""
-    select `group`, generation, member, member_id, alive_us since_us, sent_us until_us, is_known,
-        before.error = 25 is_removed
-    from session_requests where (is_known or error = 25 and {SESSION}) and before.member_id = member_id
-        and before.broker = broker and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)"""
-
-_UNKNOWN = f"""
+_UNKNOWN = """
     select `group`, generation, array(member) members, since_us at_us, until_us, concat('a request of ', member_id,
         ' in ', `group`, ' was accepted after ', if(is_removed, 'the response UNKNOWN_MEMBER_ID', 'it had left')) what
-    from ({_AFTER_THE_END}) s {NO_LOOKUP} where is_known"""
+    from late_session_requests where is_known"""
 
-_UNKNOWN_CASES = f"select `group`, 1 cases from ({_AFTER_THE_END}) s {NO_LOOKUP}"
-
-# Members that have joined more than once without an assignment.
-_UNASSIGNED = f"""
-    select `group`, member, min(sent_us) since_us, max(coalesce(done_us, sent_us)) until_us
-    from calls where {SESSION} and member is not null group by `group`, member
-    having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1"""
+_UNKNOWN_CASES = "select `group`, 1 cases from late_session_requests"
 
 # The seconds in which a broker answered requests.
 _ANSWERING = """
@@ -445,7 +372,7 @@ _ANSWERED = f"""{_OVERDUE}, stuck as (
     union all
     select `group`, cast(null as int), array(member), since_us, until_us,
         concat(member, ' joined ', `group`, ' for ', round((until_us - since_us) / 1e6, 1), ' s without an assignment')
-    from ({_UNASSIGNED}) s join limits using (`group`) {NO_LOOKUP}
+    from unassigned s join limits using (`group`) {NO_LOOKUP}
         left anti join (select member, sent_us from events where kind = 'act' and api <> 'start') acts
             on acts.member = s.member and acts.sent_us between s.since_us and s.until_us
         left anti join stuck on stuck.group = s.group
@@ -457,7 +384,7 @@ _ANSWERED = f"""{_OVERDUE}, stuck as (
     from (
         select s.group, s.member, since_us, coalesce(
             min(acts.sent_us) filter (where acts.sent_us between since_us and until_us), first(until_us)) until_us
-        from ({_UNASSIGNED}) s left join (
+        from unassigned s left join (
             select `group`, sent_us from events where kind = 'act' and api <> 'start') acts on acts.group = s.group
         group by s.group, s.member, since_us
     ) s join limits using (`group`) join stuck using (`group`)
@@ -467,7 +394,7 @@ _ANSWERED_SUSPECTS = f"""
     select `group` from events where kind = 'request' and latency_us is null and (until_us is null or version >= 0)
         and coalesce(until_us, :end_us) > sent_us + {BOUND_US}
     union all
-    select `group` from ({_UNASSIGNED})"""
+    select `group` from unassigned"""
 
 # Requests without a response count once a response would have been late.
 # Requests without a response are cases only if they could be violations: a broker that has died breaks no promise.
@@ -480,9 +407,6 @@ _ANSWERED_CASES = f"""
             select * from ({_ANSWERING}) answering where answering.broker = events.broker
                 and second between until_us div 1000000 - 3 and until_us div 1000000 - 1))"""
 
-_REJECTED = "error in (14, 15, 16)"
-_OF_GROUPS = "api in ('JoinGroup', 'SyncGroup', 'Heartbeat', 'ConsumerGroupHeartbeat', 'OffsetCommit', 'OffsetFetch')"
-
 # A broker that FindCoordinator names has `BOUND_US` to serve the group. It is a violation if the broker refuses, is
 # still named later than `BOUND_US` after that, and refuses again. A series of refusals ends when the broker serves or
 # loads the group, or when another broker is named.
@@ -491,7 +415,7 @@ _FOUND = f"""
         select `group`, node broker, cast(null as string) member, sent_us at_us, sent_us, 'named' kind from lookups
         union all
         select `group`, broker, member, done_us, sent_us, if(error = 16, 'refused', 'served') from calls
-        where {_OF_GROUPS} and error is not null and error <> 15 and `group` is not null
+        where {OF_GROUPS} and error is not null and error <> 15 and `group` is not null
     ), watched as (
         select *, last(if(kind = 'named', broker, null), true) over past named,
             last(if(kind = 'named', broker, null), true) over earlier named_before
@@ -517,22 +441,14 @@ _FOUND = f"""
 _FOUND_CASES = f"""
     select lookups.group, count(*) cases from lookups join (
         select `group`, broker, max(done_us) done_us from calls
-        where {_OF_GROUPS} and error is not null and error <> 15 group by `group`, broker
+        where {OF_GROUPS} and error is not null and error <> 15 group by `group`, broker
     ) asked on asked.group = lookups.group and asked.broker = lookups.node and asked.done_us >= lookups.sent_us
     group by lookups.group"""
 
 # Two brokers served the group alternately, with at least three changes, for longer than a move may take, and without
 # rejected or lost requests in between.
-_SERVED = f"""
-    with served as (
-        select *, {_REJECTED} or is_unanswered is_break, coalesce(done_us, sent_us) end_us
-        from calls left semi join (
-            select `group` from calls where {_OF_GROUPS} and not {_REJECTED}
-            group by `group` having min(broker) < max(broker)) using (`group`)
-        where {_OF_GROUPS} and broker >= 0
-    )"""
-
-_ONE_COORDINATOR = f"""{_SERVED}, turned as (
+_ONE_COORDINATOR = f"""
+    with turned as (
         select *, lag(broker) over (partition by `group`, stretch order by done_us) <> broker is_turn from (
             select *, count_if(is_break) over (
                 partition by `group` order by end_us rows between unbounded preceding and current row) stretch
@@ -545,7 +461,7 @@ _ONE_COORDINATOR = f"""{_SERVED}, turned as (
     from turned where is_turn group by `group`, stretch
     having count(*) >= 3 and max(done_us) > min(done_us) + {BOUND_US}"""
 
-_ONE_COORDINATOR_CASES = f"""{_SERVED}
+_ONE_COORDINATOR_CASES = """
     select `group`, count_if(is_turn) cases from (
         select `group`, lag(broker) over (partition by `group` order by done_us) <> broker is_turn
         from served where not is_break)

@@ -7,12 +7,12 @@ Requests are partitioned by group once; every view and window is by group, so th
 Times are by the members' clocks. A request takes effect between `sent_us` and `done_us`; a request without a response
 takes effect at any time after `sent_us`, or never.
 
-Error codes in the views: 3 UNKNOWN_TOPIC_OR_PARTITION, 7 REQUEST_TIMED_OUT, 14 COORDINATOR_LOAD_IN_PROGRESS,
-15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS,
-51 CONCURRENT_TRANSACTIONS.
+Error codes in the views: 14 COORDINATOR_LOAD_IN_PROGRESS,
+15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -27,8 +27,18 @@ from fakebroker.replay.spark.query_settings import (
     settings_for_count,
     temporary_settings,
 )
-from fakebroker.replay.verify.bounds import BOUND_US, CLOCK_SKEW_US, NO_LOOKUP, PARKED, SESSION
+from fakebroker.replay.verify.bounds import (
+    BOUND_US,
+    CLOCK_SKEW_US,
+    LOADING_US,
+    NO_LOOKUP,
+    OF_GROUPS,
+    PARKED,
+    RETENTION_US,
+    SESSION,
+)
 from fakebroker.replay.verify.consumer_views import CONSUMER_VIEWS
+from fakebroker.replay.verify.transaction_views import TRANSACTION_VIEWS
 
 _IN_PLACE = {
     "spark.sql.adaptive.enabled": "false",
@@ -230,43 +240,95 @@ SILENT_MEMBERS = f"""
         ) where least(seen_us, next_us) > limit_us and seen_us is not null
     ) s {NO_LOOKUP}"""
 
-# The producers' requests. `is_old`: the epoch is older than the one that the last successful InitProducerId of the same
-# transactional id had returned before.
-PRODUCER_CALLS = """
-    select *, fence.done_us <= sent_us and (
-            producer_id = fence.producer_id and epoch < fence.epoch
-            or producer_id <> fence.producer_id and array_contains(former, producer_id)) is_old
+# What members know of a generation: only those that got their assignment, because after a coordinator has moved, a
+# generation that no member saw complete may be used again. Leader ids without rows in `steps` may be other ids of the
+# same leader.
+PLACES = """
+    select `group`, life, generation, member_id, any_value(member) member, min(done_us) at_us, max(done_us) until_us,
+        max_by(leader, done_us) filter (where api = 'JoinGroup') leader,
+        max_by(protocol, done_us) filter (where api = 'JoinGroup') protocol
+    from steps left anti join reused using (`group`, life, generation) group by `group`, life, generation, member_id
+    having count_if(api = 'JoinGroup') > 0 and count_if(api = 'SyncGroup') > 0"""
+
+# Offsets that were fetched, and the commit before (`last`). An OffsetFetch must return the commit that was sent last
+# among those acknowledged before, or one that may have come after it. The effect of a commit without a response is
+# unknown. After the shortest retention, offsets may be missing.
+FETCHED_OFFSETS = f"""
+    with offsets as (
+        select `group`, member, api, sent_us, done_us, generation, offset.partition, offset.offset,
+            if(api = 'OffsetCommit', done_us + {CLOCK_SKEW_US}, sent_us) at_us
+        from calls lateral view explode(offsets) as offset
+        where api in ('OffsetCommit', 'OffsetFetch') and done_us is not null and `group` is not null
+    ), fetched as (
+        select *, max(if(api = 'OffsetCommit', struct(sent_us, offset, done_us, generation, member), null)) over (
+            partition by `group`, partition order by at_us, api rows between unbounded preceding and current row) last
+        from offsets
+    )
+    select fetched.* from fetched
+        left anti join (select `group`, sent_us from calls where api = 'OffsetCommit' and is_unanswered) unknown
+            on unknown.group = fetched.group and unknown.sent_us >= fetched.last.sent_us - {BOUND_US}
+            and unknown.sent_us <= fetched.done_us + {CLOCK_SKEW_US}
+    where api = 'OffsetFetch' and last is not null and not (offset < 0 and sent_us > last.done_us + {RETENTION_US})"""
+
+# Members that were removed too early. A successful heartbeat restarts the session in a group that is not rebalancing.
+# So neither the session nor the rebalance timeout can have expired for a member that has its assignment and has not
+# sent JoinGroup or LeaveGroup since. Only the first response that rejects a member is a violation.
+REMOVED_MEMBERS = f"""
+    select s.* from (
+        select `group`, generation, member, member_id, beat.last_us at_us, coalesce(done_us, sent_us) until_us,
+            greatest(beat.last_us - {LOADING_US}, synced_us) since_us
+        from session_requests where error = 25 and api <> 'LeaveGroup' and beat.member_id = member_id
+            and not (before.member_id = member_id and before.error <=> 25)
+            and left_or_joined_us < synced_us and synced_us <= beat.last_us
+            and coalesce(done_us, sent_us) - beat.last_us < least(session_us, rebalance_us) - {CLOCK_SKEW_US}
+    ) s {NO_LOOKUP}"""
+
+# The last requests of members in a generation, and when a later one was complete.
+SUPERSEDED = """
+    select *, min(completed_us) over (partition by `group`, life order by generation
+        range between 1 following and unbounded following) superseded_us
     from (
-        select *, last(if(api = 'InitProducerId' and error = 0, struct(done_us, producer_id, epoch), null), true)
-                over past fence,
-            collect_set(if(api = 'InitProducerId' and error = 0, producer_id, null)) over past former
-        from (
-            select /*+ repartition(`group`) */ `group`, member, api, error, latency_us is null is_unanswered, sent_us,
-                scheduled_us + latency_us done_us, offsets, transaction.producer_id, transaction.epoch,
-                transaction.number, transaction.committed
-            from events where kind = 'request' and transaction is not null)
-        window past as (
-            partition by `group`, member order by sent_us rows between unbounded preceding and 1 preceding))"""
+        select `group`, life, generation, member, beat_us, proof_us, refused_us, refused_beat_us, null completed_us
+        from last_requests
+        union all
+        select `group`, life, generation, null, null, null, null, null, completed_us from generation_times)"""
 
-# One row per transaction, without requests of old epochs. `commit_us`: when EndTxn was first sent, if it may have
-# committed the transaction, which an error after which it is repeated does not exclude; `committed_us`, `aborted_us`:
-# when it was acknowledged.
-TRANSACTIONS = """
-    select `group`, member, number, min(sent_us) begun_us, max(coalesce(done_us, sent_us)) last_us,
-        min(sent_us) filter (where api = 'EndTxn') ended_us,
-        min(sent_us) filter (where api = 'EndTxn' and committed and coalesce(error, 0) in (0, -1, 3, 7, 14, 15, 16, 51))
-            commit_us,
-        min(done_us) filter (where api = 'EndTxn' and committed and error = 0) committed_us,
-        min(done_us) filter (where api = 'EndTxn' and not committed and error = 0) aborted_us,
-        max_by(offsets, done_us) filter (where api = 'TxnOffsetCommit' and error = 0) offsets
-    from producer_calls where number is not null and not coalesce(is_old, false) group by `group`, member, number"""
+# Member ids of static members, and the next ones. Once the new member id of a static member has its assignment, the id
+# is stored, and the old one is fenced permanently.
+REPLACED_MEMBERS = """
+    select *, lead(synced_us) over line next_us, lead(member_id) over line next_id from (
+        select `group`, instance_id, member_id, any_value(member) member,
+            min(done_us) filter (where api = 'SyncGroup' and error = 0) synced_us,
+            max_by(generation, sent_us) generation, max(if(api in ('JoinGroup', 'SyncGroup', 'OffsetCommit')
+                and error = 0 or api = 'Heartbeat' and error = 27, last_us, null)) proof_us,
+            max(if(api <> 'LeaveGroup' and error not in (14, 15, 16), last_us, null)) answered_us
+        from calls where instance_id is not null and member_id is not null and not in_consumer_group
+        group by `group`, instance_id, member_id
+    ) where synced_us is not null window line as (partition by `group`, instance_id order by synced_us)"""
 
-# What the reader of committed records has seen: batches that it has returned (`committed`) or skipped, and open
-# transactions, since `scheduled_us`.
-SEEN = """
-    select /*+ repartition(`group`) */ `group`, member, api, broker, scheduled_us, sent_us,
-        scheduled_us + latency_us done_us, offsets[0].partition partition, transaction.number, transaction.committed
-    from events where kind = 'seen'"""
+# Requests of members that have left or were removed. `before` is the last request of the same member; a member that
+# joins again has another member id.
+LATE_SESSION_REQUESTS = f"""
+    select s.* from (
+        select `group`, generation, member, member_id, alive_us since_us, sent_us until_us, is_known,
+            before.error = 25 is_removed
+        from session_requests where (is_known or error = 25 and {SESSION}) and before.member_id = member_id
+            and before.broker = broker and (before.error = 25 or before.api = 'LeaveGroup' and before.error = 0)
+    ) s {NO_LOOKUP}"""
+
+# Members that have joined more than once without an assignment.
+UNASSIGNED = f"""
+    select `group`, member, min(sent_us) since_us, max(coalesce(done_us, sent_us)) until_us
+    from calls where {SESSION} and member is not null group by `group`, member
+    having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1"""
+
+# Requests that a broker served, or that prove nothing (`is_break`), in groups that several brokers have served.
+SERVED = f"""
+    select *, error in (14, 15, 16) or is_unanswered is_break, coalesce(done_us, sent_us) end_us
+    from calls left semi join (
+        select `group` from calls where {OF_GROUPS} and not error in (14, 15, 16)
+        group by `group` having min(broker) < max(broker)) using (`group`)
+    where {OF_GROUPS} and broker >= 0"""
 
 _VIEWS = {
     "scripts": SCRIPTS,
@@ -280,10 +342,15 @@ _VIEWS = {
     "session_requests": SESSION_REQUESTS,
     "coverage": COVERAGE,
     "silent_members": SILENT_MEMBERS,
+    "places": PLACES,
+    "fetched_offsets": FETCHED_OFFSETS,
+    "removed_members": REMOVED_MEMBERS,
+    "superseded": SUPERSEDED,
+    "replaced_members": REPLACED_MEMBERS,
+    "late_session_requests": LATE_SESSION_REQUESTS,
+    "unassigned": UNASSIGNED,
+    "served": SERVED,
 }
-
-
-_TRANSACTION_VIEWS = {"producer_calls": PRODUCER_CALLS, "transactions": TRANSACTIONS, "seen": SEEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +396,16 @@ class PromiseViews:
         return self.spark.sql(query, {"end_us": self.end_us, **asdict(self.brokers)})
 
 
+def _needed(views: Mapping[str, str], queries: Iterable[str]) -> dict[str, str]:
+    """Return the views that queries name, and those that these need; each view may use those before it."""
+    texts, needed = [*queries], []
+    for name, query in reversed(list(views.items())):
+        if any(re.search(rf"\b{name}\b", text) for text in texts):
+            texts.append(query)
+            needed.append(name)
+    return {name: query for name, query in views.items() if name in needed}
+
+
 @contextmanager
 def promise_views(
     spark: SparkSession,
@@ -336,6 +413,7 @@ def promise_views(
     members: DataFrame,
     partitions: Mapping[str, int],
     brokers: BrokerTimes = DEFAULT_TIMES,
+    queries: Iterable[str] | None = None,
 ) -> Iterator[PromiseViews]:
     """Create the views; they are cached, and exist until the context ends.
 
@@ -345,6 +423,7 @@ def promise_views(
         members: Rows as in `script.Script`.
         partitions: Partition counts by topic, only of topics whose count did not change during the replay.
         brokers: Settings of the brokers.
+        queries: The queries that will be used: only the views that they need are created. If not given, all are.
 
     Yields:
         Functions on the views.
@@ -360,7 +439,9 @@ def promise_views(
     found = PromiseViews(spark, few, counted["end_us"] or 0, brokers, is_used, has_consumers)
     in_consumer_group = "bool_or(epoch is not null) over (partition by `group`)" if has_consumers else "false"
     views = {"calls": CALLS.format(in_consumer_group=in_consumer_group), **_VIEWS}
-    views |= (_TRANSACTION_VIEWS if is_used else {}) | (CONSUMER_VIEWS if has_consumers else {})
+    views |= (TRANSACTION_VIEWS if is_used else {}) | (CONSUMER_VIEWS if has_consumers else {})
+    if queries is not None:
+        views = _needed(views, queries)
     kept = []
     with temporary_settings(spark, {**settings_for_count(spark, counted["rows"]), **_IN_PLACE}):
         try:

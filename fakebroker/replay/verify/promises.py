@@ -92,7 +92,7 @@ def check_promises(
         ConfigError: A name in `wanted` is not the name of a promise.
     """
     names = _checked_names(wanted)
-    with promise_views(spark, events, members, partitions, brokers) as views:
+    with promise_views(spark, events, members, partitions, brokers, _queries(names)) as views:
         return checked_promises(views, names, required, file)
 
 
@@ -141,6 +141,13 @@ def cases_query(views: PromiseViews, name: str) -> str:
     if promise.consumer is None or not views.has_consumers:
         return promise.cases
     return " union all ".join(f"select `group`, cases from ({query})" for query in (promise.cases, promise.consumer[1]))
+
+
+def _queries(names: Iterable[str]) -> Iterator[str]:
+    """Yield all queries of promises, for groups of both protocols."""
+    for name in names:
+        promise = PROMISES[name]
+        yield from (promise.query, promise.cases, promise.suspects or "", *(promise.consumer or ()))
 
 
 def _checked_names(wanted: Sequence[str] | None) -> list[str]:

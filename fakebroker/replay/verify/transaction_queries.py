@@ -13,31 +13,12 @@ CHECK_US = 10_000_000
 OVERDUE_TRANSACTION_US = CHECK_US + BOUND_US
 """Time after its timeout at which an open transaction is overdue, in microseconds."""
 
-# Each transaction that the reader has passed, by partition, with what it did.
-_READ = """
-    with passed as (
-        select `group`, member, number, min(done_us) filter (where committed) returned_us,
-            min(done_us) filter (where not committed) skipped_us, max(done_us) until_us,
-            array_join(array_sort(collect_set(partition) filter (where committed)), ', ') returned,
-            array_join(array_sort(collect_set(partition) filter (where not committed)), ', ') skipped
-        from seen where api = 'Fetch' group by `group`, member, number
-    ), known as (
-        select * from transactions left join passed using (`group`, member, number)
-    ), stored as (
-        select known.*, stored.partition, stored.offset, least(committed_us, returned_us) decided_us
-        from known lateral view explode(offsets) as stored
-    ), fetched as (
-        select `group`, member reader, sent_us, done_us, offset.partition, offset.offset
-        from calls lateral view explode(offsets) as offset
-        where api = 'OffsetFetch' and member is not null and error = 0
-    )"""
-
 _TRANSACTION = "concat('transaction ', number, ' of ', member)"
 
 # The parts of a transaction are its batches and its offsets. A batch is returned by the reader, or skipped; it is never
 # returned before EndTxn was sent. A member fetches stable offsets only, so that it gets an offset that was committed
 # before, or a later one; it never gets one that only aborted transactions have committed.
-ATOMIC = f"""{_READ}
+ATOMIC = f"""
     select `group`, cast(null as int) generation, array(member) members,
         least(returned_us, skipped_us, commit_us) at_us, until_us, concat({_TRANSACTION}, what) what
     from (
@@ -48,7 +29,7 @@ ATOMIC = f"""{_READ}
                 then concat(': records were visible in ', returned, ' without a commit')
             when committed_us is not null and skipped_us is not null
                 then concat(' was committed, but its records in ', skipped, ' are not visible') end what
-        from known)
+        from known_transactions)
     where what is not null
     union all
     select `group`, cast(null as int), array_distinct(array(member, reader)), decided_us, done_us,
@@ -59,10 +40,11 @@ ATOMIC = f"""{_READ}
             partition by `group`, reader, sent_us, partition order by decided_us desc) place
         from (
             select stored.*, reader, fetched.sent_us, done_us, fetched.offset fetched_offset
-            from stored join fetched on fetched.group = stored.group and fetched.partition = stored.partition
-                and fetched.offset < stored.offset and decided_us < fetched.sent_us
+            from stored_offsets stored join member_fetches fetched on fetched.group = stored.group
+                and fetched.partition = stored.partition and fetched.offset < stored.offset
+                and decided_us < fetched.sent_us
             where not (fetched.offset < 0 and fetched.sent_us > decided_us + {RETENTION_US})
-        ) later left anti join stored newer on newer.group = later.group and newer.partition = later.partition
+        ) later left anti join stored_offsets newer on newer.group = later.group and newer.partition = later.partition
             and newer.offset = later.fetched_offset and newer.commit_us > later.commit_us
     ) where place = 1
     union all
@@ -71,20 +53,20 @@ ATOMIC = f"""{_READ}
             min_by({_TRANSACTION}, number), ', which was not committed')
     from (
         select stored.*, reader, fetched.sent_us, done_us
-        from stored join fetched on fetched.group = stored.group and fetched.partition = stored.partition
-            and fetched.offset = stored.offset
+        from stored_offsets stored join member_fetches fetched on fetched.group = stored.group
+            and fetched.partition = stored.partition and fetched.offset = stored.offset
         where commit_us > fetched.done_us
             or commit_us is null and (aborted_us is not null or skipped_us is not null)
-    ) leaked left anti join stored other on other.group = leaked.group and other.partition = leaked.partition
+    ) leaked left anti join stored_offsets other on other.group = leaked.group and other.partition = leaked.partition
         and other.offset = leaked.offset and (other.commit_us <= leaked.done_us
             or other.commit_us is null and other.aborted_us is null and other.skipped_us is null)
     group by `group`, reader, sent_us, done_us, partition"""
 
-ATOMIC_CASES = f"""{_READ}
-    select `group`, count(*) cases from passed group by `group`
+ATOMIC_CASES = """
+    select `group`, count(*) cases from passed_transactions group by `group`
     union all
-    select fetched.group, count(*) from fetched join (
-        select `group`, partition, min(begun_us) from_us from stored group by `group`, partition
+    select fetched.group, count(*) from member_fetches fetched join (
+        select `group`, partition, min(begun_us) from_us from stored_offsets stored group by `group`, partition
     ) first on first.group = fetched.group and first.partition = fetched.partition and done_us > from_us
     group by fetched.group"""
 
@@ -99,44 +81,29 @@ OLD_EPOCHS = f"""
 
 OLD_EPOCHS_CASES = f"select `group`, count(*) cases from producer_calls where {_OLD} group by `group`"
 
-# Transactions that their producer did not end, and when another producer was initialized. A coordinator that has just
-# started may take as long as a check interval from then on: `scheduled_us` is since when the reader has seen the
-# transaction without losing its connection.
-_LEFT_OPEN = """
-    with left_open as (
-        select t.group, t.member, t.number, begun_us, last_us, timeout_us, min(done_us) initialized_us
-        from transactions t join (
-                select `group`, member, transactions.timeout_ms * 1000L timeout_us from members
-            ) scripts on scripts.group = t.group and scripts.member = t.member
-            left join (
-                select `group`, member, done_us from producer_calls where api = 'InitProducerId' and error = 0
-            ) next on next.group = t.group and next.member = t.member and next.done_us > last_us
-        where ended_us is null
-        group by all
-    )"""
-
-OVERDUE = f"""{_LEFT_OPEN}
+# A coordinator that has just started may take as long as a check interval from then on: `scheduled_us` is since when
+# the reader has seen the transaction without losing its connection.
+OVERDUE = f"""
     select `group`, cast(null as int) generation, array(member) members, begun_us at_us, until_us,
         concat({_TRANSACTION}, ' was open for ', round((until_us - begun_us) / 1e6, 1), ' s, with a timeout of ',
             round(timeout_us / 1e6, 1), ' s') what
     from (
         select o.group, o.member, o.number, begun_us, timeout_us, max(sent_us) until_us
-        from left_open o join (
+        from open_transactions o join (
             select `group`, member, number, scheduled_us, sent_us from seen where api = 'ListTransactions'
         ) listed on listed.group = o.group and listed.member = o.member and listed.number = o.number
             and sent_us > greatest(last_us + timeout_us, scheduled_us) + {OVERDUE_TRANSACTION_US}
         group by all
     )"""
 
-OVERDUE_CASES = f"""{_LEFT_OPEN}
-    select o.group, count(distinct o.member, o.number) cases from left_open o join (
+OVERDUE_CASES = f"""
+    select o.group, count(distinct o.member, o.number) cases from open_transactions o join (
         select max(sent_us) sent_us from events
         where kind = 'request' and api = 'ListTransactions' and latency_us is not null and error = 0
     ) watched on watched.sent_us > last_us + timeout_us + {OVERDUE_TRANSACTION_US}
     where coalesce(initialized_us > last_us + timeout_us + {OVERDUE_TRANSACTION_US}, true) group by o.group"""
 
-# A new leader may return a lower offset for a moment, because its high watermark is behind.
-_STABLE = f"""
+STABLE = f"""
     with observed as (
         select *, max(struct(offset, last_us, broker)) over (
             partition by `group`, reader, partition order by sent_us rows between unbounded preceding and 1 preceding
@@ -150,9 +117,10 @@ _STABLE = f"""
         select * from observed where before.broker = broker or last_us > before.last_us + {BOUND_US}
     )"""
 
-STABLE = f"""{_STABLE}
+STABLE = """
     select `group`, cast(null as int) generation, array(reader) members, before.last_us at_us, min(last_us) until_us,
         concat('the last stable offset of ', partition, ' went back from ', before.offset, ' to ', min(offset)) what
-    from compared where offset < before.offset group by `group`, reader, partition, before.offset, before.last_us"""
+    from stable_offsets where offset < before.offset
+    group by `group`, reader, partition, before.offset, before.last_us"""
 
-STABLE_CASES = f"{_STABLE} select coalesce(`group`, reader) `group`, count(*) cases from compared group by 1"
+STABLE_CASES = "select coalesce(`group`, reader) `group`, count(*) cases from stable_offsets group by 1"
