@@ -10,11 +10,11 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from fakebroker.server.fake_cluster import FakeCluster

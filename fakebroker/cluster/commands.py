@@ -8,10 +8,10 @@ simulation runs them in virtual time. `fakebroker.cluster.events` runs them from
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Literal, TypeVar, Unpack
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from fakebroker.cluster import snapshot as snapshots
 from fakebroker.cluster.acl_rules import ALLOW_EVERYTHING, AclOptions, AclRule, OperationName, new_acls

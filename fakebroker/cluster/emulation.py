@@ -4,7 +4,6 @@ Resolves user settings (`Broker`) with the tables of `protocol/`; has no state.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -51,8 +50,7 @@ BrokerSettings = Annotated[Broker, Meta(examples=[{"as_version": "2.8"}])]
 """A `Broker`, with an example for error messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class EmulatedRelease:
+class EmulatedRelease(msgspec.Struct, frozen=True):
     """The behavior and the API versions of one broker.
 
     Attributes:
@@ -63,7 +61,7 @@ class EmulatedRelease:
 
     release: Release
     versions: Mapping[int, Versions]
-    apis: Mapping[int, Api] = field(default_factory=lambda: API_BY_KEY)
+    apis: Mapping[int, Api] = msgspec.field(default_factory=lambda: API_BY_KEY)
 
     @classmethod
     def of(cls, broker: Broker, proposals: Sequence[str] = ()) -> "EmulatedRelease":

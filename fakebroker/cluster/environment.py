@@ -6,8 +6,9 @@ sockets and real time, `fakebroker.replay.simulation.virtual_cluster` without so
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar, get_args
+
+import msgspec
 
 from fakebroker.cluster.broker import BrokerNode
 
@@ -22,8 +23,7 @@ MAX_ADVANCE_S = 1_000_000_000
 ACCEPTS: tuple[Accept, ...] = get_args(Accept)
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkConditions:
+class NetworkConditions(msgspec.Struct, frozen=True):
     """The network between clients and one broker. All times are wall-clock time.
 
     Attributes:

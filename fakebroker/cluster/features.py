@@ -6,9 +6,10 @@ UpdateFeatures changes them (FeatureControlManager). Does not depend on `Cluster
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
+
+import msgspec
 
 from fakebroker.protocol.releases import Release
 
@@ -100,8 +101,7 @@ def supported(release: Release) -> Mapping[str, FeatureRange]:
     return RANGES.get(release, {})
 
 
-@dataclass(slots=True)
-class Features:
+class Features(msgspec.Struct):
     """The finalized features of a cluster.
 
     Attributes:
@@ -109,7 +109,7 @@ class Features:
         epoch: Grows with each change. 0: a cluster that uses ZooKeeper and has no features.
     """
 
-    finalized: dict[str, int] = field(default_factory=dict)
+    finalized: dict[str, int] = msgspec.field(default_factory=dict)
     epoch: int = 0
 
     @classmethod

@@ -6,8 +6,8 @@ opens it, unless its client reads too slowly: events that exceed its buffer are 
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 
+import msgspec
 import trio
 
 _PERIOD_S = 0.25
@@ -17,8 +17,7 @@ _BUFFER_SIZE = 8
 _OPENING_COMMENT = b": welcome\n\n"
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateRequest:
+class UpdateRequest(msgspec.Struct, frozen=True):
     """The changes that the streams need: after a version, of some kinds, and the moments of some groups."""
 
     after: str
@@ -26,8 +25,7 @@ class UpdateRequest:
     group_ids: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(msgspec.Struct, frozen=True):
     """Changes, encoded as JSON.
 
     Attributes:
@@ -37,8 +35,8 @@ class Update:
     """
 
     seen: str
-    by_kind: Mapping[str, bytes] = field(default_factory=dict)
-    by_group: Mapping[str, bytes] = field(default_factory=dict)
+    by_kind: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    by_group: Mapping[str, bytes] = msgspec.field(default_factory=dict)
 
 
 class Stream:

@@ -12,6 +12,8 @@ from enum import Enum
 from math import inf
 from typing import Generic, TypeVar
 
+import msgspec
+
 from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 
 T = TypeVar("T")
@@ -57,8 +59,7 @@ class EventKind(Enum):
     SESSION_EXPIRED = "Expired"
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryEvent:
+class RegistryEvent(msgspec.Struct, frozen=True):
     """A watch has fired, or a session has expired.
 
     Attributes:

@@ -7,9 +7,10 @@ ports of a simulation in virtual time. Does not depend on sockets or clocks.
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.coordinator.registry import Registry
@@ -37,8 +38,7 @@ class Link(Protocol):
     def number(self) -> int: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorSettings:
+class CoordinatorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the coordinators, for all designs. Each design ignores those that it has no use for.
 
     Attributes:
@@ -59,8 +59,7 @@ class CoordinatorSettings:
     expired_heartbeats: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(msgspec.Struct, frozen=True):
     """A message that a member and its coordinator repeat while nothing changes, with its response.
 
     Attributes:
@@ -79,8 +78,7 @@ class Beat:
     is_commit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
+class Idle(msgspec.Struct, frozen=True):
     """A member that only repeats beats.
 
     Attributes:
@@ -283,8 +281,7 @@ def _never(message: Message) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
+class Design(msgspec.Struct, frozen=True, kw_only=True):
     """A design of group coordination.
 
     Attributes:

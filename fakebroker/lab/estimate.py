@@ -1,17 +1,17 @@
 """A figure with its confidence interval over seeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, stdev
+
+import msgspec
 
 _NORMAL = 1.95996
 _STUDENT_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Two-sided 95 % quantiles of Student's t distribution with 1, 2, ... degrees of freedom."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """A mean over seeds.
 
     Attributes:

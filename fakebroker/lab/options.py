@@ -1,11 +1,11 @@
 """Options of `fakebroker lab`. Does not require the extra `spark`."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyOptions:
+
+class StudyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of `fakebroker lab`.
 
     Attributes:

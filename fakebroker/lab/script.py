@@ -4,8 +4,9 @@ The same script is run with each design. Times are in milliseconds from the star
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
 
 from fakebroker.lab.design import CoordinatorSettings
 
@@ -27,8 +28,7 @@ BrokerDo = Literal["start", "stop", "vanish"]
 """Events of a broker: its process starts; its process stops and its connections are closed; its host is gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberEvent:
+class MemberEvent(msgspec.Struct, frozen=True):
     """An event of one member; see `MemberDo`."""
 
     at_ms: float
@@ -38,8 +38,7 @@ class MemberEvent:
     extra_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEvent:
+class BrokerEvent(msgspec.Struct, frozen=True):
     """An event of one broker; see `BrokerDo`."""
 
     at_ms: float
@@ -47,8 +46,7 @@ class BrokerEvent:
     do: BrokerDo
 
 
-@dataclass(frozen=True, slots=True)
-class TopicEvent:
+class TopicEvent(msgspec.Struct, frozen=True):
     """A topic is created, or gets more partitions."""
 
     at_ms: float
@@ -56,8 +54,7 @@ class TopicEvent:
     partitions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
+class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A group and its members.
 
     Attributes:
@@ -87,8 +84,7 @@ class GroupPlan:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPlan:
+class ClusterPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The brokers, the network, and how long things take.
 
     Attributes:
@@ -111,8 +107,8 @@ class ClusterPlan:
     """
 
     brokers: int = 3
-    topics: Mapping[str, int] = field(default_factory=dict)
-    coordinator: CoordinatorSettings = field(default_factory=CoordinatorSettings)
+    topics: Mapping[str, int] = msgspec.field(default_factory=dict)
+    coordinator: CoordinatorSettings = msgspec.field(default_factory=CoordinatorSettings)
     latency_ms: float = 0.5
     connect_timeout_ms: float = 10_000
     request_timeout_ms: float = 30_000
@@ -127,8 +123,7 @@ class ClusterPlan:
     metadata_max_age_ms: float = 300_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class Script(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     Attributes:

@@ -6,8 +6,9 @@ because a coordinator compares the metadata of a rejoin with the member's previo
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar, cast
+
+import msgspec
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, decoder_for, encode
@@ -25,8 +26,7 @@ M = TypeVar("M", bound=Message)
 _VERSION = struct.Struct(">h")
 
 
-@dataclass(slots=True, kw_only=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """The decoded subscription of a group member, by which the leader assigns partitions.
 
     Attributes:

@@ -5,8 +5,9 @@ all versions (KIP-511), because the client does not know the versions of the bro
 """
 
 import struct
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode_into
@@ -100,8 +101,7 @@ class FrameBuffer:
         return self._needed - self.held_bytes if self.held_bytes else 0
 
 
-@dataclass(slots=True)
-class RequestHeader:
+class RequestHeader(msgspec.Struct, frozen=True):
     """The header of a request. A `client_id` of None is null on the wire."""
 
     api_key: int

@@ -5,9 +5,10 @@ A wrapper is a compressed message: its value is a compressed message set. Errors
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 from zlib import crc32
+
+import msgspec
 
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.compression import Compression, decompress
@@ -47,8 +48,7 @@ class UnsupportedCompressionError(InvalidBatchError):
     error_code: ClassVar[ErrorCode] = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-@dataclass(frozen=True, slots=True)
-class LegacyRecord:
+class LegacyRecord(msgspec.Struct, frozen=True):
     """A message of a message set. `size_bytes` includes offset and size field; `timestamp_ms` is -1 in magic 0."""
 
     offset: int

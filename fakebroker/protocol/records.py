@@ -5,9 +5,10 @@ Does not depend on requests or logs. Exceptions have the `error_code` of the res
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
+
+import msgspec
 
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.checksum import crc32c
@@ -88,8 +89,7 @@ class TimestampType(IntEnum):
     LOG_APPEND_TIME = 1
 
 
-@dataclass(slots=True)
-class Record:
+class Record(msgspec.Struct):
     """One record. `timestamp_ms` counts from the Unix epoch, -1 for none; a value of None is a tombstone."""
 
     offset: int
@@ -184,8 +184,7 @@ class RecordBatch:
         return f"record batch with base offset {self.base_offset}"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRules:
+class RecordRules(msgspec.Struct, frozen=True):
     """What a topic requires of produced records (Kafka's `LogValidator`).
 
     Attributes:

@@ -6,15 +6,15 @@ them is used, because importing all takes longer than starting a cluster.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
+
+import msgspec
 
 from fakebroker.protocol.schema import Message, Versions
 
 
-@dataclass(frozen=True, eq=False)
-class Api:
+class Api(msgspec.Struct, frozen=True, eq=False, dict=True):
     """An API of Kafka's protocol.
 
     Attributes:
@@ -131,8 +131,7 @@ API_BY_KEY = {api.key: api for api in APIS}
 API_BY_NAME = {api.name: api for api in APIS}
 
 
-@dataclass(frozen=True, eq=False)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True, eq=False, dict=True):
     """A proposed change of the protocol.
 
     Attributes:
@@ -141,7 +140,7 @@ class Proposal:
     """
 
     versions: Mapping[str, Versions | None]
-    replaced: Mapping[int, Api] = field(default_factory=dict)
+    replaced: Mapping[int, Api] = msgspec.field(default_factory=dict)
 
 
 def _replaced(proposal: str, name: str, versions: str, *, messages: str = "", handler: str) -> Api:

@@ -4,23 +4,24 @@
 (`clients/src/main/resources/common/message`).
 """
 
-import dataclasses
 import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable
+from dataclasses import MISSING
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
+
+import msgspec
 
 from fakebroker.protocol.types import UUID, Primitive
 
+S = TypeVar("S", bound="Struct")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(msgspec.Struct, frozen=True):
     """An inclusive range of versions, possibly empty."""
 
     first: int
@@ -52,7 +53,8 @@ NO_VERSIONS = Versions(0, -1)
 class Struct:
     """Base class of messages and of the structs nested in them.
 
-    Defines comparison and representation once: generating them for each class would double the time of its declaration.
+    Declaring a class has to be cheap, because about 90 are declared at each start. Therefore comparison and
+    representation are defined once, and the initializer of a class is compiled when its first object is created.
     """
 
     __slots__ = ()
@@ -62,6 +64,14 @@ class Struct:
     if typing.TYPE_CHECKING:
         # Tagged fields that are not declared, as (tag, bytes). They are decoded and encoded unchanged.
         unknown_tags: tuple[tuple[int, bytes], ...]
+
+        def __init__(self, **values: Any) -> None: ...
+    else:
+
+        def __init__(self, **values: Any) -> None:
+            cls = type(self)
+            cls.__init__ = _initializer(cls)
+            cls.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -86,8 +96,7 @@ class Message(Struct):
 WireType = Primitive | type[Struct]
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a struct, derived from its declaration."""
 
     name: str
@@ -97,6 +106,8 @@ class Field:
     nullable: Versions
     tag: int | None
     ignorable: bool
+    is_required: bool
+    """Whether the initializer of the struct needs a value."""
     default: object
 
     def default_value(self) -> Any:
@@ -128,10 +139,31 @@ def field(
         default: Its default value.
         default_factory: Returns its default value, for lists and structs.
     """
-    spec = {"versions": versions, "nullable": nullable, "tag": tag, "ignorable": ignorable}
-    if default_factory is not MISSING:
-        return dataclasses.field(default_factory=default_factory, metadata=spec)
-    return dataclasses.field(default=default, metadata=spec)
+    return _Declared(
+        versions=versions,
+        nullable=nullable,
+        tag=tag,
+        ignorable=ignorable,
+        default=default,
+        default_factory=default_factory,
+    )
+
+
+class _Declared(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `field`."""
+
+    versions: str = "0+"
+    nullable: str | None = None
+    tag: int | None = None
+    ignorable: bool = False
+    default: Any = MISSING
+    default_factory: Any = MISSING
+
+
+def replaced(original: S, /, **changes: Any) -> S:
+    """Return a copy of a message, or of a nested struct, with other values of some fields. Lists are not copied."""
+    values = {field.name: getattr(original, field.name) for field in original.FIELDS}
+    return type(original)(**{**values, "unknown_tags": original.unknown_tags, **changes})
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
@@ -154,47 +186,67 @@ def message(*, versions: str, flexible: str, api_key: int = -1) -> Callable[[typ
 
 
 def _declare(cls: type[T], members: dict[str, Any]) -> type[T]:
-    annotations = inspect.get_annotations(cls)
-    cls.__annotations__ = annotations | {"unknown_tags": tuple[tuple[int, bytes], ...]}
-    # Adds a field to the dataclass, which type checkers see in `Struct`.
-    setattr(cls, "unknown_tags", dataclasses.field(default=(), metadata={"hidden": True}))  # noqa: B010
-    cls.__doc__ = cls.__doc__ or cls.__name__  # else `dataclass` formats the signature
-    made = dataclass(slots=True, kw_only=True, eq=False, repr=False)(cls)
-    fields = tuple(
-        _field(item, annotations[item.name])
-        for item in dataclasses.fields(made)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
-        if "hidden" not in item.metadata
-    )
-    values = attrgetter(*(item.name for item in fields), "unknown_tags")
-    for name, value in (members | {"FIELDS": fields, "VALUES": values}).items():
-        setattr(made, name, value)
+    """Return a class with a slot for each field: slots cannot be added to a class that exists."""
+    declared = {
+        name: (annotation, cls.__dict__.get(name, MISSING)) for name, annotation in inspect.get_annotations(cls).items()
+    }
+    names = (*declared, "unknown_tags")
+    kept = {name: value for name, value in cls.__dict__.items() if name not in (*names, "__dict__", "__weakref__")}
+    fields = tuple(_field(name, annotation, value) for name, (annotation, value) in declared.items())
+    made = {"__slots__": names, "FIELDS": fields, "VALUES": attrgetter(*names)}
+    metaclass: Any = type(cls)
+    return cast("type[T]", metaclass(cls.__name__, cls.__bases__, {**kept, **members, **made}))
+
+
+def _initializer(cls: type[Struct]) -> Any:
+    """Compile the method `__init__`, which takes a keyword argument for each field."""
+    scope: dict[str, Any] = {"MISSING": MISSING}
+    parameters, lines = [], []
+    for field in cls.FIELDS:
+        name, default = field.name, f"default_of_{field.name}"
+        if field.is_required:
+            parameters.append(name)
+        elif field.default is not MISSING:
+            scope[default] = field.default
+            parameters.append(f"{name}={default}")
+        else:
+            scope[default] = field.default_value
+            parameters.append(f"{name}=MISSING")
+            lines.append(f"if {name} is MISSING: {name} = {default}()")
+        lines.append(f"self.{name} = {name}")
+    source = [
+        f"def __init__(self, *, {', '.join([*parameters, 'unknown_tags=()'])}):",
+        *lines,
+        "self.unknown_tags = unknown_tags",
+    ]
+    exec("\n    ".join(source), scope)
+    made = scope["__init__"]
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
 
 
-def _field(item: "dataclasses.Field[Any]", annotation: Any) -> Field:
-    spec: Mapping[str, Any] = item.metadata or _PLAIN
+def _field(name: str, annotation: Any, value: Any) -> Field:
+    spec = value if isinstance(value, _Declared) else _Declared(default=value)
     annotation, optional = _without_none(annotation)
     is_array = typing.get_origin(annotation) is list
     element = typing.get_args(annotation)[0] if is_array else annotation
     wire = element.__metadata__[0] if hasattr(element, "__metadata__") else element
     if not isinstance(wire, Primitive) and not (isinstance(wire, type) and issubclass(wire, Struct)):
-        raise TypeError(f"field {item.name}: {annotation!r} is not a wire type")
+        raise TypeError(f"field {name}: {annotation!r} is not a wire type")
     if is_array and wire is UUID:
-        raise TypeError(f"field {item.name}: arrays of UUIDs are not supported")
-    nullable = spec["nullable"] or ("0+" if optional else "none")
+        raise TypeError(f"field {name}: arrays of UUIDs are not supported")
+    nullable = spec.nullable or ("0+" if optional else "none")
     return Field(
-        name=item.name,
+        name=name,
         type=wire,
         is_array=is_array,
-        versions=Versions.parse(spec["versions"]),
+        versions=Versions.parse(spec.versions),
         nullable=Versions.parse(nullable),
-        tag=spec["tag"],
-        ignorable=spec["ignorable"],
-        default=item.default,
+        tag=spec.tag,
+        ignorable=spec.ignorable,
+        is_required=spec.default is MISSING and spec.default_factory is MISSING,
+        default=spec.default,
     )
-
-
-_PLAIN = {"versions": "0+", "nullable": None, "tag": None, "ignorable": False}
 
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:

@@ -3,12 +3,12 @@
 Fixed-width values need no functions, because generated code packs adjacent ones with one `struct` call.
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Primitive:
+
+class Primitive(msgspec.Struct, frozen=True):
     """A primitive type: its name in Kafka's definitions, its `struct` format if its width is fixed, its zero value."""
 
     name: str

@@ -4,7 +4,6 @@ import random
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -52,8 +51,7 @@ from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performi
 from fakebroker.replay.workload.workload import Workload, load_workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A prepared replay: the cluster runs and has the topics, and the directory for the results exists.
 
     Attributes:
@@ -82,7 +80,7 @@ class Run:
     cluster: EmbeddedCluster | None
     out: Path
     partitions: Mapping[str, int]
-    brokers: Mapping[int, str] = field(default_factory=dict)
+    brokers: Mapping[int, str] = msgspec.field(default_factory=dict)
     client_config: Path | None = None
     security: ClientSecurity = PLAINTEXT
     transport: Transport = "tcp"
@@ -90,7 +88,7 @@ class Run:
     lanes: int | None = None
     tasks: int | None = None
     scale: float = 1.0
-    interruption: Interruption = field(default_factory=Interruption)
+    interruption: Interruption = msgspec.field(default_factory=Interruption)
 
 
 def play(options: ReplayOptions) -> int:

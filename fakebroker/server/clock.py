@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 from typing import Literal, Protocol
+
+import msgspec
 
 from fakebroker.cluster.environment import MAX_ADVANCE_S
 from fakebroker.errors import ConfigError, check_number
@@ -15,8 +16,7 @@ _LAST_MS = 253_402_300_799_000.0
 """The last second of the year 9999, the maximum of Python's dates; milliseconds since the Unix epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(msgspec.Struct, frozen=True):
     """A clock that runs faster or slower than real time: `FakeCluster(clock=Scaled(10))`.
 
     With a factor of 10 a session of 45 s expires after 4.5 s without a heartbeat. Clients are not affected: their

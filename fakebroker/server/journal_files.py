@@ -7,13 +7,13 @@ Passwords, salts and tokens are left out: their fields are empty.
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from os import PathLike
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fakebroker.cluster.call import Boundaries, Call, CallSummary, Peer, is_error_code
 from fakebroker.cluster.faults.injection import name_of

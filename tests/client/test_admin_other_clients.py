@@ -1,6 +1,5 @@
 """The admin client's calls about transactions compared with those of kafka-python and confluent-kafka."""
 
-from dataclasses import astuple
 from typing import Any
 
 import kafka
@@ -8,6 +7,7 @@ import pytest
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from kafka.admin import KafkaAdminClient
+from msgspec.structs import astuple
 
 from fakebroker import FakeCluster
 from tests.support.client.admin_harness import PARTITION, cluster_and_admin

@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from fakebroker.client.member.assignors import (
     ASSIGNORS,

@@ -1,8 +1,7 @@
 """The records of consumer groups have the bytes of Kafka's definitions. Types 3 to 8 and 16 of `__consumer_offsets`."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.cluster.logs.offsets_topic import parse_record, record_key, record_value
 from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata

@@ -1,11 +1,11 @@
 """Consumer groups on the wire: requests in each version, other APIs with such groups, settings, releases, views."""
 
 import re
-from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.cluster import snapshot
 from fakebroker.cluster.configs.changes import ResourceType

@@ -1,10 +1,10 @@
 """Records of group coordinators in `__consumer_offsets`: encoding, decoding of all versions, malformed records."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value

@@ -1,6 +1,5 @@
 """ACLs, delegation tokens, SASL and SCRAM users, as on a plaintext listener of Kafka without an authorizer."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from fakebroker.protocol.messages.renew_delegation_token import RenewDelegationT
 from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from fakebroker.protocol.registry import api_of
-from fakebroker.protocol.schema import Message
+from fakebroker.protocol.schema import Message, replaced
 from fakebroker.security.acls import AclOperation, ResourceType
 from tests.support.cluster.cluster_harness import ClusterHarness, versions
 
@@ -84,12 +83,12 @@ def described(harness: ClusterHarness, version: int = 3, **wanted: Any) -> list[
 
 def test_acls_are_created_described_by_resource_and_deleted() -> None:
     harness = with_authorizer()
-    of_b, prefixed = replace(ACL, principal="User:b"), replace(ACL, resource_pattern_type=4, resource_name="or")
+    of_b, prefixed = replaced(ACL, principal="User:b"), replaced(ACL, resource_pattern_type=4, resource_name="or")
     assert create(harness, ACL, of_b, prefixed, ACL) == [(0, None)] * 4
     assert described(harness) == [("orders", 3, ["User:a", "User:b"]), ("or", 4, ["User:a"])]
     assert described(harness, resource_name_filter="orders", pattern_type_filter=2) == described(harness)
     assert described(harness, principal_filter="User:b") == [("orders", 3, ["User:b"])]
-    filters = [replace(FILTER, principal_filter="User:b"), FILTER, replace(FILTER, principal_filter="User:c")]
+    filters = [replaced(FILTER, principal_filter="User:b"), FILTER, replaced(FILTER, principal_filter="User:c")]
     deleted = harness.ask(DeleteAclsRequest(filters=filters), 3).filter_results
     names = [[(acl.resource_name, acl.principal) for acl in each.matching_acls] for each in deleted]
     assert names == [[("orders", "User:b")], [("orders", "User:a"), ("orders", "User:b")], []]
@@ -99,7 +98,7 @@ def test_acls_are_created_described_by_resource_and_deleted() -> None:
 
 def test_version_0_knows_literal_patterns_only() -> None:
     harness = with_authorizer()
-    create(harness, ACL, replace(ACL, resource_pattern_type=4, resource_name="or"), version=1)
+    create(harness, ACL, replaced(ACL, resource_pattern_type=4, resource_name="or"), version=1)
     assert described(harness, version=0, pattern_type_filter=3) == [("orders", 3, ["User:a"])]
 
 
@@ -119,18 +118,18 @@ def test_version_0_knows_literal_patterns_only() -> None:
 )
 def test_invalid_acls_are_refused_beside_valid_ones(changes: dict[str, Any], message: str) -> None:
     harness = with_authorizer()
-    assert create(harness, replace(ACL, **changes), ACL) == [(ErrorCode.INVALID_REQUEST, message), (0, None)]
+    assert create(harness, replaced(ACL, **changes), ACL) == [(ErrorCode.INVALID_REQUEST, message), (0, None)]
     assert described(harness) == [("orders", 3, ["User:a"])]
 
 
 def test_a_filter_with_an_unknown_code_is_refused_and_zero_closes_the_connection() -> None:
     harness = with_authorizer()
     create(harness, ACL)
-    refused = harness.ask(DeleteAclsRequest(filters=[replace(FILTER, operation=99), FILTER]), 3).filter_results
+    refused = harness.ask(DeleteAclsRequest(filters=[replaced(FILTER, operation=99), FILTER]), 3).filter_results
     assert [each.error_code for each in refused] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     requests: list[Message] = [
-        CreateAclsRequest(creations=[replace(ACL, operation=0)]),
-        DeleteAclsRequest(filters=[replace(FILTER, permission_type=0)]),
+        CreateAclsRequest(creations=[replaced(ACL, operation=0)]),
+        DeleteAclsRequest(filters=[replaced(FILTER, permission_type=0)]),
         DescribeAclsRequest(
             resource_type_filter=0, resource_name_filter=None, principal_filter=None, host_filter=None,
             operation=1, permission_type=1,
@@ -145,10 +144,10 @@ def test_acls_are_part_of_snapshots_and_end_with_a_reset() -> None:
     harness = with_authorizer()
     create(harness, ACL)
     kept = snapshot.take(harness.cluster)
-    create(harness, replace(ACL, principal="User:b"))
+    create(harness, replaced(ACL, principal="User:b"))
     snapshot.restore(harness.cluster, kept, harness.now_ms)
     assert described(harness) == [("orders", 3, ["User:a"])]
-    create(harness, replace(ACL, principal="User:c"))
+    create(harness, replaced(ACL, principal="User:c"))
     snapshot.restore(harness.cluster, kept, harness.now_ms)
     assert described(harness) == [("orders", 3, ["User:a"])]
     snapshot.start_over(harness.cluster, with_authorizer().cluster, harness.now_ms)

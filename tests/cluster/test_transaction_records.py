@@ -1,9 +1,8 @@
 """Records of transaction coordinators in `__transaction_state`: bytes, all versions, malformed records."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.logs.transactions_topic import (

@@ -1,9 +1,9 @@
 """Transactions over HTTP: the control client has the same results as `FakeCluster`; routes, lists and timelines."""
 
 from collections.abc import Iterator
-from dataclasses import astuple
 
 import pytest
+from msgspec.structs import astuple
 
 from fakebroker import ConfigError, FakeCluster, WaitTimeout
 from fakebroker.control import Client

@@ -1,13 +1,13 @@
 """Appends that complete later: the request is answered on completion, and later operations wait in order."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from math import inf
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.api import SyncResult

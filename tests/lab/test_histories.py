@@ -1,10 +1,10 @@
 """Random histories: what designs promise holds, and what breaks promises is found, shortened and kept."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.errors import ConfigError

@@ -1,10 +1,10 @@
 """What a run measures, with the classic protocol: traffic by second, failures, rebalances of groups without members."""
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.designs import design_named

@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import pytest
+from msgspec.structs import fields
 
 from fakebroker.errors import ConfigError
 from fakebroker.lab.design import CoordinatorSettings

@@ -1,11 +1,11 @@
 """Record batches: golden bytes, round trips, kafka-python and aiokafka in both directions, invalid batches."""
 
-import dataclasses
 import random
 import struct
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka.record.default_records import (
     DefaultRecordBatch as AiokafkaBatch,
@@ -475,7 +475,9 @@ def test_negative_lengths_are_validated_as_if_the_record_was_decoded(subtests: p
 def test_batches_are_validated_as_if_their_records_were_decoded(
     records: list[Record], damage: list[tuple[int, int]], attributes: int
 ) -> None:
-    numbered = [dataclasses.replace(record, offset=offset) for offset, record in enumerate(records)] or GOLDEN_RECORDS
+    numbered = [
+        msgspec.structs.replace(record, offset=offset) for offset, record in enumerate(records)
+    ] or GOLDEN_RECORDS
     data = bytearray(encode_batch(numbered))
     data[22] = attributes
     for position, byte in damage:

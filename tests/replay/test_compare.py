@@ -3,7 +3,6 @@
 import io
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from fakebroker.replay import commands, options

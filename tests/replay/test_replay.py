@@ -9,13 +9,13 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
+from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from rich.console import Console
 

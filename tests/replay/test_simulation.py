@@ -1,10 +1,10 @@
 """Simulations: the recorded events, fast-forwarded heartbeats, and a comparison with a replay over TCP."""
 
-import dataclasses
 from hashlib import sha256
 from itertools import count, product, takewhile
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 from pyspark.sql import SparkSession
@@ -611,7 +611,7 @@ def _plan(**changes: Any) -> TaskPlan:
         topics={"orders": 4},
         events=({"at_s": 9, "do": "restart_broker", "node_id": 2},),
     )
-    return dataclasses.replace(plan, **changes)
+    return msgspec.structs.replace(plan, **changes)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +31,7 @@ from fakebroker.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from fakebroker.protocol.schema import replaced
 from fakebroker.server import persistence
 from fakebroker.server.data_directory import directory as directories
 from fakebroker.server.data_directory.directory import DataDirectory
@@ -342,7 +342,7 @@ def test_a_fetch_returns_no_records_that_are_not_stored(tmp_path: Path, monkeypa
     with WireClient(leader_of_orders(cluster)) as wire, monkeypatch.context() as failing:
         assert produced(wire, bytes(MIN_PART_BYTES)) == (ErrorCode.NONE, 0)  # A Fetch of so much is sent at once.
         failing.setattr(FileOperations, "write", fail)
-        unanswered = request_frame(replace(produce_request(b"lost"), acks=0), 9, 0, "wire")
+        unanswered = request_frame(replaced(produce_request(b"lost"), acks=0), 9, 0, "wire")
         wire.socket.sendall(unanswered + request_frame(FETCH, 6, 0, "wire"))
         with pytest.raises(ConnectionError, match="closed after 0 of 4 bytes"):
             wire.receive_frame()

@@ -5,9 +5,9 @@ Handles versions, batch sizes and timeouts; `driver.py` chooses brokers and retr
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import msgspec
 import trio
 
 from fakebroker.client.admin.descriptions import Node
@@ -29,8 +29,7 @@ MAX_REQUESTS_IN_FLIGHT = 100
 """Maximum number of requests of one call in flight at a broker; they are sent in one write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdminApiHandler(Generic[K, V]):
+class AdminApiHandler(msgspec.Struct, Generic[K, V], frozen=True, kw_only=True):
     """An API call about several keys, such as groups or partitions (Kafka's `AdminApiHandler`).
 
     Says how requests are built, how responses are read, and which errors are retried.
@@ -64,8 +63,7 @@ class AdminApiHandler(Generic[K, V]):
         return self.fails(key, self.api, error, why)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestSender:
+class RequestSender(msgspec.Struct, frozen=True):
     """Sends requests and waits for their responses.
 
     Attributes:

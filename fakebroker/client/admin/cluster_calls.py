@@ -1,10 +1,10 @@
 """Calls of the admin client that need no coordinator: cluster, topics, lists of groups and transactions (trio)."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
+import msgspec
 import trio
 
 from fakebroker.client.admin.batched_requests import RequestSender
@@ -51,8 +51,7 @@ class _IncompleteResult(FakebrokerError):  # noqa: N818  # internal
     """The result is incomplete; the call is repeated."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCalls:
+class ClusterCalls(msgspec.Struct, frozen=True):
     """Calls that need no coordinator.
 
     Attributes:

@@ -1,8 +1,9 @@
 """Values that the admin client takes and returns, in Kafka's terms."""
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import msgspec
 
 from fakebroker.client.errors import AdminError
 from fakebroker.topic_partition import TopicPartition
@@ -20,8 +21,7 @@ TRANSACTION_STATES = (
 """Kafka's names of the states of transactional ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """A broker."""
 
     node_id: int
@@ -30,8 +30,7 @@ class Node:
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterDescription:
+class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster.
 
     Attributes:
@@ -44,8 +43,7 @@ class ClusterDescription:
     nodes: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDescription:
+class PartitionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A partition. Leader and replicas are node ids; `leader` is -1 if there is none."""
 
     partition: int
@@ -54,8 +52,7 @@ class PartitionDescription:
     isr: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDescription:
+class TopicDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A topic.
 
     Attributes:
@@ -74,18 +71,16 @@ class TopicDescription:
         return all(partition.leader >= 0 for partition in self.partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(msgspec.Struct, frozen=True):
     """A topic to create."""
 
     name: str
     num_partitions: int = BROKERS_CHOICE
     replication_factor: int = BROKERS_CHOICE
-    configs: Mapping[str, str | None] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupListing:
+class GroupListing(msgspec.Struct, frozen=True, kw_only=True):
     """A group in `Admin.list_groups`.
 
     Attributes:
@@ -100,8 +95,7 @@ class GroupListing:
     type: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberDescription:
+class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A member of a group.
 
     Attributes:
@@ -133,8 +127,7 @@ class MemberDescription:
     is_classic: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDescription:
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A group.
 
     Attributes:
@@ -157,8 +150,7 @@ class GroupDescription:
     assignment_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAndMetadata:
+class OffsetAndMetadata(msgspec.Struct, frozen=True):
     """A committed offset; `leader_epoch` is -1 if there is none, or the broker does not return it."""
 
     offset: int
@@ -166,8 +158,7 @@ class OffsetAndMetadata:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionListing:
+class TransactionListing(msgspec.Struct, frozen=True, kw_only=True):
     """A transactional id in `Admin.list_transactions`.
 
     Attributes:
@@ -179,8 +170,7 @@ class TransactionListing:
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionDescription:
+class TransactionDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A transactional id.
 
     Attributes:
@@ -204,16 +194,14 @@ class TransactionDescription:
     coordinator: Node
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdAndEpoch:
+class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
     """The producer id and epoch of a transactional id after `Admin.fence_producers`."""
 
     producer_id: int
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerDescription:
+class ProducerDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A producer of a partition.
 
     Attributes:
@@ -231,8 +219,7 @@ class ProducerDescription:
     transaction_start_offset: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedOffset:
+class ListedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """An offset in `Admin.list_offsets`.
 
     Attributes:

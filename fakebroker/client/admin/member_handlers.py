@@ -1,7 +1,6 @@
 """The admin client's requests that describe consumer groups (KIP-848) and that remove members from groups."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from fakebroker.client.admin import group_handlers
 from fakebroker.client.admin.batched_requests import AdminApiHandler
@@ -18,6 +17,7 @@ from fakebroker.protocol.messages.consumer_group_describe import (
     DescribedConsumerGroup,
 )
 from fakebroker.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from fakebroker.protocol.schema import replaced
 from fakebroker.topic_partition import TopicPartition
 
 NOT_A_CONSUMER_GROUP = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -97,7 +97,7 @@ def remove_members(
 
     def request(groups: Sequence[str]) -> LeaveGroupRequest:
         (group,) = groups
-        return LeaveGroupRequest(group_id=group, members=[replace(each) for each in members])
+        return LeaveGroupRequest(group_id=group, members=[replaced(each) for each in members])
 
     def read(
         response: LeaveGroupResponse, groups: Sequence[str], _coordinator: Node | None

@@ -1,7 +1,8 @@
 """The consumer's view of the cluster, from Metadata responses: partition leaders, and when the next request is due."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.errors import error_code
@@ -17,16 +18,14 @@ from fakebroker.topic_partition import TopicPartition
 _NEVER = float("inf")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLeader:
+class PartitionLeader(msgspec.Struct, frozen=True):
     """The leader of a partition; its epoch is -1 if unknown."""
 
     node_id: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFailure:
+class TopicFailure(msgspec.Struct, frozen=True):
     """The error of a topic in the last response.
 
     Attributes:

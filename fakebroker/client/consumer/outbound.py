@@ -1,7 +1,8 @@
 """What the consumer core hands to its driver: requests to send, and callbacks of the application. Plain data."""
 
-from dataclasses import dataclass
 from enum import Enum, auto
+
+import msgspec
 
 from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
@@ -20,8 +21,7 @@ class Lane(Enum):
     GROUP = "group"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OutboundRequest:
+class OutboundRequest(msgspec.Struct, frozen=True, eq=False):
     """A request to send. Then the driver calls `ConsumerCore.answered`, `unanswered` or `unsupported`.
 
     Attributes:

@@ -5,7 +5,8 @@ A reader of committed records skips the records of aborted transactions (Kafka's
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.checksum import crc32c
@@ -30,8 +31,7 @@ _CHECKED_FROM = 21  # A batch's CRC covers the bytes from here on.
 _MAGIC_OF_BATCHES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRecord:
+class ConsumerRecord(msgspec.Struct, frozen=True):
     """One record of a topic.
 
     Attributes:

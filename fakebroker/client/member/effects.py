@@ -6,7 +6,7 @@ if `tick` was called later, so that latencies measured from it include the delay
 they do not name, so a new kind must be considered in each.
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from fakebroker.client.member.requests import Identity
 from fakebroker.errors import ErrorCode
@@ -48,31 +48,27 @@ GroupResponse = (
 """A coordinator's response."""
 
 
-@dataclass(slots=True)
-class Discover:
+class Discover(msgspec.Struct, frozen=True):
     """Look up the group's coordinator. The driver calls `GroupMember.discovered` or `discovery_failed` then."""
 
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send a request to the coordinator. The driver calls `GroupMember.answered` or `connection_lost` then."""
 
     request: GroupRequest
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class FetchMetadata:
+class FetchMetadata(msgspec.Struct, frozen=True):
     """Look up these topics, all if there are none. The driver passes them, and changes, to `GroupMember.metadata`."""
 
     topics: tuple[str, ...]
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class Assigned:
+class Assigned(msgspec.Struct, frozen=True):
     """The member entered a generation, or has reconciled an assignment (KIP-848).
 
     The partitions are those newly assigned, possibly none.
@@ -83,8 +79,7 @@ class Assigned:
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class Revoked:
+class Revoked(msgspec.Struct, frozen=True):
     """These partitions are no longer assigned to the member.
 
     Attributes:
@@ -97,8 +92,7 @@ class Revoked:
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class Revoking:
+class Revoking(msgspec.Struct, frozen=True):
     """These partitions will be revoked: the member waits for `GroupMember.revoked`, then commits and continues.
 
     Until then the member owns them, and commits for them are accepted. Emitted only with the setting
@@ -109,8 +103,7 @@ class Revoking:
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class OffsetUnknown:
+class OffsetUnknown(msgspec.Struct, frozen=True):
     """No offset is committed for these partitions; the driver chooses the start.
 
     Emitted only if `starts_at_zero` is False in the settings.
@@ -120,16 +113,14 @@ class OffsetUnknown:
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class CommitRejected:
+class CommitRejected(msgspec.Struct, frozen=True):
     """A commit was rejected and is not retried."""
 
     error: ErrorCode
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class HeartbeatRejected:
+class HeartbeatRejected(msgspec.Struct, frozen=True):
     """A heartbeat was rejected because the member may not read a topic. The member goes on, and repeats it."""
 
     error: ErrorCode
@@ -137,8 +128,7 @@ class HeartbeatRejected:
     scheduled_ms: float
 
 
-@dataclass(slots=True)
-class Fatal:
+class Fatal(msgspec.Struct, frozen=True):
     """The member has stopped because of an error that rejoining does not resolve.
 
     Attributes:
@@ -148,7 +138,7 @@ class Fatal:
     error: ErrorCode
     message: str
     scheduled_ms: float
-    identity: Identity = field(compare=False)
+    identity: Identity
 
 
 Effect = (

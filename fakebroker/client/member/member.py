@@ -5,7 +5,8 @@ out `effects`; it calls `tick` when `next_deadline` has passed. Does not depend 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import (

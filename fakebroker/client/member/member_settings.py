@@ -1,13 +1,12 @@
 """The settings of a group member, validated."""
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.client.member.assignors import ASSIGNORS, COOPERATIVE_ASSIGNORS, Assignor, PartitionAssignor
 from fakebroker.errors import ConfigError, check_number, one_of
 
 
-@dataclass(slots=True, kw_only=True)
-class MemberSettings:
+class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The consumer settings of Kafka that concern group membership, with their defaults.
 
     Attributes:

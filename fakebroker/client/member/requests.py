@@ -4,7 +4,8 @@ Requests have the layout of their newest version; `client.versions` converts the
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -26,8 +27,7 @@ from fakebroker.topic_partition import TopicPartition, by_topic
 PROTOCOL_TYPE = "consumer"
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A member's identity in requests. A member id of "" and a generation id of -1 mean none."""
 
     group_id: str

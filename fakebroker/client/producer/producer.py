@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from fakebroker.client.backoff import Backoff
 from fakebroker.client.member.requests import Identity
 from fakebroker.client.producer import requests
@@ -42,8 +44,7 @@ FIRST_ADD_BACKOFF_MS = 20.0
 """The back-off while the previous transaction ends (Kafka's `ADD_PARTITIONS_RETRY_BACKOFF_MS`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerSettings:
+class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a transactional producer.
 
     Attributes:

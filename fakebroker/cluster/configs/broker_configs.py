@@ -5,8 +5,9 @@ DescribeConfigs lists Kafka's configs of the emulated release (`kafka_broker_con
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.cluster.configs.kafka_broker_configs import CLUSTER_WIDE, PER_BROKER, BrokerConfig, kafka_broker_configs

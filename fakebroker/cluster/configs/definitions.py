@@ -1,8 +1,9 @@
 """The definition of one config: its type, its default and its valid values (Kafka's ConfigDef)."""
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 Value = int | float | bool | str
 
@@ -27,8 +28,7 @@ class ConfigType(IntEnum):
 _BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(msgspec.Struct, frozen=True):
     """The definition of one config.
 
     Attributes:

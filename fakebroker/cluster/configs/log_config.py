@@ -1,8 +1,9 @@
 """`LogConfig`: the configs of a topic that have an effect, as a broker applies them (Kafka's LogConfig)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.configs.resolution import ConfigHolder, topic_config
@@ -29,8 +30,7 @@ KIP_966 = Release(3, 7)
 """The first release in which `min.insync.replicas` is at most the number of replicas (KAFKA-15583)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The effective configs of one topic at one broker.
 
     Attributes:
@@ -68,8 +68,7 @@ class LogConfig:
         return min(self.min_insync_replicas, replicas) if self.caps_min_insync_replicas else self.min_insync_replicas
 
 
-@dataclass(frozen=True, slots=True)
-class CachedLogConfig:
+class CachedLogConfig(msgspec.Struct, frozen=True):
     """A `LogConfig` and what it was computed from. Changes of configs replace these mappings, so identity tells."""
 
     topic: Mapping[str, str]

@@ -5,8 +5,9 @@ described.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
+
+from msgspec.structs import replace
 
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, config_text
 from fakebroker.errors import ConfigError, one_of

@@ -6,7 +6,6 @@ calls `FaultInjector.corrupted` for the bytes of a response.
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from fakebroker.cluster.broker import BrokerNode
@@ -37,7 +36,7 @@ from fakebroker.cluster.topics import Topics
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from fakebroker.protocol.schema import Message, Versions
+from fakebroker.protocol.schema import Message, Versions, replaced
 
 Handle = Callable[[Call, float], Message | None]
 """Handles a call at a time in milliseconds. Returns the response; None if there is none, or if it will follow."""
@@ -335,7 +334,7 @@ class FaultInjector:
         if call.api.name != "Fetch" or not (call.fault and call.fault.error):
             return handle(call, now_ms)
         # Kafka responds to a Fetch at once if a partition has an error.
-        return _with_request(call, replace(call.request, max_wait_ms=0), handle, now_ms)
+        return _with_request(call, replaced(call.request, max_wait_ms=0), handle, now_ms)
 
     def _refuse(self, call: Call, handle: Handle, now_ms: float) -> None:
         """Respond with an error to the request, or to the parts that the fault names. The other parts are handled."""

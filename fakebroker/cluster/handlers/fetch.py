@@ -4,8 +4,9 @@ In versions 0-3 record batches are converted to message sets (KafkaApis.maybeCon
 log, its caller calls `wake`; `Cluster.tick` calls `expire`.
 """
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from fakebroker.cluster.authorization import cluster_error, topic_error
 from fakebroker.cluster.call import Call
@@ -44,8 +45,7 @@ _KIP_392 = Release(2, 4)
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-@dataclass(slots=True)
-class Reading:
+class Reading(msgspec.Struct):
     """The result of reading the partitions of a Fetch.
 
     Attributes:
@@ -56,9 +56,9 @@ class Reading:
     """
 
     missing_bytes: int
-    data: dict[Key, PartitionData] = field(default_factory=dict)
-    partitions: list[Partition] = field(default_factory=list)
-    moved: list[Partition] = field(default_factory=list)
+    data: dict[Key, PartitionData] = msgspec.field(default_factory=dict)
+    partitions: list[Partition] = msgspec.field(default_factory=list)
+    moved: list[Partition] = msgspec.field(default_factory=list)
 
 
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> FetchResponse | None:

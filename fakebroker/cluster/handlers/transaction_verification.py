@@ -5,8 +5,9 @@ transaction coordinator, and from transaction version 2 on adds the partition it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.config import KIP_890
@@ -25,8 +26,7 @@ _REFUSES_OLD_EPOCHS_FIRST = Release(4, 1)
 Errors = dict[TopicPartition, ErrorCode]
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(msgspec.Struct, frozen=True):
     """What a request of a transactional producer says about its transaction.
 
     Attributes:

@@ -1,9 +1,10 @@
 """Consumer groups (KIP-848) for readers: the names of partitions, and the holders of those that others wait for."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from fakebroker.cluster.inspect.timeline import short_names
 from fakebroker.coordinator.group.history import Moment
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from fakebroker.cluster.cluster import Cluster
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedPartition:
+class AwaitedPartition(msgspec.Struct, frozen=True):
     """A partition that a member is to get, and that another member still holds.
 
     Attributes:

@@ -6,9 +6,11 @@ one prevents, such as the session of a member that the join timer removes before
 
 from collections.abc import Callable, Collection, Iterator
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Literal
+
+import msgspec
 
 from fakebroker.coordinator.group.batch_join.batch_join_extension import BatchJoinExtension, expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstances
@@ -26,8 +28,7 @@ _MAX_STEPS = 1_000
 """Timers beyond this number of expiries are left out. Each pending id has one; join timers may start again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expiry:
+class Expiry(msgspec.Struct, frozen=True, kw_only=True):
     """The expiry of a timer of a group, and its effect.
 
     Attributes:
@@ -123,7 +124,7 @@ def _session_expiry(group: Group, member_id: str, at_ms: float) -> Expiry:
     if group.repeating_members:  # Rare: whether there is a common protocol is known only afterwards.
         copied = _Copy(group, lambda _: inf)
         copied.resume_session(member_id)
-        return replace(next(copied.expire(at_ms, is_included=True)), needs_silence=True)
+        return msgspec.structs.replace(next(copied.expire(at_ms, is_included=True)), needs_silence=True)
     left = len(group.members) - 1
     is_held = group.controls is not None and PREPARING_REBALANCE in group.controls.held_states
     if group.state is PREPARING_REBALANCE:

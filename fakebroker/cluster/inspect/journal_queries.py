@@ -1,10 +1,12 @@
 """Queries and assertions on the requests and responses in a journal. Read-only."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 from typing import NoReturn, Unpack
+
+import msgspec
+from msgspec.structs import replace
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
@@ -125,8 +127,7 @@ def check_kept(mode: str) -> None:
         raise ConfigError.of("journal", "off", "full or headers, because 'off' keeps no requests")
 
 
-@dataclass(frozen=True, slots=True)
-class JournalView(JournalQueries):
+class JournalView(JournalQueries, msgspec.Struct, frozen=True):
     """A journal at one point in time.
 
     Attributes:

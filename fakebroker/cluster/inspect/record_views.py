@@ -1,8 +1,9 @@
 """Decoded records of topics, without a client."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.topics import Partition
@@ -10,8 +11,7 @@ from fakebroker.errors import ConfigError, check_integer, one_of
 from fakebroker.protocol.records import Header, RecordBatch, iterate_records
 
 
-@dataclass(frozen=True, slots=True)
-class RecordView:
+class RecordView(msgspec.Struct, frozen=True):
     """One record.
 
     Attributes:

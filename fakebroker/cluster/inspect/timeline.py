@@ -3,10 +3,11 @@
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import zip_longest
+
+import msgspec
 
 from fakebroker.cluster.inspect.member_changes import described
 from fakebroker.cluster.inspect.timeline_layout import (
@@ -33,8 +34,7 @@ _NAME_LENGTHS = (0, 5, 9, 37)
 _NO_CLIENT_IDS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """The history of a group, as far as it is kept.
 
     Attributes:

@@ -1,7 +1,8 @@
 """What timelines of groups and of transactional ids show, as text and as SVG. Plain data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
@@ -12,8 +13,7 @@ FOLLOWER, LEADER, WAITING, REVOKING = "follower", "leader", "waiting", "revoking
 """The kinds of rows: CSS classes of the SVG. The last two are of members of consumer groups."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineLayout:
+class TimelineLayout(msgspec.Struct, frozen=True):
     """The states, rows and headings of a timeline.
 
     Attributes:

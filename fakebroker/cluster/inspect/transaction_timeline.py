@@ -1,7 +1,8 @@
 """The timeline of one transactional id: its transitions as data, as text and as SVG."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.timeline import svg_of, text_of
@@ -12,8 +13,7 @@ from fakebroker.coordinator.transaction.history import TransactionMoment
 from fakebroker.topic_partition import format_partitions
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionTimeline:
+class TransactionTimeline(msgspec.Struct, frozen=True):
     """The history of a transactional id, as far as it is kept.
 
     Attributes:

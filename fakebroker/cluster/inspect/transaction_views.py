@@ -7,6 +7,8 @@ from itertools import islice
 from math import inf
 from typing import Any, TypedDict
 
+import msgspec
+
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
@@ -29,8 +31,7 @@ LATE_MS = 300_000
 _MOST_LISTED = 20
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedMarker:
+class AwaitedMarker(msgspec.Struct, frozen=True):
     """A marker that was not written yet.
 
     Attributes:
@@ -101,8 +102,7 @@ class TransactionView:
         return "\n".join(map(printable, [head, *lines, *(f"  {line}" for line in more)]))
 
 
-@dataclass(frozen=True, slots=True)
-class HangingTransaction:
+class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that is open in a partition, and that no transaction coordinator knows (KIP-664).
 
     Attributes:

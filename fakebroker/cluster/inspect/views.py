@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Literal
 
+import msgspec
+
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition, ConsumerGroupReader
@@ -37,8 +39,7 @@ GroupType = Literal["classic", "consumer"]
 _REPORTED_GROUPS, _REPORTED_MEMBERS, _REPORTED_CALLS = 20, 20, 20
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerView:
+class BrokerView(msgspec.Struct, frozen=True):
     """One broker: its address, whether it is up, and its rack."""
 
     node_id: int
@@ -52,8 +53,7 @@ class BrokerView:
         return cls(broker.node_id, broker.host, broker.port, broker.up, broker.rack)
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
+class MemberView(msgspec.Struct, frozen=True):
     """One member of a group.
 
     A member of a consumer group (KIP-848) also has an epoch, a state and a target.
@@ -199,8 +199,7 @@ class MemberView:
         return cls(member_id, "", "", None, 0, 0, b"")
 
 
-@dataclass(frozen=True, slots=True)
-class PendingOffsetView:
+class PendingOffsetView(msgspec.Struct, frozen=True):
     """An offset that was committed in a transaction which has not ended.
 
     Attributes:

@@ -41,7 +41,7 @@ def record_key(record: ConsumerGroupRecord) -> bytes:
         rest = {"regular_expression": record.regex}
     elif hasattr(record, "member_id"):
         rest = {"member_id": record.member_id}
-    return prefixed(kind.key(group_id=record.group_id, **rest), kind.key_version)  # type: ignore[call-arg]
+    return prefixed(kind.key(group_id=record.group_id, **rest), kind.key_version)
 
 
 def record_value(record: ConsumerGroupRecord) -> bytes | None:

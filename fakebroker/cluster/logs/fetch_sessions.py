@@ -6,6 +6,8 @@ and their responses contain only partitions with changes. Classes and rules are 
 
 from dataclasses import dataclass
 
+import msgspec
+
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
@@ -23,8 +25,7 @@ Key = tuple[str, bytes, int]
 """A partition as in a request: topic name, topic id, index. The name is empty since version 13, the id zero before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The content of a response: the error of the session or NONE, the session id, and the partitions."""
 
     error: ErrorCode

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+import msgspec
+
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.fetch_purgatory import FetchPurgatory
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
@@ -18,8 +20,7 @@ from fakebroker.cluster.topics import NO_LEADER, Partition, Topics
 from fakebroker.protocol.releases import Release
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderBalance:
+class LeaderBalance(msgspec.Struct, frozen=True):
     """When preferred leaders are elected automatically (`auto.leader.rebalance.enable`).
 
     Attributes:

@@ -2,7 +2,8 @@
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.coordinator.group.modern.assignors.group_spec import GroupSpec, MemberSpec
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
@@ -23,8 +24,7 @@ from fakebroker.coordinator.group.modern.subscription.topics import TopicMetadat
 from fakebroker.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeededMember:
+class SeededMember(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a seeded consumer group.
 
     Attributes:

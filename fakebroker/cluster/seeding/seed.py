@@ -7,7 +7,6 @@ __consumer_offsets, loads them into their coordinators, and then brings them to 
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
@@ -511,7 +510,9 @@ def _remove(cluster: Cluster, plan: SeedPlan, records: Sequence[KeyedRecord], no
         return
     if broker is None or group is None:
         written: Sequence[Any] = records
-        cluster.append_records(plan.partition, [replace(each, value=None) for each in reversed(written)])
+        cluster.append_records(
+            plan.partition, [msgspec.structs.replace(each, value=None) for each in reversed(written)]
+        )
         return
     cluster.append_records(plan.partition, tombstones(group, broker.coordinator.unstable_partitions(group.group_id)))
     broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)

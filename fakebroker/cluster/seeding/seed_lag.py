@@ -1,7 +1,8 @@
 """The committed offsets of seeded groups, and the records that are produced so that their lag is real."""
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.log_config import log_config
@@ -17,8 +18,7 @@ MAX_RECORDS = 1_000_000
 _RECORDS_PER_STEP = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """A committed offset of a seed, of which the offset, the lag, or both are given.
 
     Attributes:

@@ -94,7 +94,7 @@ def group_view(detail: Mapping[str, Any], history: Timeline) -> GroupView:
 
 
 def _member_view(row: Mapping[str, Any]) -> MemberView:
-    values = {field.name: row[field.name] for field in fields(MemberView)}
+    values = {field.name: row[field.name] for field in msgspec.structs.fields(MemberView)}
     decoded: dict[str, Any] = {name: b64decode(values[name]) for name in ("assignment", "metadata")}
     decoded |= {name: tuple(map(parse_partition, values[name])) for name in ("pending_revocation", "target")}
     return MemberView(**values | decoded | {"awaited": tuple(AwaitedPartition(**each) for each in values["awaited"])})

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.problems import PROBLEM_TYPE, Problem, problem_of
@@ -22,8 +23,7 @@ _ANY_TEXT = "//"  # It may be empty, unlike other parameters.
 _CACHED_PATHS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A request; path and query are percent-encoded as received, `accept` is the header Accept."""
 
     method: str
@@ -33,14 +33,13 @@ class Request:
     accept: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The response to a request; its body may be produced while it is sent."""
 
     status: int
     media_type: str
     body: bytes | AsyncGenerator[bytes, None]
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Dispatcher:

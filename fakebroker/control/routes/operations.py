@@ -7,7 +7,6 @@ requests or clusters: `dispatch` calls the functions, `openapi` documents them.
 import inspect
 import typing
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,8 +15,7 @@ import msgspec
 Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True, dict=True):
     """One operation.
 
     Attributes:
@@ -78,13 +76,12 @@ class Operation:
         return inspect.isgeneratorfunction(self.run)
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """A result that is not JSON; its body may be produced while it is sent."""
 
     body: bytes | AsyncGenerator[bytes, None]
     media_type: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 encoder = msgspec.json.Encoder(enc_hook=str)

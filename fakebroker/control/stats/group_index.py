@@ -5,10 +5,11 @@ With many groups both take long, so they are computed in steps, between which gr
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
+
+import msgspec
 
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.control.stats.meter import Meter
@@ -40,8 +41,7 @@ def type_of(group: AnyGroup) -> GroupType:
     return "consumer" if isinstance(group, ConsumerGroup) else "classic"
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """Counts of groups and members.
 
     Attributes:

@@ -4,8 +4,9 @@ The API returns states; events are derived from the differences between them. Do
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import msgspec
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroupList
@@ -19,8 +20,7 @@ MAX_TRANSACTIONS = 20
 MAX_EVENTS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """A change of a group, of a transaction, of a broker or of the faults.
 
     Attributes:
@@ -34,8 +34,7 @@ class Event:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterState:
+class ClusterState(msgspec.Struct, frozen=True):
     """A cluster at one point in time.
 
     Attributes:

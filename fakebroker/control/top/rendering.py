@@ -1,10 +1,10 @@
 """Renders the state of a cluster as lines of text that fit a terminal. Does not depend on a terminal or HTTP."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from rich.console import Group as Lines, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
@@ -35,8 +35,7 @@ _STYLES |= dict.fromkeys((*REBALANCING, "PrepareCommit", "PrepareAbort"), "bold 
 _GOOD, _BAD, _QUIET, _HEAD = "green", "bold red", "bright_black", "reverse"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """The size and contents of the output.
 
     Attributes:
@@ -52,8 +51,7 @@ class Frame:
     footer: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(msgspec.Struct, frozen=True):
     """A table that is cut to the available lines; `placeholder` is shown instead of rows if there are none."""
 
     columns: Sequence[Column]

@@ -3,13 +3,12 @@
 Does not depend on wire formats or API versions: differences between versions are flags, or fields that may be `None`.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.errors import ErrorCode
 
 
-@dataclass(slots=True)
-class JoinGroup:
+class JoinGroup(msgspec.Struct, frozen=True):
     """One JoinGroup request.
 
     Attributes:
@@ -35,8 +34,7 @@ class JoinGroup:
     supports_skip_assignment: bool
 
 
-@dataclass(slots=True)
-class JoinedMember:
+class JoinedMember(msgspec.Struct, frozen=True):
     """A member in the leader's JoinGroup response, with the member's metadata for the chosen protocol."""
 
     member_id: str
@@ -44,8 +42,7 @@ class JoinedMember:
     metadata: bytes
 
 
-@dataclass(slots=True)
-class JoinResult:
+class JoinResult(msgspec.Struct):
     """The result of a JoinGroup. Only the leader's result has `members`."""
 
     error: ErrorCode
@@ -58,8 +55,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(slots=True)
-class SyncGroup:
+class SyncGroup(msgspec.Struct, frozen=True):
     """One SyncGroup request. The protocol type and name are `None` in versions that do not have them.
 
     Attributes:
@@ -74,8 +70,7 @@ class SyncGroup:
     assignments: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(slots=True)
-class SyncResult:
+class SyncResult(msgspec.Struct, frozen=True):
     """The result of a SyncGroup."""
 
     error: ErrorCode
@@ -95,8 +90,7 @@ The result is a `JoinResult` or `SyncResult`. A protocol extension may add other
 """
 
 
-@dataclass(slots=True)
-class OffsetToCommit:
+class OffsetToCommit(msgspec.Struct, frozen=True):
     """One partition of an OffsetCommit.
 
     Attributes:

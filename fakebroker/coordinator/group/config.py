@@ -1,15 +1,15 @@
 """The settings of a group coordinator. Plain data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from fakebroker.coordinator.group.classic.extension import GroupExtension, no_extension
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 
 
-@dataclass(slots=True, kw_only=True)
-class CoordinatorConfig:
+class CoordinatorConfig(msgspec.Struct, kw_only=True):
     """The broker settings that a group coordinator uses, under Kafka's names and with Kafka's defaults.
 
     The retention of offsets is in milliseconds here, and in minutes in Kafka (`offsets.retention.minutes`).
@@ -36,5 +36,5 @@ class CoordinatorConfig:
     offsets_retention_check_interval_ms: int = 600_000
     is_before_kip_848: bool = False
     is_before_kip_211: bool = False
-    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
+    consumer: ConsumerGroupConfig = msgspec.field(default_factory=ConsumerGroupConfig)
     extension: Callable[[Any], GroupExtension] = no_extension

@@ -6,10 +6,11 @@ they are converted to `Moment`s when they are read. Groups that were deleted or 
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from math import inf
 from operator import attrgetter
 from typing import Protocol
+
+import msgspec
 
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember, Partitions
 from fakebroker.coordinator.runtime.history import BoundedHistory
@@ -19,8 +20,7 @@ NameOf = Callable[[bytes], str | None]
 """Returns the name of a topic by its id, also of a deleted one; None if there never was such a topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(msgspec.Struct, frozen=True):
     """A running timer.
 
     Attributes:
@@ -33,8 +33,7 @@ class Timer:
     left_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class MemberChange:
+class MemberChange(msgspec.Struct, frozen=True):
     """A member of a consumer group (KIP-848) after a change. Partitions are sorted and in Kafka's notation: "orders-0".
 
     Attributes:
@@ -54,8 +53,7 @@ class MemberChange:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """One change of a group: of its state, or of its members alone.
 
     Attributes:
@@ -115,8 +113,7 @@ Timers = tuple[str | float, ...]
 """See `RecordedMoment.timers`. A tuple of its own for each timer would take more time."""
 
 
-@dataclass(slots=True)
-class RecordedMoment:
+class RecordedMoment(msgspec.Struct):
     """A moment that was not read yet: its attributes are those of `Moment`, but ids and timers are not copied.
 
     Attributes:
@@ -201,8 +198,7 @@ def _running(timers: Timers, now_ms: float) -> tuple[Timer, ...]:
     return tuple(sorted([timer for timer in running if timer.left_ms < inf], key=attrgetter("left_ms")))
 
 
-@dataclass(slots=True)
-class Change:
+class Change(msgspec.Struct):
     """The changes of a classic group by the request or timer in progress.
 
     Attributes:
@@ -214,10 +210,10 @@ class Change:
     """
 
     cause: str = ""
-    joined: list[str] = field(default_factory=list)
-    rejoined: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    moments: list[RecordedMoment] = field(default_factory=list)
+    joined: list[str] = msgspec.field(default_factory=list)
+    rejoined: list[str] = msgspec.field(default_factory=list)
+    left: list[str] = msgspec.field(default_factory=list)
+    moments: list[RecordedMoment] = msgspec.field(default_factory=list)
 
     def clear_members(self) -> None:
         self.joined.clear()

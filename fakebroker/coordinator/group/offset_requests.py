@@ -5,8 +5,9 @@ appends the records and applies them.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from math import inf
+
+import msgspec
 
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.classic.group import Group
@@ -142,8 +143,7 @@ def expired_records_of_consumer_group(
     return expired if is_anything_left else [*expired, *consumer_group_tombstones(group)]
 
 
-@dataclass(frozen=True, slots=True)
-class Expiration:
+class Expiration(msgspec.Struct, frozen=True):
     """When offsets of a group, or the group itself, expire if nothing happens before. The next check removes them.
 
     Attributes:

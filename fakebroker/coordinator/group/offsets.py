@@ -2,15 +2,15 @@
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
+
+import msgspec
 
 from fakebroker.topic_partition import TopicPartition
 
 
-@dataclass(slots=True)
-class CommittedOffset:
+class CommittedOffset(msgspec.Struct, frozen=True):
     """The committed offset of a group for one partition (Kafka's `OffsetAndMetadata`). Not modified.
 
     Attributes:

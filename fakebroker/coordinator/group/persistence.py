@@ -5,8 +5,9 @@ protocols except the chosen one. The functions `store...` are procedures (see `P
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION
 from fakebroker.coordinator.group.classic.group import Group

@@ -8,16 +8,16 @@ A new field also needs its encoding in `cluster/logs/`, and `persistence.py` has
 """
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ErrorCode
 
 
-@dataclass(slots=True)
-class MemberValue:
+class MemberValue(msgspec.Struct, frozen=True):
     """One member in a group record; `subscription` is its metadata for the protocol of the generation."""
 
     member_id: str
@@ -30,8 +30,7 @@ class MemberValue:
     assignment: bytes
 
 
-@dataclass(slots=True)
-class GroupValue:
+class GroupValue(msgspec.Struct, frozen=True):
     """The value of a group record: a classic group (Kafka's `GroupMetadataValue`).
 
     Attributes:
@@ -49,16 +48,14 @@ class GroupValue:
     extension_values: tuple[object, ...] = ()
 
 
-@dataclass(slots=True)
-class GroupRecord:
+class GroupRecord(msgspec.Struct, frozen=True):
     """A group with its members; without a value, the group is deleted."""
 
     group_id: str
     value: GroupValue | None
 
 
-@dataclass(slots=True)
-class OffsetRecord:
+class OffsetRecord(msgspec.Struct, frozen=True):
     """One committed offset; without a value, the offset is deleted."""
 
     group_id: str
@@ -67,8 +64,7 @@ class OffsetRecord:
     value: CommittedOffset | None
 
 
-@dataclass(slots=True)
-class PendingOffsetRecord:
+class PendingOffsetRecord(msgspec.Struct, frozen=True):
     """An offset that is committed in a transaction of a producer, and is stored when the transaction is committed."""
 
     group_id: str
@@ -79,8 +75,7 @@ class PendingOffsetRecord:
     epoch: int
 
 
-@dataclass(slots=True)
-class TransactionEnd:
+class TransactionEnd(msgspec.Struct, frozen=True):
     """The marker that ends the transaction of a producer in an offsets partition.
 
     Attributes:

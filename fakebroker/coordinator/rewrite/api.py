@@ -1,7 +1,8 @@
 """Requests, answers, stored metadata and settings of the rewrite design's coordinator. Plain data."""
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from fakebroker.assignment import MemberPartitions, RankedMembers, assign_in_turn, assign_ranges
 from fakebroker.coordinator.rewrite.errors import NONE
@@ -15,8 +16,7 @@ STRATEGIES: Mapping[str, Strategy] = {"range": assign_ranges, "roundrobin": assi
 """The strategies that Kafka includes, by their friendly names."""
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteConfig:
+class RewriteConfig(msgspec.Struct, frozen=True):
     """The server-side configs.
 
     Attributes:
@@ -25,11 +25,10 @@ class RewriteConfig:
     """
 
     max_session_timeout_ms: int = 1_800_000
-    strategies: Mapping[str, Strategy] = field(default_factory=lambda: STRATEGIES)
+    strategies: Mapping[str, Strategy] = msgspec.field(default_factory=lambda: STRATEGIES)
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(msgspec.Struct, frozen=True):
     """A JoinGroupRequest.
 
     Attributes:
@@ -51,8 +50,7 @@ class JoinRequest:
     connection: Hashable = None
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAnswer:
+class JoinAnswer(msgspec.Struct, frozen=True):
     """A JoinGroupResponse: an error, or the consumer's id, its generation and its partitions."""
 
     error: ErrorCode = NONE
@@ -61,8 +59,7 @@ class JoinAnswer:
     partitions: tuple[TopicPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerMetadata:
+class ConsumerMetadata(msgspec.Struct, frozen=True):
     """What the registry keeps of a consumer."""
 
     consumer_id: str
@@ -72,8 +69,7 @@ class ConsumerMetadata:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadata:
+class GroupMetadata(msgspec.Struct, frozen=True):
     """What the registry keeps of a group: generation, membership and ownership, in one value.
 
     Attributes:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 DEAD = "Dead"
 """The state of a group or a transactional id that does not exist."""
 
@@ -51,8 +53,7 @@ class Recorded(Protocol[M_co]):
 R = TypeVar("R", bound=Recorded[Any])
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedMoments:
+class DroppedMoments(msgspec.Struct, frozen=True):
     """The moments of a group or a transactional id that are no longer in its history, because the history is limited.
 
     Attributes:

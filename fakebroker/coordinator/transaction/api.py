@@ -5,15 +5,15 @@ that do not have it (KIP-588).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.coordinator.transaction.records import NO_EPOCH, NO_PRODUCER_ID
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerResult:
+class ProducerResult(msgspec.Struct, frozen=True):
     """The result of InitProducerId or EndTxn: an error, or the producer id and the epoch to use next."""
 
     error: ErrorCode
@@ -21,8 +21,7 @@ class ProducerResult:
     epoch: int = NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(msgspec.Struct, frozen=True):
     """The control records that end a transaction in its partitions.
 
     Attributes:

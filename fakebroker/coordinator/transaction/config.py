@@ -1,13 +1,12 @@
 """The settings of a transaction coordinator. Plain data."""
 
-from dataclasses import dataclass
+import msgspec
 
 KIP_890 = 2
 """The first transaction version (`transaction.version`) in which each end of a transaction raises the epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig:
+class TransactionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The broker settings that a transaction coordinator uses, with Kafka's defaults.
 
     Attributes:

@@ -5,10 +5,11 @@ transactions that time out. Does not depend on wire formats, API versions, socke
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import inf
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.runtime.history import LOADED
 from fakebroker.coordinator.runtime.partitions import Partitions

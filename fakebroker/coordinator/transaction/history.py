@@ -1,14 +1,13 @@
 """The history of transactional ids: each transition, and each that could not be stored, with its cause."""
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.coordinator.runtime.history import BoundedHistory
 from fakebroker.coordinator.transaction.transaction import Transaction
 from fakebroker.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionMoment:
+class TransactionMoment(msgspec.Struct, frozen=True):
     """One transition of a transactional id.
 
     Attributes:

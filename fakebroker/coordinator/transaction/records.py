@@ -4,7 +4,7 @@ Does not depend on their encoding, which is in `cluster/logs/`. The key is the t
 an id is valid. A record without a value is a tombstone.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.coordinator.transaction.states import TransactionState
 from fakebroker.topic_partition import TopicPartition
@@ -18,8 +18,7 @@ EXHAUSTED_EPOCH = MAX_EPOCH - 1
 """The last epoch of a producer id that clients get; the one after it is for the coordinator, to fence this one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionValue:
+class TransactionValue(msgspec.Struct, frozen=True, kw_only=True):
     """A transactional id after a transition (Kafka's `TransactionLogValue`).
 
     Attributes:
@@ -48,8 +47,7 @@ class TransactionValue:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRecord:
+class TransactionRecord(msgspec.Struct, frozen=True):
     """A transactional id; without a value, the id has expired."""
 
     transactional_id: str

@@ -1,9 +1,11 @@
 """One transactional id at its coordinator: what is stored, what is pending, and the values of its next transitions."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor, inf
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.transaction.config import KIP_890, TransactionConfig
 from fakebroker.coordinator.transaction.records import EXHAUSTED_EPOCH, NO_EPOCH, NO_PRODUCER_ID, TransactionValue

@@ -28,9 +28,10 @@ Where the document is silent or contradicts itself, these readings are implement
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+
+import msgspec
 
 from fakebroker.client.member.member_settings import MemberSettings
 from fakebroker.errors import ErrorCode
@@ -194,8 +195,7 @@ TRANSITIONS: Mapping[GroupState, tuple[GroupState, ...]] = {
 """The states that may follow each state; every other transition is a bug."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Waiting:
+class _Waiting(msgspec.Struct, frozen=True, eq=False):
     """A registration that waits for its confirmation."""
 
     link: Link

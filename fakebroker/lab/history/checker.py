@@ -1,6 +1,6 @@
 """Checks the invariants that a design can promise, in one run."""
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.lab.invariants import ALL_OWNED, LIVE_STAYS, NONE_SKIPPED, ONE_OWNER
 from fakebroker.lab.script import BrokerEvent, MemberEvent, TopicEvent
@@ -10,8 +10,7 @@ from fakebroker.protocol.schema import Message
 from fakebroker.topic_partition import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """An invariant does not hold.
 
     Attributes:

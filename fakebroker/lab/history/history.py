@@ -18,8 +18,9 @@ After a line of hyphens follows the conversation, which a test compares with tha
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast, get_args
+
+import msgspec
 
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.lab.designs import design_named
@@ -50,8 +51,7 @@ _SETTINGS = ("seed", "brokers", "partitions", "session_timeout_ms", "heartbeat_i
 Event = MemberEvent | BrokerEvent | TopicEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class History(msgspec.Struct, frozen=True, kw_only=True):
     """A script of one group.
 
     Attributes:

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fakebroker.lab.history.history import TOPIC, Event, History
 from fakebroker.lab.script import BrokerDo, BrokerEvent, MemberDo, MemberEvent, TopicEvent
@@ -119,7 +120,7 @@ def _shorten_once(history: History, still_breaks: Callable[[History], bool]) -> 
     for name, smaller in (("brokers", history.brokers - 1), ("partitions", history.partitions - 1)):
         needed = max((event.node_id for event in history.events if isinstance(event, BrokerEvent)), default=1)
         if smaller >= (needed if name == "brokers" else 1):
-            candidate = replace(history, **{name: smaller})  # type: ignore[arg-type]  # both are integers
+            candidate = replace(history, **{name: smaller})
             if still_breaks(candidate):
                 history, changed = candidate, True
     return history, changed
@@ -133,4 +134,4 @@ def _simpler(event: Event) -> Iterator[Event]:
         for unit_ms in (10_000.0, 1_000.0, 100.0):
             rounded = value // unit_ms * unit_ms
             if rounded != value and (rounded or name == "at_ms"):
-                yield replace(event, **{name: rounded})  # type: ignore[arg-type]  # a field of this event
+                yield replace(event, **{name: rounded})

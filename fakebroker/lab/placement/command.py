@@ -3,7 +3,6 @@
 import resource
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -27,8 +26,7 @@ from fakebroker.replay.wording import counted
 RESULT, PAGE = "placement.json", "placement.html"
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementRecord:
+class PlacementRecord(msgspec.Struct, frozen=True):
     """The content of `placement.json`.
 
     Attributes:

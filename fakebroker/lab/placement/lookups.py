@@ -10,10 +10,11 @@ Brokers crash: their connections are refused, and their sessions at the registry
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Protocol
+
+import msgspec
 
 from fakebroker.coordinator.registry import EventKind, RegistryErrorCode, RegistryEvent
 from fakebroker.coordinator.runtime.placement import partition_for
@@ -179,8 +180,7 @@ class _ElectingBroker:
             reply(coordinator_id)
 
 
-@dataclass(frozen=True, slots=True)
-class LookupCosts:
+class LookupCosts(msgspec.Struct, frozen=True):
     """What look-ups have cost; see `LookupFigures`."""
 
     found_ms: float

@@ -1,7 +1,8 @@
 """What a placement study compares. Plain data."""
 
-from dataclasses import dataclass, field
 from math import lcm
+
+import msgspec
 
 MAX_GROUPS = 10_000_000_000
 """Limit of the number of groups."""
@@ -13,8 +14,7 @@ MAX_COUNTS = 20_000_000
 """Limit of the least common multiple of the numbers of brokers, times the largest size of a group."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSizes:
+class GroupSizes(msgspec.Struct, frozen=True, kw_only=True):
     """Zipf's law: a group has k members with a probability proportional to k ** -exponent.
 
     Attributes:
@@ -26,8 +26,7 @@ class GroupSizes:
     largest: int = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupPlan:
+class LookupPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How clients find coordinators, in virtual time.
 
     Attributes:
@@ -62,8 +61,7 @@ class LookupPlan:
     propagate_ms: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementPlan:
+class PlacementPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A placement study.
 
     Attributes:
@@ -81,14 +79,14 @@ class PlacementPlan:
 
     groups: tuple[int, ...] = (1_000, 100_000, 100_000_000)
     name_pattern: str = "group-{}"
-    sizes: GroupSizes = field(default_factory=GroupSizes)
+    sizes: GroupSizes = msgspec.field(default_factory=GroupSizes)
     heartbeat_interval_ms: int = 3_000
     brokers: tuple[int, ...] = (3, 12, 48)
     partitions: tuple[int, ...] = (50, 200, 1_000)
     replication_factor: int = 3
     bootstrap: int = 3
     seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
-    lookups: LookupPlan = field(default_factory=LookupPlan)
+    lookups: LookupPlan = msgspec.field(default_factory=LookupPlan)
 
     def __post_init__(self) -> None:
         """Check the values.

@@ -4,10 +4,10 @@ Each number depends only on the group's number and the seed, so the counts do no
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import lcm
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import Column, SparkSession, functions as f
@@ -28,8 +28,7 @@ _MAX_SEEDS_AT_ONCE = 5
 """Java does not compile methods beyond a size, so one query has the sums of a few seeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCounts:
+class PartitionCounts(msgspec.Struct, frozen=True):
     """Groups by partition of the offsets topic; the arrays have a row per population.
 
     Attributes:

@@ -1,9 +1,10 @@
 """The registry in virtual time: latency, one operation at a time, outages, and sessions that brokers renew."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+import msgspec
 
 from fakebroker.coordinator.registry import EventKind, Registry, RegistryError, RegistryErrorCode, RegistryEvent
 from fakebroker.lab.placement.placement_plan import LookupPlan
@@ -20,8 +21,7 @@ _PINGS_PER_TIMEOUT = 3
 """ZooKeeper's clients renew their sessions three times within a timeout."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(msgspec.Struct, frozen=True):
     """The registry cannot be reached: requests, responses and pings are lost, and events wait.
 
     While no broker can reach it, sessions do not expire; afterwards their timeouts start again, as with a new leader of

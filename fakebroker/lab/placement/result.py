@@ -3,8 +3,9 @@
 Names of placements are those in `PLACEMENTS`.
 """
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from fakebroker.lab.estimate import Estimate
 from fakebroker.lab.placement.placement_plan import PlacementPlan
@@ -22,8 +23,7 @@ Change = Literal["dies", "added", "reassigned", "rolling restart"]
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BalanceFigures:
+class BalanceFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How even a placement is.
 
     Attributes:
@@ -48,8 +48,7 @@ class BalanceFigures:
     worst_heartbeats_per_s: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveFigures:
+class MoveFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What moves when brokers change.
 
     Attributes:
@@ -72,8 +71,7 @@ class MoveFigures:
     worst_members: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookupFigures:
+class LookupFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How clients find the coordinators of all groups.
 
     Attributes:
@@ -101,8 +99,7 @@ class LookupFigures:
     registry_busy: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementResult:
+class PlacementResult(msgspec.Struct, frozen=True, kw_only=True):
     """The figures of a study; see the classes of its rows."""
 
     plan: PlacementPlan

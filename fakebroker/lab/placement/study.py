@@ -1,9 +1,9 @@
 """The placement study: `place` returns the figures of a plan. Spark counts the groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict
 from pyspark.sql import SparkSession
 
 from fakebroker.lab.estimate import estimate_of

@@ -2,8 +2,8 @@
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from markupsafe import Markup
 
 from fakebroker.lab.design import Design
@@ -19,16 +19,14 @@ from fakebroker.lab.study.summary import FigureEstimate, ScenarioSummary, StudyS
 from fakebroker.replay.report.html import render
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(msgspec.Struct, frozen=True):
     """A figure of a design: its text, and whether the difference to the first design is more than chance."""
 
     text: str
     differs: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _DesignView:
+class _DesignView(msgspec.Struct, frozen=True):
     """A design with its diagrams by title, or the reason why there are none."""
 
     design: Design

@@ -1,13 +1,12 @@
 """Parts of reports, as data: charts, tables, and a section with both."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 from markupsafe import Markup
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     """A chart with its heading.
 
     Attributes:
@@ -19,8 +18,7 @@ class Chart:
     svg: Markup
 
 
-@dataclass(frozen=True, slots=True)
-class ReportTable:
+class ReportTable(msgspec.Struct, frozen=True):
     """A table.
 
     Attributes:
@@ -34,8 +32,7 @@ class ReportTable:
     left: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSection:
+class ReportSection(msgspec.Struct, frozen=True):
     """A section of the report.
 
     Attributes:

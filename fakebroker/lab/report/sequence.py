@@ -5,8 +5,9 @@ Beats that change nothing are folded: a line stands for all those between two ot
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.design import CoordinatorSettings, Design
@@ -32,8 +33,7 @@ _TAIL_MS = 5.0
 _DID = {"start": "starts", "crash": "crashes", "stop": "stops"}
 
 
-@dataclass(frozen=True, slots=True)
-class Arrow:
+class Arrow(msgspec.Struct, frozen=True):
     """A message.
 
     Attributes:
@@ -55,8 +55,7 @@ class Arrow:
     has_error: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """Something that happens at one participant.
 
     Attributes:
@@ -75,8 +74,7 @@ class Note:
     is_end: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(msgspec.Struct, frozen=True):
     """Beats that change nothing.
 
     Attributes:
@@ -91,8 +89,7 @@ class Fold:
 Step = Arrow | Note | Fold
 
 
-@dataclass(frozen=True, slots=True)
-class Diagram:
+class Diagram(msgspec.Struct, frozen=True):
     """A sequence diagram.
 
     Attributes:

@@ -6,9 +6,10 @@ others.
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from math import log
 from typing import Any
+
+from msgspec.structs import fields
 
 from fakebroker.lab.design import CoordinatorSettings
 from fakebroker.lab.scenario.groups import Groups, Losses, Pauses

@@ -1,10 +1,9 @@
 """The figures by which designs are compared: their names, units and meanings, in the order of reports."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(msgspec.Struct, frozen=True):
     """A figure of a run.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.lab.design import Design
@@ -31,8 +32,7 @@ class RunKey(NamedTuple):
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class StudyPlan:
+class StudyPlan(msgspec.Struct, frozen=True):
     """The runs of a study.
 
     Attributes:

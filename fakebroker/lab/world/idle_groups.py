@@ -9,8 +9,10 @@ early enough to send its last commit before it.
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import floor, inf
+
+from msgspec.structs import replace
 
 from fakebroker.lab.design import Beat, Idle, Link
 from fakebroker.lab.script import BrokerEvent, MemberEvent, Script, TopicEvent

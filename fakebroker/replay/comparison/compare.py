@@ -6,11 +6,11 @@ estimates; `replay.comparison.comparison_report` shows the result.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import lcm
 from statistics import fmean
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fakebroker.replay.comparison.compared_figures import Figure, Run, Where, figures_of, latency_quantile
@@ -65,8 +65,7 @@ RULE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True):
     """A figure in both runs.
 
     Attributes:
@@ -107,8 +106,7 @@ class Difference:
         return self.times is not None and self.times > 1
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedOutcome:
+class ChangedOutcome(msgspec.Struct, frozen=True):
     """A check whose outcome is not the same in both runs.
 
     Attributes:
@@ -126,8 +124,7 @@ class ChangedOutcome:
     is_worse: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """The result of comparing two runs.
 
     Attributes:
@@ -453,8 +450,7 @@ def _settings(run: Summary) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
+class _Check(msgspec.Struct, frozen=True):
     """A check of a verdict: its sentence, its outcome, whether the outcome is bad, and what it is based on."""
 
     what: str

@@ -1,10 +1,10 @@
 """The figures of a run that `compare` compares, and the rows of `samples.parquet` from which each follows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +23,7 @@ QUANTILES = {"p50": 0.5, "p99": 0.99}
 _SINGLE = "one value per run: repeats of BEFORE show its noise"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """A run to compare.
 
     Attributes:

@@ -5,11 +5,11 @@ arrays of counts by part of a run: a row per part, a column per kind of count. D
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 from statistics import stdev
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -102,8 +102,7 @@ def bootstrap(
     return float(np.nanstd(found, ddof=1))
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """The noise of one division of the two runs.
 
     Attributes:

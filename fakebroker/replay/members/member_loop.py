@@ -8,7 +8,8 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import Address
@@ -57,8 +58,7 @@ _LATEST_END_MS = 2 * LEAVE_TIMEOUT_MS
 """Time after the duration at which the loop ends even if members are not done."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
+class LoopSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a member loop.
 
     Attributes:
@@ -74,6 +74,9 @@ class LoopSettings:
     closed_loop: bool = False
     duration_s: float = math.inf
     security: ClientSecurity = PLAINTEXT
+
+
+_DEFAULTS = LoopSettings()
 
 
 class MemberLoop:
@@ -104,7 +107,7 @@ class MemberLoop:
         brokers: Sequence[Address],
         record: Callable[[Event], None],
         report: Callable[[Tally], None],
-        settings: LoopSettings = LoopSettings(),
+        settings: LoopSettings = _DEFAULTS,
         loads: Sequence[tuple[Load, Mapping[str, Sequence[str]]]] = (),
     ) -> None:
         self._scripts, self._loads, self._settings = scripts, loads, settings

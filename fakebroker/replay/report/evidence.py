@@ -7,9 +7,9 @@ depend on the form of the report.
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from fakebroker.replay.run_summary import Unavailability, Violation
@@ -66,8 +66,7 @@ class Row(NamedTuple):
     is_decisive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """A violation of a promise, or a failure of an availability check.
 
     Attributes:

@@ -4,10 +4,11 @@ Does not depend on Spark or charts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeVar
+
+import msgspec
 
 from fakebroker.replay.run_summary import RequestsOverTime, Section, Series
 
@@ -27,8 +28,7 @@ def slice_length_ms(span_ms: float) -> int:
     return next((length for length in _LENGTHS_MS if length * MOST_SLICES >= span_ms), more)
 
 
-@dataclass(frozen=True, slots=True)
-class Slices:
+class Slices(msgspec.Struct, frozen=True):
     """The time slices of a replay, all of equal length.
 
     Attributes:

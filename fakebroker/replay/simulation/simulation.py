@@ -5,7 +5,6 @@ time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
 from math import inf
@@ -57,8 +56,7 @@ _STEPS_AT_ONCE = 1_000
 """Scheduled calls between two yields of `Simulation.run`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationSettings:
+class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that all simulations of a replay share.
 
     Attributes:
@@ -78,7 +76,7 @@ class SimulationSettings:
     topics: Mapping[str, int]
     events: Sequence[Mapping[str, Any]] = ()
     loads: Sequence[Load] = ()
-    group_counts: Mapping[str, int] = field(default_factory=dict)
+    group_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
     duration_s: float
     folds: bool = False
     closed_loop: bool = False

@@ -5,10 +5,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 from pyspark.sql import DataFrame
@@ -29,8 +29,7 @@ _HEAD_START_S = 0.5
 """Time from when the last task is ready until the start of the replay; by then, all tasks know the start time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPlan:
+class TaskPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The options that all tasks of a replay share, over TCP and in memory. Made by `plan_for` in replay/runner.py.
 
     Attributes:
@@ -63,9 +62,9 @@ class TaskPlan:
     record: Literal["all", "changes"] = "all"
     duration_s: float
     events: tuple[Mapping[str, Any], ...] = ()
-    cluster: Cluster = field(default_factory=Cluster)
-    topics: Mapping[str, int] = field(default_factory=dict)
-    group_counts: Mapping[str, int] = field(default_factory=dict)
+    cluster: Cluster = msgspec.field(default_factory=Cluster)
+    topics: Mapping[str, int] = msgspec.field(default_factory=dict)
+    group_counts: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 def play_scripts(scripts: DataFrame, plan: TaskPlan) -> DataFrame:

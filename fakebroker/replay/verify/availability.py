@@ -6,10 +6,10 @@ excluded. `check_availability` creates the views and parameters of the queries.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -241,8 +241,7 @@ _OBSERVED = f"""
     from events"""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     """What `check_availability` needs to know about a replay in addition to its events.
 
     Attributes:

@@ -14,9 +14,10 @@ Error codes in the views: 14 COORDINATOR_LOAD_IN_PROGRESS,
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 
+import msgspec
 import pyarrow as pa
+from msgspec.structs import asdict
 from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
@@ -353,8 +354,7 @@ _VIEWS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerTimes:
+class BrokerTimes(msgspec.Struct, frozen=True):
     """Settings of the brokers that decide what they promise; by default those of Kafka. All are in microseconds.
 
     Attributes:
@@ -371,8 +371,7 @@ class BrokerTimes:
 DEFAULT_TIMES = BrokerTimes()
 
 
-@dataclass(frozen=True, slots=True)
-class PromiseViews:
+class PromiseViews(msgspec.Struct, frozen=True):
     """The session with the views of a run.
 
     Attributes:

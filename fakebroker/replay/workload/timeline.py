@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from fakebroker.cluster.events import checked
 from fakebroker.cluster.faults.rule import Fault, checked_in_advance
@@ -25,8 +26,7 @@ EventOutcome = dict[str, Any]
 """An event in `summary.json`: its keys, its outcome as `done` and `why`, and in `at_s` when it was performed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """The events of a replay over TCP; updated by the thread of `performing`.
 
     Attributes:
@@ -34,8 +34,8 @@ class Timeline:
         left: Events that are not due yet, ordered by time.
     """
 
-    done: list[tuple[float, Mapping[str, Any]]] = field(default_factory=list)
-    left: list[Mapping[str, Any]] = field(default_factory=list)
+    done: list[tuple[float, Mapping[str, Any]]] = msgspec.field(default_factory=list)
+    left: list[Mapping[str, Any]] = msgspec.field(default_factory=list)
 
     def with_outcomes(self, outcomes: Sequence[Outcome]) -> list[EventOutcome]:
         """Return the timeline for `summary.json`.

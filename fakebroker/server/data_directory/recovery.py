@@ -3,9 +3,10 @@
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+import msgspec
 
 from fakebroker.errors import DataDirectoryError
 from fakebroker.server.data_directory.blocks import (
@@ -33,8 +34,7 @@ def checkpoint_path(directory: str, number: int) -> str:
     return os.path.join(directory, f"{number:020}.checkpoint")
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(msgspec.Struct, frozen=True, dict=True):
     """The files of a data directory.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Static members of consumer groups: they leave for a while, come back with another member id, or are replaced."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.modern.heartbeat import subscription_record
 from fakebroker.coordinator.group.modern.records import (

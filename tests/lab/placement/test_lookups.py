@@ -1,8 +1,7 @@
 """Messages and times of look-ups, counted by hand for three groups and two brokers."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.lookups import LookupCosts, LookupRun

@@ -1,9 +1,10 @@
 """Group members and one coordinator in virtual time, with connections that delay messages and break."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
+
+from msgspec.structs import replace
 
 from fakebroker.client.member.effects import Discover, Fatal, FetchMetadata, GroupRequest, GroupResponse, Send
 from fakebroker.client.member.group_member import GroupMember

@@ -4,7 +4,6 @@ The transactional id "t" exists in state Empty, with epoch 0; other ids do not e
 """
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from fakebroker.errors import ErrorCode
@@ -32,7 +31,7 @@ from fakebroker.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from fakebroker.protocol.records import Record, encode_batch
-from fakebroker.protocol.schema import Message
+from fakebroker.protocol.schema import Message, Struct
 
 ID = "t"
 MAX_TIMEOUT_MS = 900_000
@@ -53,10 +52,10 @@ def error_names(value: Any) -> Errors:
     """Return the error codes in a response, in order, without NONE."""
     if isinstance(value, list):
         return [name for item in value for name in error_names(item)]
-    if not is_dataclass(value):
+    if not isinstance(value, Struct):
         return []
     found: Errors = []
-    for field in fields(value):
+    for field in value.FIELDS:
         content = getattr(value, field.name)
         if field.name.endswith("error_code"):
             found += [ErrorCode(content).name] if content else []

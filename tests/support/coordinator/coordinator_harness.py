@@ -2,10 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group import controls
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup, SyncResult

@@ -4,8 +4,9 @@ A new class also needs an entry in `BROKEN` of `tests/replay/test_promises_broke
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from math import inf
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.coordinator import Coordinator

@@ -4,12 +4,12 @@ A new entry of `BUGS` also needs one in `BROKEN` of `tests/replay/test_promises_
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC

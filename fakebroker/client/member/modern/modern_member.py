@@ -13,8 +13,10 @@ versions. Differences:
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
+
+from msgspec.structs import replace
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import (

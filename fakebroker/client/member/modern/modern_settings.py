@@ -1,12 +1,11 @@
 """The settings of a member of a consumer group, validated."""
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.errors import ConfigError, check_number
 
 
-@dataclass(slots=True, kw_only=True)
-class ModernSettings:
+class ModernSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The consumer settings of Kafka that concern membership with `group.protocol=consumer`, with their defaults.
 
     The broker decides on session timeout and heartbeat interval.

@@ -16,7 +16,8 @@ sockets, clocks or request versions. Where the document is silent, these reading
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fakebroker.client.member import requests
 from fakebroker.client.member.effects import (

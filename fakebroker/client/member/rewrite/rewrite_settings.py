@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.errors import ConfigError, check_number
 
 
-@dataclass(slots=True, kw_only=True)
-class RewriteSettings:
+class RewriteSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The consumer's side of the configs in the document.
 
     Attributes:

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from fakebroker.coordinator.group.api import JoinResult
 from fakebroker.errors import ErrorCode
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchMember:
+class BatchMember(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a batch. A member without protocols does not join: its instance id is registered as expected."""
 
     member_id: str
@@ -16,8 +17,7 @@ class BatchMember:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchJoin:
+class BatchJoin(msgspec.Struct, frozen=True, kw_only=True):
     """One JoinGroup request for many members, with common values for client, timeouts and protocol type."""
 
     client_id: str
@@ -28,8 +28,7 @@ class BatchJoin:
     members: tuple[BatchMember, ...]
 
 
-@dataclass(slots=True)
-class BatchResult:
+class BatchResult(msgspec.Struct, frozen=True):
     """The result of a batch.
 
     Attributes:

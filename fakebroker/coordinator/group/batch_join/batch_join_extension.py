@@ -6,9 +6,10 @@ an ordinary rebalance. `scenarios/proposals/batch-join.md` has the rules.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from math import inf
 from typing import cast
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.api import JoinGroup, JoinResult
 from fakebroker.coordinator.group.batch_join.batch import BatchJoin, BatchMember, BatchToken

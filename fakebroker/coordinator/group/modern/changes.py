@@ -1,7 +1,8 @@
 """What a request or timer changes in a consumer group, for its history."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+import msgspec
 
 from fakebroker.coordinator.group.history import RecordedMoment
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
@@ -10,8 +11,7 @@ UPGRADED = "upgrade of a classic group"
 """The cause of the first moment of a consumer group that was a classic one."""
 
 
-@dataclass(slots=True)
-class ConsumerGroupChange:
+class ConsumerGroupChange(msgspec.Struct):
     """The changes of a consumer group by the request or timer in progress.
 
     Attributes:
@@ -23,9 +23,9 @@ class ConsumerGroupChange:
     """
 
     cause: str = ""
-    before: dict[str, ConsumerGroupMember | None] = field(default_factory=dict)
+    before: dict[str, ConsumerGroupMember | None] = msgspec.field(default_factory=dict)
     known: Collection[str] = ()
-    moments: list[RecordedMoment] = field(default_factory=list)
+    moments: list[RecordedMoment] = msgspec.field(default_factory=list)
 
 
 def is_visible(before: ConsumerGroupMember | None, after: ConsumerGroupMember) -> bool:

@@ -1,8 +1,9 @@
 """The settings of consumer groups. Plain data."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from fakebroker.coordinator.group.modern.assignors import ASSIGNORS
 from fakebroker.coordinator.group.modern.assignors.group_spec import Assignor
@@ -40,8 +41,7 @@ def no_group_configs(group_id: str, name: str) -> int | None:
     return None
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupConfig:
+class ConsumerGroupConfig(msgspec.Struct, kw_only=True):
     """The settings of consumer groups, under Kafka's names and with Kafka's defaults (`group.consumer.*`).
 
     Attributes:
@@ -63,7 +63,7 @@ class ConsumerGroupConfig:
     classic_max_size: int = 2**31 - 1
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     regex_refresh_interval_ms: int = 600_000
-    assignors: Mapping[str, Assignor] = field(default_factory=lambda: ASSIGNORS)
+    assignors: Mapping[str, Assignor] = msgspec.field(default_factory=lambda: ASSIGNORS)
     topics: TopicImage = NO_TOPICS
     group_config: Callable[[str, str], int | None] = no_group_configs
     compile_regex: Callable[[str], Matcher] = unsupported_regex

@@ -5,10 +5,11 @@ The same records are read from the log after a failover, so a group never has st
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from itertools import chain
 from math import inf
 from operator import itemgetter
+
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.history import RecordedMoment, Timers
 from fakebroker.coordinator.group.modern.changes import ConsumerGroupChange, is_visible

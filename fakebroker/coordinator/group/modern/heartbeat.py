@@ -6,7 +6,9 @@ The functions do not change the group; see `ConsumerGroup.replay`. Order of chec
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.modern.assignors.group_spec import (
@@ -50,8 +52,7 @@ _NONE = ErrorCode.NONE
 NO_NAMES: Mapping[str, str] = {}
 
 
-@dataclass(slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """What a heartbeat depends on besides group and request.
 
     Attributes:
@@ -74,8 +75,7 @@ class Context:
     controls: GroupControls
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct):
     """The effect of a request: records to append and to replay, and the result if the append succeeds.
 
     Attributes:
@@ -97,8 +97,7 @@ class Outcome:
     is_scripted: bool = False
 
 
-@dataclass(slots=True)
-class Step:
+class Step(msgspec.Struct):
     """A heartbeat in progress: the group's epochs and the member, as they will be.
 
     Attributes:
@@ -113,7 +112,7 @@ class Step:
     context: Context
     former: ConsumerGroupMember
     member: ConsumerGroupMember
-    records: list[ConsumerGroupRecord] = field(default_factory=list)
+    records: list[ConsumerGroupRecord] = msgspec.field(default_factory=list)
     group_epoch: int = 0
     checks_metadata: bool = False
     is_scripted: bool = False

@@ -1,7 +1,9 @@
 """One member of a consumer group, as immutable data."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.modern.states import STABLE, TRANSITIONS, MemberState
 
@@ -14,8 +16,7 @@ JOINING_EPOCH, LEAVING_EPOCH, LEAVING_STATIC_EPOCH = 0, -1, -2
 """Epochs in requests: of a member that joins, that leaves, and of a static member that leaves for a while."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassicMemberMetadata:
+class ClassicMemberMetadata(msgspec.Struct, frozen=True):
     """What a member that uses the classic protocol has reported in its JoinGroup.
 
     Attributes:
@@ -26,8 +27,7 @@ class ClassicMemberMetadata:
     protocols: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupMember:
+class ConsumerGroupMember(msgspec.Struct, frozen=True, kw_only=True):
     """One member (Kafka's `ConsumerGroupMember`).
 
     Attributes:
@@ -55,8 +55,8 @@ class ConsumerGroupMember:
     member_epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
     state: MemberState = STABLE
-    assigned: Partitions = field(default_factory=dict)
-    pending_revocation: Partitions = field(default_factory=dict)
+    assigned: Partitions = msgspec.field(default_factory=dict)
+    pending_revocation: Partitions = msgspec.field(default_factory=dict)
     classic: ClassicMemberMetadata | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:

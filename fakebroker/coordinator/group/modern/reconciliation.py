@@ -4,7 +4,9 @@ A partition moves in two steps: its owner confirms that it has given it up, then
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions, overlap
@@ -17,8 +19,7 @@ FREE = -1
 _NO_INDEXES: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
+class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """What the next step of a member depends on.
 
     Attributes:

@@ -3,31 +3,28 @@
 A record without a value is a tombstone. The encoding is in `cluster/logs/`.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from fakebroker.coordinator.group.modern.member import ClassicMemberMetadata, Partitions
 from fakebroker.coordinator.group.modern.states import MemberState
 from fakebroker.coordinator.group.modern.subscription.subscriptions import ResolvedRegex
 
 
-@dataclass(slots=True)
-class GroupEpochValue:
+class GroupEpochValue(msgspec.Struct, frozen=True):
     """The value of a `GroupEpochRecord`; the hash is that of the subscribed topics (KIP-1101)."""
 
     epoch: int
     metadata_hash: int
 
 
-@dataclass(slots=True)
-class GroupEpochRecord:
+class GroupEpochRecord(msgspec.Struct, frozen=True):
     """Type 3, `ConsumerGroupMetadata`: the group epoch."""
 
     group_id: str
     value: GroupEpochValue | None
 
 
-@dataclass(slots=True)
-class StoredTopic:
+class StoredTopic(msgspec.Struct, frozen=True):
     """A topic in a `SubscribedTopicsRecord`."""
 
     topic_id: bytes
@@ -35,16 +32,14 @@ class StoredTopic:
     partition_count: int
 
 
-@dataclass(slots=True)
-class SubscribedTopicsRecord:
+class SubscribedTopicsRecord(msgspec.Struct, frozen=True):
     """Type 4, `ConsumerGroupPartitionMetadata`: the subscribed topics. Written before 4.1; later only deleted."""
 
     group_id: str
     value: tuple[StoredTopic, ...] | None
 
 
-@dataclass(slots=True)
-class SubscriptionValue:
+class SubscriptionValue(msgspec.Struct, frozen=True):
     """The value of a `MemberSubscriptionRecord`; `classic` is set for a member that uses the classic protocol."""
 
     instance_id: str | None
@@ -58,8 +53,7 @@ class SubscriptionValue:
     classic: ClassicMemberMetadata | None = None
 
 
-@dataclass(slots=True)
-class MemberSubscriptionRecord:
+class MemberSubscriptionRecord(msgspec.Struct, frozen=True):
     """Type 5, `ConsumerGroupMemberMetadata`: what a member has reported about itself."""
 
     group_id: str
@@ -67,16 +61,14 @@ class MemberSubscriptionRecord:
     value: SubscriptionValue | None
 
 
-@dataclass(slots=True)
-class AssignmentEpochRecord:
+class AssignmentEpochRecord(msgspec.Struct, frozen=True):
     """Type 6, `ConsumerGroupTargetAssignmentMetadata`: the epoch of the target assignment."""
 
     group_id: str
     value: int | None
 
 
-@dataclass(slots=True)
-class TargetAssignmentRecord:
+class TargetAssignmentRecord(msgspec.Struct, frozen=True):
     """Type 7, `ConsumerGroupTargetAssignmentMember`: the target assignment of a member."""
 
     group_id: str
@@ -84,8 +76,7 @@ class TargetAssignmentRecord:
     value: Partitions | None
 
 
-@dataclass(slots=True)
-class CurrentAssignmentValue:
+class CurrentAssignmentValue(msgspec.Struct, frozen=True):
     """The value of a `CurrentAssignmentRecord`."""
 
     member_epoch: int
@@ -95,8 +86,7 @@ class CurrentAssignmentValue:
     pending_revocation: Partitions
 
 
-@dataclass(slots=True)
-class CurrentAssignmentRecord:
+class CurrentAssignmentRecord(msgspec.Struct, frozen=True):
     """Type 8, `ConsumerGroupCurrentMemberAssignment`: what a member has, and its epoch."""
 
     group_id: str
@@ -104,8 +94,7 @@ class CurrentAssignmentRecord:
     value: CurrentAssignmentValue | None
 
 
-@dataclass(slots=True)
-class RegexRecord:
+class RegexRecord(msgspec.Struct, frozen=True):
     """Type 16, `ConsumerGroupRegularExpression`: the topics that match a regular expression of members."""
 
     group_id: str

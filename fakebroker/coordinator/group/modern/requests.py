@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat as plain data, and the checks that do not depend on the group."""
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.member import (
@@ -17,8 +18,7 @@ _JAVA_WHITESPACE = "".join(map(chr, range(0x21)))
 """What `String.trim` removes."""
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupHeartbeat:
+class ConsumerGroupHeartbeat(msgspec.Struct, kw_only=True):
     """One ConsumerGroupHeartbeat request (KIP-848). `None` and -1 mean that a value has not changed.
 
     Attributes:
@@ -68,8 +68,7 @@ class ConsumerGroupHeartbeat:
         return self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None
 
 
-@dataclass(slots=True)
-class HeartbeatResult:
+class HeartbeatResult(msgspec.Struct):
     """The result of a ConsumerGroupHeartbeat.
 
     Attributes:

@@ -6,7 +6,8 @@ field are ignored, and versions above 3 are read as 3, as in Kafka.
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.subscription.topics import TopicImage
@@ -28,8 +29,7 @@ class MalformedProtocolError(Exception):
         self.is_schema_error = is_schema_error
 
 
-@dataclass(slots=True)
-class EmbeddedSubscription:
+class EmbeddedSubscription(msgspec.Struct, frozen=True):
     """The metadata of a member: its topics, the partitions that it owns, and its rack, if it has one."""
 
     topics: tuple[str, ...]
@@ -37,8 +37,7 @@ class EmbeddedSubscription:
     rack_id: str | None
 
 
-@dataclass(slots=True)
-class EmbeddedAssignment:
+class EmbeddedAssignment(msgspec.Struct, frozen=True):
     """The assignment of a member; user data are those of an assignor that is not Kafka's."""
 
     partitions: Mapping[str, tuple[int, ...]]
