@@ -7,8 +7,8 @@ Requests are partitioned by group once; every view and window is by group, so th
 Times are by the members' clocks. A request takes effect between `sent_us` and `done_us`; a request without a response
 takes effect at any time after `sent_us`, or never.
 
-Error codes in the views: 14 COORDINATOR_LOAD_IN_PROGRESS,
-15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
+Error codes in the views: 14 COORDINATOR_LOAD_IN_PROGRESS, 15 COORDINATOR_NOT_AVAILABLE, 16 NOT_COORDINATOR,
+22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID, 27 REBALANCE_IN_PROGRESS.
 """
 
 import re

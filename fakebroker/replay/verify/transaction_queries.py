@@ -103,20 +103,6 @@ OVERDUE_CASES = f"""
     ) watched on watched.sent_us > last_us + timeout_us + {OVERDUE_TRANSACTION_US}
     where coalesce(initialized_us > last_us + timeout_us + {OVERDUE_TRANSACTION_US}, true) group by o.group"""
 
-STABLE = f"""
-    with observed as (
-        select *, max(struct(offset, last_us, broker)) over (
-            partition by `group`, reader, partition order by sent_us rows between unbounded preceding and 1 preceding
-        ) before
-        from (
-            select /*+ repartition(member_id) */ `group`, member_id reader, broker, sent_us,
-                coalesce(until_us, sent_us) last_us, stable.partition, stable.offset
-            from events lateral view explode(offsets) as stable
-            where kind = 'request' and api = 'Fetch' and latency_us is not null)
-    ), compared as (
-        select * from observed where before.broker = broker or last_us > before.last_us + {BOUND_US}
-    )"""
-
 STABLE = """
     select `group`, cast(null as int) generation, array(reader) members, before.last_us at_us, min(last_us) until_us,
         concat('the last stable offset of ', partition, ' went back from ', before.offset, ' to ', min(offset)) what
