@@ -181,18 +181,22 @@ def test_connection_close_closes_the_connection_after_the_response(subtests: pyt
                         assert response.read().startswith(b"HTTP/1.1 200 ")
 
 
+async def connection_to(server: ControlServer) -> trio.SocketStream:
+    address = urlsplit(server.url)
+    assert address.hostname is not None
+    assert address.port is not None
+    return await trio.open_tcp_stream(address.hostname, address.port)
+
+
 def test_an_idle_connection_is_closed(subtests: pytest.Subtests) -> None:
     clock = trio.testing.MockClock()
 
     async def main() -> None:
         async with FakeCluster(1) as cluster:
             with ControlServer(cluster) as server:
-                address = urlsplit(server.url)
-                assert address.hostname is not None
-                assert address.port is not None
                 for path in ("/healthz", f"{BASE}/journal.jsonl", f"{BASE}/clock"):
                     with subtests.test(path=path):
-                        client = await trio.open_tcp_stream(address.hostname, address.port)
+                        client = await connection_to(server)
                         await client.send_all(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
                         assert (await client.receive_some()).startswith(b"HTTP/1.1 200 ")
                         await trio.testing.wait_all_tasks_blocked()
@@ -210,10 +214,7 @@ def test_a_connection_is_kept_for_75_seconds_without_requests() -> None:
     async def main() -> None:
         async with FakeCluster(1) as cluster:
             with ControlServer(cluster) as server:
-                address = urlsplit(server.url)
-                assert address.hostname is not None
-                assert address.port is not None
-                client = await trio.open_tcp_stream(address.hostname, address.port)
+                client = await connection_to(server)
                 for idle_s in (0, 74, 74):
                     await trio.testing.wait_all_tasks_blocked()
                     clock.jump(idle_s)
