@@ -6,7 +6,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode
 from fakebroker.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from fakebroker.protocol.messages.fetch import FetchResponse, NodeEndpoint
-from fakebroker.protocol.schema import Message, Struct, Versions, field, message, struct
+from fakebroker.protocol.schema import Message, Struct, Versions, field, message, replaced, struct
 from fakebroker.protocol.types import (
     Boolean,
     Bytes,
@@ -131,6 +131,23 @@ def test_instances_have_slots_and_share_no_default_lists() -> None:
         first.no_such_field = 1  # type: ignore[attr-defined]  # wrong on purpose
     first.node_endpoints.append(NodeEndpoint(node_id=1, host="h", port=1))
     assert second.node_endpoints == []
+
+
+def test_copies_have_the_other_fields_and_the_unknown_tags() -> None:
+    original = Inner(number=3, name="a")
+    original.unknown_tags = ((9, b"x"),)
+    copy = replaced(original, number=4)
+    assert (copy.number, copy.name, copy.unknown_tags) == (4, "a", ((9, b"x"),))
+    assert original.number == 3
+
+
+def test_missing_and_unknown_fields_are_errors() -> None:
+    for fields, error in (
+        ({"topics": []}, "missing 1 required keyword-only argument: 'timeout_ms'"),
+        ({"timeout_ms": 1, "topic": []}, "unexpected keyword argument 'topic'"),
+    ):
+        with pytest.raises(TypeError, match=rf"^DeleteTopicsRequest.__init__\(\) .*{error}$"):
+            DeleteTopicsRequest(**fields)
 
 
 def test_unsupported_types_cannot_be_declared() -> None:
