@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fakebroker.server.clock import Scaled
     from fakebroker.server.fake_cluster import FakeCluster
     from fakebroker.server.journal_files import read_journal
-    from fakebroker.server.polling import Polled
+    from fakebroker.server.waits.polling import Polled
 
 __version__ = "0.1.0"
 
@@ -51,7 +51,7 @@ _HOMES = {
     "IncompleteJournalError": "fakebroker.errors",
     "ListenError": "fakebroker.errors",
     "PollError": "fakebroker.errors",
-    "Polled": "fakebroker.server.polling",
+    "Polled": "fakebroker.server.waits.polling",
     "ProtocolError": "fakebroker.errors",
     "WaitTimeout": "fakebroker.errors",
     "GroupSeed": "fakebroker.cluster.seeding.seed",

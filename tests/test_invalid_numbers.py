@@ -34,8 +34,8 @@ from fakebroker import (
     Scaled,
 )
 from fakebroker.cli.main import app, main
-from fakebroker.cluster.commands import COMMANDS
-from fakebroker.cluster.events import event_of, perform
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.commands.events import event_of, perform
 from fakebroker.control import Client
 from fakebroker.control.routes.resources import OPERATIONS
 from fakebroker.control.server import ControlServer

@@ -317,7 +317,7 @@ def _follow_stdin(cluster: "FakeCluster | None", stop_process: bool) -> None:
 
 def _perform(cluster: "FakeCluster", event: str) -> None:
     """Run a command; errors are logged, and later commands still run."""
-    from fakebroker.cluster.events import event_of, perform
+    from fakebroker.cluster.commands.events import event_of, perform
 
     log = logging.getLogger("fakebroker")
     try:

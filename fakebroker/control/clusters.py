@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import trio
 
-from fakebroker.cluster.command import FaultHandle
+from fakebroker.cluster.commands.handles import FaultHandle
 from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.snapshot import Snapshot
 from fakebroker.control.feed import Feed

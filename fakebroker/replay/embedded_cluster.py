@@ -43,7 +43,7 @@ class EmbeddedCluster:
         return self._process.poll() is None
 
     def perform(self, event: Mapping[str, Any]) -> None:
-        """Send an event (see `fakebroker.cluster.events`). Does not wait for its outcome."""
+        """Send an event (see `fakebroker.cluster.commands.events`). Does not wait for its outcome."""
         line = json.dumps(event)
         self._sent.append(line)
         with suppress(BrokenPipeError):  # the process has ended, which the verdict reports

@@ -14,7 +14,7 @@ import trio
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.environment import NetworkConditions
+from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ListenError, check_integer
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
@@ -42,8 +42,8 @@ class ClusterServer:
 
     Under asyncio, `async with` runs it in a new thread, too, which is started and stopped without blocking the loop.
 
-    Implements `fakebroker.cluster.environment.Environment` for the cluster's commands. The methods of that interface
-    must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
+    Implements `fakebroker.cluster.commands.environment.Environment` for the cluster's commands. The methods of that
+    interface must be called in the cluster's thread, except `run`, `now_ms` and `advance`.
 
     Args:
         cluster: The cluster.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from fakebroker.cluster.environment import NetworkConditions
+from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.server.connection import Blocked, Connection, UnsentResponse

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.views import GroupView, MemberView, view_group

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from tests.support.cluster.cluster_harness import ClusterHarness, ClusterHarnessEnvironment

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.describe_log_dirs import DescribeLogDirsRequest

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import pending_deadlines
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.errors import ConfigError, ErrorCode

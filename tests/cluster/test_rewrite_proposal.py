@@ -9,7 +9,7 @@ import pytest
 
 from fakebroker.cluster import snapshot
 from fakebroker.cluster.call import read_call
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.emulation import Broker, EmulatedRelease
 from fakebroker.coordinator.rewrite.errors import NAMES
 from fakebroker.errors import ConfigError, ErrorCode, ProtocolError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings, strategies as st
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.record_views import batches_of
 from fakebroker.cluster.inspect.views import committed_offsets, find_group
 from fakebroker.coordinator.group.invariants import check

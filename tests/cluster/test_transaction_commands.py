@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fakebroker.cluster import snapshot
-from fakebroker.cluster.command import Hold
-from fakebroker.cluster.commands import ClusterCommands
-from fakebroker.cluster.events import perform
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.events import perform
+from fakebroker.cluster.commands.handles import Hold
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (

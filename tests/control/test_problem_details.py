@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.control.problems import problem_of
 from fakebroker.errors import ConfigError
 from tests.support.control.control_server import BASE, ControlHarness, controlled_cluster

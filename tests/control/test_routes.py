@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from fakebroker import FakeCluster, IncompleteJournalError, ListenError
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer

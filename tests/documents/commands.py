@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from fakebroker.cluster.acl_rules import AclRule
-from fakebroker.cluster.command import OPTIONS, Command
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.commands.definition import OPTIONS, Command
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.cluster.replication.coordinator_moves import Failover

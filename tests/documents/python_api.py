@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from fakebroker import FakeCluster, pytest_plugin
 from fakebroker.cli.main import app
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.cluster.inspect.journal_filters import Filters
 from tests.documents.markdown import description, entries, section, table
 
@@ -27,30 +27,40 @@ def fake_cluster() -> str:
     parts = ["## Arguments", _entries(FakeCluster, "Args"), *_raises(FakeCluster)]
     for title, members in _sections(FakeCluster):
         parts += [f"## {title}", *map(_member, members)]
-    journal = [function for base in reversed(FakeCluster.__mro__[1:-1]) for function in _public_functions(base)]
     filters = ["## Filters of requests", *description(Filters).split("\n\n")[:1], _entries(Filters, "Attributes")]
-    return "\n\n".join([*parts, "## Journal", *map(_member, journal), *filters])
+    return "\n\n".join([*parts, *filters])
 
 
 def _sections(cls: type) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the sections of a class, each of which begins with a comment, with its public methods and properties."""
+    """Yield titles, with public methods and properties: the sections of a class, and one for each of its bases.
+
+    Sections of a class begin with a comment. The title of a base is its name, such as "Broker commands". Methods of
+    bases that the class overrides are in the section of the base.
+    """
+    bases = {base: _public_members(base) for base in cls.__mro__[1:-1]}
+    inherited = {name for names in bases.values() for name in names}
     source = textwrap.dedent(inspect.getsource(cls))
+    titles = {number: line[6:] for number, line in enumerate(source.splitlines(), 1) if re.match(r"    # [A-Z]", line)}
+    sections: dict[str, list[str]] = {title: [] for title in titles.values()}
     (body,) = ast.parse(source).body
     assert isinstance(body, ast.ClassDef)
-    titles = {number: line[6:] for number, line in enumerate(source.splitlines(), 1) if re.match(r"    # [A-Z]", line)}
-    sections: dict[str, list[Any]] = {title: [] for title in titles.values()}
     for node in body.body:
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        is_overload = "overload" in map(ast.unparse, node.decorator_list)
-        if not (is_overload or node.name.startswith("_")):
-            title = [title for line, title in titles.items() if line < node.lineno][-1]
-            sections[title].append(inspect.getattr_static(cls, node.name))
-    yield from sections.items()
+        if (
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name[0] != "_"
+            and node.name not in inherited
+        ):
+            sections[[title for line, title in titles.items() if line < node.lineno][-1]].append(node.name)
+    for base, names in bases.items():
+        title = " ".join(re.findall("[A-Z][a-z]+", base.__name__)).capitalize()
+        sections[title] = names
+    for title, names in sections.items():
+        if names:
+            yield title, [inspect.getattr_static(cls, name) for name in names]
 
 
-def _public_functions(cls: type) -> list[FunctionType]:
-    return [each for name, each in vars(cls).items() if isinstance(each, FunctionType) and not name.startswith("_")]
+def _public_members(cls: type) -> list[str]:
+    return [name for name, each in vars(cls).items() if isinstance(each, FunctionType | property) and name[0] != "_"]
 
 
 def _member(member: Any) -> str:

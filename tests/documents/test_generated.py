@@ -6,7 +6,7 @@ import re
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.protocol.releases import RELEASES, release
 from tests.documents.commands import STRUCTS
 from tests.documents.generated import GENERATED, ROOT, generate

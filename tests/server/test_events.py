@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fakebroker import Broker, ConfigError, FakeCluster
-from fakebroker.cluster.commands import COMMANDS
-from fakebroker.cluster.events import checked, event_of, perform
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.commands.events import checked, event_of, perform
 from fakebroker.errors import ErrorCode
 
 

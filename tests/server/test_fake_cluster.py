@@ -255,8 +255,8 @@ def test_ids_of_groups_are_strings(fake_cluster: FakeCluster, method: str) -> No
 def test_an_unknown_argument_is_an_error_that_names_the_function(fake_cluster: FakeCluster) -> None:
     with pytest.raises(TypeError, match=r"^FakeCluster\(\) got an unexpected keyword argument 'topic'$"):
         FakeCluster(topic={"orders": 6})  # type: ignore[call-arg]  # The name is wrong on purpose.
-    with pytest.raises(TypeError, match=r"create_topic\(\) missing a required argument: 'name'$"):
-        fake_cluster._commands.create_topic()  # type: ignore[call-arg]  # An argument is missing on purpose.
+    with pytest.raises(TypeError, match=r"^create_topic\(\) missing a required argument: 'name'$"):
+        fake_cluster.create_topic()  # type: ignore[call-arg]  # An argument is missing on purpose.
 
 
 @pytest.mark.fake_cluster(brokers=1)

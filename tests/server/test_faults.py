@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, ErrorCode, FakeCluster, Fault
-from fakebroker.cluster.command import FaultHandle
+from fakebroker.cluster.commands.handles import FaultHandle
 from fakebroker.cluster.faults.rule import Fault as CoreFault, FaultOptions
 from fakebroker.errors import ProtocolError
 from fakebroker.protocol.messages.heartbeat import HeartbeatResponse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

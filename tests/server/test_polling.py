@@ -179,7 +179,7 @@ def test_a_function_must_not_return_an_awaitable(fake_cluster: FakeCluster) -> N
 
 
 def test_a_poll_that_does_not_end_is_an_error(fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fakebroker.server.polling._MAX_JOIN_S", 0.01)
+    monkeypatch.setattr("fakebroker.server.waits.polling._MAX_JOIN_S", 0.01)
     has_ended = threading.Event()
 
     class Endless(InSeconds):

@@ -8,7 +8,7 @@ import trio
 from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 from fakebroker import ConfigError, FakeCluster
-from fakebroker.cluster.events import event_of, perform
+from fakebroker.cluster.commands.events import event_of, perform
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.seeding.producer import murmur2
 from fakebroker.protocol.records import Record, encode_batch

@@ -15,12 +15,13 @@ import msgspec
 
 from fakebroker.cluster.acl_rules import AclOptions, OperationName
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command import Hold, RemovedOnExit, check_type
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.commands.definition import check_type
+from fakebroker.cluster.commands.environment import Accept
+from fakebroker.cluster.commands.events import checked
+from fakebroker.cluster.commands.handles import Hold, RemovedOnExit
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.emulation import Broker, VersionCap
-from fakebroker.cluster.environment import Accept
-from fakebroker.cluster.events import checked
 from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_filters import Filters
@@ -52,8 +53,8 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
-from fakebroker.server.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
 from fakebroker.server.seed_tables import Seeds, seeds_from
+from fakebroker.server.waits.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
 from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")

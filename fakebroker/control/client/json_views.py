@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from fakebroker.cluster.command import check_type
+from fakebroker.cluster.commands.definition import check_type
 from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.record_views import RecordView

@@ -6,8 +6,8 @@ from typing import TypedDict
 
 import msgspec
 
-from fakebroker.cluster.command import Arguments, arguments_of
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.emulation import Broker
 from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Topic
 from fakebroker.control.clusters import ServedCluster

@@ -5,8 +5,9 @@ from typing import Any, TypedDict, Union
 import msgspec
 import trio
 
-from fakebroker.cluster.command import AppendFailureHandle, Arguments, Command, FaultHandle, Hold, arguments_of
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.commands.definition import Arguments, Command, arguments_of
+from fakebroker.cluster.commands.handles import AppendFailureHandle, FaultHandle, Hold
 from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.control.clusters import DEFAULT, Clusters, ServedCluster
 from fakebroker.control.routes.arguments import check_range

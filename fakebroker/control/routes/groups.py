@@ -6,8 +6,8 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.command import Arguments, arguments_of
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.timeline import Timeline, names_in
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.cluster.seeding.seed import GroupSeed, seed_in_steps

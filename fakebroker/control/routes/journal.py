@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.command import Arguments, arguments_of
+from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.journal_filters import Filters, Matcher
 from fakebroker.cluster.inspect.journal_queries import JournalView, check_kept
 from fakebroker.control.clusters import ServedCluster
@@ -20,7 +20,7 @@ from fakebroker.control.routes.transaction_views import TransactionRow, transact
 from fakebroker.control.steps import Steps, next_piece
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
-from fakebroker.server.waits import DEFAULT_TIMEOUT_S
+from fakebroker.server.waits.waits import DEFAULT_TIMEOUT_S
 
 MAX_LISTED = 1_000
 MAX_WAIT_S = 60

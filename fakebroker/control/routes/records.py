@@ -4,8 +4,8 @@ from typing import TypedDict
 
 import msgspec
 
-from fakebroker.cluster.command import Arguments, arguments_of
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import not_found

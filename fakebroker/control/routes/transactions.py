@@ -5,8 +5,8 @@ from typing import Literal, TypedDict
 
 import msgspec
 
-from fakebroker.cluster.command import Arguments, arguments_of
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import (
     HangingTransaction,

@@ -1,7 +1,8 @@
 """Manual control of rebalances: hold and release a group, force a rebalance, remove members, choose the leader.
 
 Groups are changed by the procedures of requests and timers, so that records, answers and invariants are as in Kafka.
-`cluster/commands.py` and `cluster/seeding/seed.py` call these functions with the coordinator of the group.
+`cluster/commands/group_commands.py` and `cluster/seeding/seed.py` call these functions with the coordinator of the
+group.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Manual control of transactions: look up an id, abort a transaction, fence a producer, states that can be held.
 
 Transactions are changed by the procedures of requests and timers, so that records and answers are as in Kafka.
-`cluster/commands.py` calls these functions with the coordinator of the id.
+`cluster/commands/transaction_commands.py` calls these functions with the coordinator of the id.
 """
 
 from fakebroker.coordinator.transaction.api import ProducerResult

@@ -6,7 +6,7 @@ Errors that depend on groups and members are found by the replay only.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fakebroker.cluster.events import perform
+from fakebroker.cluster.commands.events import perform
 from fakebroker.errors import ConfigError
 from fakebroker.replay.simulation.scheduler import VirtualClock
 from fakebroker.replay.simulation.virtual_cluster import VirtualCluster, VirtualEnvironment

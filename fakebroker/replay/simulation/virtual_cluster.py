@@ -10,11 +10,11 @@ from typing import Any, TypeVar, cast
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.environment import NetworkConditions, random_uuids
+from fakebroker.cluster.commands.events import perform
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
-from fakebroker.cluster.environment import NetworkConditions, random_uuids
-from fakebroker.cluster.events import perform
 from fakebroker.cluster.journal.journal import NoJournal
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.records import Record
@@ -32,7 +32,7 @@ HOST = "memory"
 
 
 class VirtualEnvironment:
-    """The `fakebroker.cluster.environment.Environment` of a cluster in virtual time.
+    """The `fakebroker.cluster.commands.environment.Environment` of a cluster in virtual time.
 
     Args:
         clock: The clock of the simulation.

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fakebroker.cluster.events import checked
+from fakebroker.cluster.commands.events import checked
 from fakebroker.cluster.faults.rule import Fault, checked_in_advance
 from fakebroker.errors import ConfigError, bounds
 
@@ -86,7 +86,7 @@ def check_events(events: Sequence[Any], duration_s: float) -> Iterator[ConfigErr
 
 
 def without_time(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event in the form that `fakebroker.cluster.events` takes."""
+    """Return an event in the form that `fakebroker.cluster.commands.events` takes."""
     return {key: value for key, value in event.items() if key != WHEN}
 
 

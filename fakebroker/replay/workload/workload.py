@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import NodeId
 from fakebroker.cluster.topics import MAX_PARTITIONS

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import example, given, settings, strategies as st
 
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.errors import ConfigError
 from fakebroker.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from fakebroker.protocol.messages.alter_user_scram_credentials import (

@@ -9,7 +9,7 @@ import msgspec
 import trio
 import trio.testing
 
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.control.app import App
 from fakebroker.control.auth import Guard
 from fakebroker.control.clusters import Clusters

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, Peer
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.emulation import emulated_releases
-from fakebroker.cluster.environment import NetworkConditions
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.cluster.topics import Partition, Topic
 from fakebroker.protocol.codec import decode, encode
@@ -138,7 +138,7 @@ class ClusterHarness:
 
 
 class ClusterHarnessEnvironment:
-    """The `fakebroker.cluster.environment.Environment` of a harness, which has no listeners and connections.
+    """The `fakebroker.cluster.commands.environment.Environment` of a harness, which has no listeners and connections.
 
     Attributes:
         calls: The requested changes of listeners and network conditions, as tuples of a name, node ids and arguments.

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from fakebroker.cluster.broker import BrokerNode
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group

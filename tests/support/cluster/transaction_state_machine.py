@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakebroker.cluster.call import Call
-from fakebroker.cluster.commands import ClusterCommands
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.replication.coordinator_moves import Failover
 from fakebroker.cluster.topics import NO_LEADER, TRANSACTIONS_TOPIC, Partition
 from fakebroker.coordinator.transaction.records import MAX_EPOCH, TransactionValue

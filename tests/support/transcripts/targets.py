@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.commands import ClusterCommands
-from fakebroker.cluster.events import perform
+from fakebroker.cluster.commands.cluster_commands import ClusterCommands
+from fakebroker.cluster.commands.events import perform
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, view_group
 from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.coordinator.rewrite.group import ConsumerGroup

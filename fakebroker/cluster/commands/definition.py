@@ -1,23 +1,19 @@
-"""The `@command` decorator, which defines a command by a method, and the handles that commands return.
+"""The `@command` decorator, which defines a command by a method.
 
 A definition has a name, arguments with types and bounds, and documentation. Events, HTTP operations, the control client
 and `scenarios/reference/commands.md` are derived from the definitions or compared with them. The definitions themselves
-are in `commands.py`.
+are in the modules of the subjects, such as `topic_commands.py`.
 """
 
 import inspect
 import typing
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cache, cached_property, wraps
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from fakebroker.cluster.acl_rules import AclOptions, AclRule
-from fakebroker.cluster.faults.append_failures import AppendFailure
-from fakebroker.cluster.faults.injection import ActiveFault
 from fakebroker.cluster.faults.rule import Fault, FaultOptions
 from fakebroker.cluster.replication.coordinator_moves import Failover, FailoverOptions
 from fakebroker.cluster.seeding.seed import GroupSeed, SeedOptions
@@ -79,7 +75,7 @@ class Command:
 def command(method: Callable[P, R]) -> Callable[P, R]:
     """Define a command by a method of a class. Its arguments are validated before it runs; see `commands_of`."""
     definition, signature = Command(method), inspect.signature(method)
-    shown_name = method.__qualname__.removesuffix(".__init__")
+    shown_name = method.__name__ if method.__name__ != "__init__" else method.__qualname__.removesuffix(".__init__")
 
     @wraps(method)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,11 +93,10 @@ def command(method: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def commands_of(owner: type) -> dict[str, Command]:
-    """Return the commands of a class by name, in alphabetical order."""
-    methods = (getattr(owner, name) for name in sorted(vars(owner)))
-    definitions = [method.definition for method in methods if hasattr(method, "definition")]
-    return {definition.name: definition for definition in definitions}
+def commands_of(owner: type) -> Mapping[str, Command]:
+    """Return the commands of a class by name, in alphabetical order, including those that a subclass overrides."""
+    methods = {name: method for base in owner.__mro__ for name, method in vars(base).items() if name[0] != "_"}
+    return {name: methods[name].definition for name in sorted(methods) if hasattr(methods[name], "definition")}
 
 
 NONE = "none"
@@ -176,90 +171,3 @@ def check_type(field: str, value: object, kind: type, expected: str) -> None:
     """
     if not isinstance(value, kind):
         raise ConfigError.of(field, value, expected)
-
-
-class RemovedOnExit(ABC):
-    """A context manager that is removed on exit."""
-
-    @abstractmethod
-    def remove(self) -> None:
-        """Remove it, if it has not been removed."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.remove()
-
-
-class FaultHandle(RemovedOnExit):
-    """A fault that was added to a cluster. As a context manager, it removes the fault on exit.
-
-    Attributes:
-        fault: The definition: matching requests and the effect.
-    """
-
-    def __init__(self, fault: ActiveFault, remove: Callable[[ActiveFault], None]) -> None:
-        self._active = fault
-        self._remove = remove
-        self.fault = fault.fault
-
-    @property
-    def hits(self) -> int:
-        """Number of requests that the fault has affected."""
-        return self._active.hits
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """The first errors of its actions (`before` and `then`), as text."""
-        return tuple(self._active.errors)
-
-    def is_of(self, fault: ActiveFault) -> bool:
-        """Return whether this is a handle of the given fault."""
-        return self._active is fault
-
-    def remove(self) -> None:
-        """Remove the fault. Responses that it delays are still sent when they are due."""
-        self._remove(self._active)
-
-    def __repr__(self) -> str:
-        return f"<{self.fault!r}, {self.hits} hits>"
-
-
-class AppendFailureHandle(RemovedOnExit):
-    """Appends that fail. As a context manager, it lets no more appends fail on exit.
-
-    Attributes:
-        id: Its id in the control API.
-    """
-
-    def __init__(self, failure: AppendFailure, remove: Callable[[AppendFailure], None]) -> None:
-        self._failure = failure
-        self._remove = remove
-        self.id = failure.id
-
-    @property
-    def hits(self) -> int:
-        """Number of appends that have failed."""
-        return self._failure.hits
-
-    def remove(self) -> None:
-        """Let no more appends fail."""
-        self._remove(self._failure)
-
-
-class Hold:
-    """Something that lasts until it is released: a held state, held reassignments, an ACL. Releases it on exit."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        self._release = release
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._release()

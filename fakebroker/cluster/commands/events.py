@@ -7,8 +7,8 @@ of workloads, transcripts and HTTP.
 from collections.abc import Mapping
 from typing import Any
 
-from fakebroker.cluster.command import checked_event
-from fakebroker.cluster.commands import COMMANDS
+from fakebroker.cluster.commands.cluster_commands import COMMANDS
+from fakebroker.cluster.commands.definition import checked_event
 from fakebroker.validation import read_json
 
 

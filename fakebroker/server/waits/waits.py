@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.command import check_type
+from fakebroker.cluster.commands.definition import check_type
 from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
@@ -26,7 +26,9 @@ from fakebroker.errors import (
     check_number,
     one_of,
 )
-from fakebroker.server.conditions import (
+from fakebroker.server.event_loops import LoopEvent, checkpoint, run_in_thread
+from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.server.waits.conditions import (
     CommitCondition,
     Condition,
     GroupCondition,
@@ -35,9 +37,7 @@ from fakebroker.server.conditions import (
     RequestCondition,
     TransactionCondition,
 )
-from fakebroker.server.event_loops import LoopEvent, checkpoint, run_in_thread
-from fakebroker.server.lifecycle import ClusterServer
-from fakebroker.server.polling import SETTLE_S, Assignments, ConsumerPoller, Polled, collecting
+from fakebroker.server.waits.polling import SETTLE_S, Assignments, ConsumerPoller, Polled, collecting
 from fakebroker.topic_partition import parse_partition
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.runtime.history import BoundedHistory, Recorded
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
 from fakebroker.errors import IncompleteHistoryError
-from fakebroker.server.polling import Assignments, have_received
+from fakebroker.server.waits.polling import Assignments, have_received
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
 T = TypeVar("T")
