@@ -18,9 +18,10 @@ LAYERS: dict[str, set[str]] = {
     "topic_partition": {"errors"},
     "assignment": {"topic_partition"},
     "host_port": set(),
-    "protocol": {"errors", "topic_partition"},
-    "coordinator": {"errors", "topic_partition", "assignment"},
-    "security": {"errors"},
+    "utf8": set(),
+    "protocol": {"errors", "topic_partition", "utf8"},
+    "coordinator": {"errors", "topic_partition", "assignment", "utf8"},
+    "security": {"errors", "utf8"},
     "cluster": {"errors", "validation", "topic_partition", "protocol", "coordinator", "security"},
     "server": {
         "errors",
@@ -51,7 +52,7 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "": {"errors", "server"},
 }
-PURE = {"topic_partition", "assignment", "host_port", "protocol", "coordinator", "security", "cluster"}
+PURE = {"topic_partition", "assignment", "host_port", "utf8", "protocol", "coordinator", "security", "cluster"}
 IMPURE_IN_CLIENT = {
     "client/connection.py",
     "client/pool.py",

@@ -9,7 +9,17 @@ import struct
 from typing import Any
 
 from fakebroker.protocol.schema import Field, Struct
-from fakebroker.protocol.types import BYTES, RECORDS, STRING, UUID, Primitive, read_unsigned_varint, unsigned_varint
+from fakebroker.protocol.types import (
+    BYTES,
+    MAX_STRING_BYTES,
+    RECORDS,
+    STRING,
+    UUID,
+    Primitive,
+    decode_string,
+    read_unsigned_varint,
+    unsigned_varint,
+)
 
 FieldsOfLine = tuple[tuple[str, str], ...]
 """Name and `struct` format of each field that a line decodes or encodes; no format (`""`) for variable widths."""
@@ -19,9 +29,6 @@ FIELDS_OF_LINE: dict[tuple[str, int], FieldsOfLine] = {}
 
 MIN_PART_BYTES = 16 * 1024
 """Smaller record batches are copied."""
-
-MAX_STRING_BYTES = 0x7FFF
-"""Kafka rejects longer strings even if their length field could hold more (`MessageDataGenerator`)."""
 
 
 class PartsBuffer(bytearray):
@@ -142,6 +149,7 @@ class DecoderWriter(Writer):
         self.emit("end = len(buf)")
         self.emit(f"out = new({self.constant(self.cls)})")
         self.scope["new"] = object.__new__
+        self.scope["decode_string"] = decode_string
         for field in self.cls.FIELDS:
             self.field = field.name
             if self.is_plain(field):
@@ -199,7 +207,6 @@ class DecoderWriter(Writer):
             self.flush(indent)
 
     def read_bytes(self, kind: Primitive, target: str, nullable: bool, indent: int) -> None:
-        decoded = ".decode()" if kind is STRING else ""
         inner = indent
         if nullable:
             self.emit(f"if n == -1: {target} = None", indent)
@@ -207,7 +214,12 @@ class DecoderWriter(Writer):
             inner += 1
         self.emit("stop = pos + n", inner)
         self.check_length("bytes", inner)
-        self.emit(f"{target} = buf[pos:stop]{decoded}", inner)
+        if kind is STRING:
+            # Entering `try` takes no time. A call of `decode_string` for each string would.
+            self.emit(f"try: {target} = buf[pos:stop].decode()", inner)
+            self.emit(f"except UnicodeDecodeError: {target} = decode_string(buf[pos:stop])", inner)
+        else:
+            self.emit(f"{target} = buf[pos:stop]", inner)
         self.emit("pos = stop", inner)
 
     def check_length(self, unit: str, indent: int) -> None:

@@ -13,7 +13,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.codec import decode, encode_into
 from fakebroker.protocol.compiler import PartsBuffer
 from fakebroker.protocol.schema import Message
-from fakebroker.protocol.types import read_unsigned_varint
+from fakebroker.protocol.types import decode_string, read_unsigned_varint
 
 M = TypeVar("M", bound=Message)
 
@@ -122,7 +122,10 @@ def read_request_header(frame: bytes, flexible: bool) -> tuple[RequestHeader, in
     try:
         api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(frame)
         stop = 10 + max(length, 0)
-        client_id = frame[10:stop].decode() if length >= 0 else None
+        try:
+            client_id = frame[10:stop].decode() if length >= 0 else None
+        except UnicodeDecodeError:
+            client_id = decode_string(frame[10:stop])
         position = _skip_tags(frame, stop) if flexible else stop
     except (struct.error, IndexError, ValueError) as error:
         raise ProtocolError(f"request header malformed: {error}") from None

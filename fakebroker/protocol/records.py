@@ -14,6 +14,7 @@ from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
 from fakebroker.protocol.types import read_unsigned_varint, unsigned_varint
+from fakebroker.utf8 import decode_utf8
 
 DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
 """The default limit for the decompressed records of one batch. Kafka has no limit."""
@@ -579,7 +580,7 @@ def _read_headers(data: bytes, position: int, count: int) -> tuple[tuple[Header,
         if key is None:
             raise ValueError(f"header key null at byte {position}, expected a string")
         value, position = _read_bytes(data, position)
-        headers.append((key.decode(), value))
+        headers.append((decode_utf8(key), value))
     return tuple(headers), position
 
 

@@ -1,4 +1,4 @@
-"""The primitive types of fields, and encoding and decoding of unsigned varints.
+"""The primitive types of fields, decoding of strings, encoding and decoding of unsigned varints.
 
 Fixed-width values need no functions, because generated code packs adjacent ones with one `struct` call.
 """
@@ -6,6 +6,8 @@ Fixed-width values need no functions, because generated code packs adjacent ones
 from typing import Annotated
 
 import msgspec
+
+from fakebroker.utf8 import decode_utf8
 
 
 class Primitive(msgspec.Struct, frozen=True):
@@ -43,7 +45,24 @@ Records = Annotated[bytes, RECORDS]
 
 ZERO_UUID = bytes(16)
 
+MAX_STRING_BYTES = 0x7FFF
+"""Kafka rejects longer strings even if their length field could hold more (`MessageDataGenerator`)."""
+
 _MAX_VARINT_BYTES = 5
+_MAX_GROWTH = 3
+"""How many bytes replace a malformed byte."""
+
+
+def decode_string(data: bytes) -> str:
+    """Decode a string. Malformed bytes become U+FFFD, as in Kafka (`Readable.readString`).
+
+    Raises:
+        ValueError: The text is longer than a string can be: no response and no record of a log could have it.
+    """
+    text = decode_utf8(data)
+    if len(data) * _MAX_GROWTH > MAX_STRING_BYTES and (size := len(text.encode())) > MAX_STRING_BYTES:
+        raise ValueError(f"string of {size} bytes with replaced ones, expected at most {MAX_STRING_BYTES}")
+    return text
 
 
 def read_unsigned_varint(buffer: bytes, position: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fakebroker.errors import AuthenticationError, ProtocolError
 from fakebroker.security.mechanisms import USER_NAME, unescaped
+from fakebroker.utf8 import decode_utf8
 
 _PAIR = r"[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01"
 _FIRST = re.compile(rf"n,(?:a=(?P<authzid>{USER_NAME}))?,\x01(?P<pairs>(?:{_PAIR})*)\x01")
@@ -75,7 +76,7 @@ class OAuthBearerServer:
         if self._refusal and message == _GIVE_UP:
             raise AuthenticationError(self._refusal)
         self._refusal = ""
-        found = _FIRST.fullmatch(message.decode(errors="replace"))
+        found = _FIRST.fullmatch(decode_utf8(message))
         if found is None:
             raise AuthenticationError
         pairs = dict(pair.split("=", 1) for pair in found["pairs"].split("\x01") if pair)

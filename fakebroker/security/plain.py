@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from fakebroker.errors import AuthenticationError
+from fakebroker.utf8 import decode_utf8
 
 _PARTS = 3
 
@@ -30,7 +31,7 @@ class PlainServer:
         Raises:
             AuthenticationError: It is refused. Clients show the texts, which are those of Kafka.
         """
-        parts = token.decode(errors="replace").split("\0")
+        parts = decode_utf8(token).split("\0")
         if len(parts) != _PARTS:
             raise AuthenticationError(f"PLAIN: {len(parts)} parts, expected authorization id, user and password")
         authorization_id, user, password = parts

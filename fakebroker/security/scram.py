@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from fakebroker.errors import AuthenticationError
 from fakebroker.security.mechanisms import MIN_ITERATIONS, USER_NAME, ScramMechanism, escaped, unescaped
+from fakebroker.utf8 import decode_utf8
 
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"  # without ","
 _NONCE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -97,7 +98,7 @@ class ScramServer:
         Raises:
             AuthenticationError: It is refused.
         """
-        text = token.decode(errors="replace")
+        text = decode_utf8(token)
         return (self._first(text) if self._credential is None else self._final(text, self._credential)).encode()
 
     def _first(self, text: str) -> str:

@@ -219,11 +219,17 @@ def test_any_bytes_are_a_header_or_a_protocol_error(frame: bytes, flexible: bool
     assert 10 <= position <= len(frame)
 
 
-def test_client_ids_that_are_not_utf_8_or_exceed_the_frame_are_errors() -> None:
-    for client in (b"\x00\x01\xff", b"\x7f\xffabc"):
+def test_client_ids_that_exceed_the_frame_or_become_too_long_are_errors() -> None:
+    for client in (b"\x7f\xffabc", b"\x7f\xff" + b"\xff" * 32767):
         for flexible in (False, True):
             with pytest.raises(ProtocolError, match="request header malformed: "):
                 read_request_header(bytes(8) + client, flexible)
+
+
+def test_malformed_utf_8_in_client_ids_is_replaced() -> None:
+    for flexible in (False, True):
+        header, _ = read_request_header(bytes(8) + b"\x00\x02a\xff\x00", flexible)
+        assert header.client_id == "a\ufffd"
 
 
 def test_small_pieces_of_a_frame_occupy_little_more_than_their_size() -> None:

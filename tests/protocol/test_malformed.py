@@ -166,13 +166,22 @@ def test_errors_describe_what_is_malformed(subtests: pytest.Subtests) -> None:
         (Strings, 1, b"\x00\x00", "malformed at byte 1: length -1, expected 0 or more"),
         (Batches, 0, b"\xff\xff\xff\xfe", "malformed at byte 4: length -2, expected 0 or more"),
         (Names, 0, b"\xff\xff\xff\xff", "malformed at byte 4: length -1, expected 0 or more"),
-        (Strings, 0, b"\x00\x02\xc3\x28", "malformed at byte 2: 'utf-8' codec can't decode byte 0xc3 in"),
+        (Strings, 0, b"\x7f\xff" + b"\xff" * 32767, "malformed at byte 2: string of 98301 bytes with replaced ones"),
         (Strings, 1, b"\xff\xff\xff\xff\xff\x00", "malformed at byte 0: unsigned varint longer than 5 bytes"),
         (Strings, 1, b"\xff\xff\xff\xff\x7f\x00", "malformed at byte 0: unsigned varint larger than 32 bits"),
     ]
     for cls, version, raw, expected in cases:
         with subtests.test(f"{cls.__name__} v{version}: {expected}"):
             assert decode_error(cls, version, raw).startswith(f"{cls.__name__} v{version}: field value {expected}")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_malformed_utf_8_is_replaced(version: int) -> None:
+    for data, text in ((b"\xc3(", "\ufffd("), (b"g\xed\xa0\x80", "g\ufffd"), (b"\xff" * 10_922, "\ufffd" * 10_922)):
+        length = unsigned_varint(len(data) + 1) if version else len(data).to_bytes(2, "big")
+        decoded = decode(Strings, length + data + bytes(version), version)
+        assert decoded.value == text
+        assert decode(Strings, encode(decoded, version), version) == decoded
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -367,7 +367,6 @@ INVALID = {
     "header count": (batch_of(bytes.fromhex("0c 00 00 00 01 01 02")), "header count 1 at byte 68, expected 0 to 0"),
     "negative header count": (batch_of(bytes.fromhex("0c 00 00 00 01 01 01")), "header count -1"),
     "header key null": (batch_of(bytes.fromhex("10 00 00 00 01 01 02 01 01")), "header key null at byte 69"),
-    "header key not UTF-8": (batch_of(bytes.fromhex("12 00 00 00 01 01 02 02 ff 01")), "record 0 at byte 61: 'utf-8'"),
     "timestamp": (
         batch_of(bytes.fromhex("1e 00 feffffffffffffffff01 00 01 01 00")),
         f"timestamp {NOW_MS + 2**63 - 1}, expected an int64",
@@ -386,6 +385,14 @@ def test_invalid_batches_are_errors(subtests: pytest.Subtests) -> None:
             with pytest.raises(InvalidBatchError, match=message) as error:
                 validated(data)
             assert error.value.error_code is ErrorCode.INVALID_RECORD
+
+
+def test_header_keys_that_are_not_utf_8_are_valid_and_replaced() -> None:
+    """As in Kafka, whose brokers do not decode them, and whose clients replace malformed bytes (`RecordHeader`)."""
+    data = batch_of(bytes.fromhex("12 00 00 00 01 01 02 02 ff 01"))
+    validated(data)
+    (record,) = decode_records(the_batch(data))
+    assert record.headers == (("\ufffd", None),)
 
 
 def test_a_negative_record_count_cannot_be_decoded() -> None:

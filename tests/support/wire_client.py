@@ -62,7 +62,11 @@ class WireClient:
         version = api.versions.last if version is None else version
         self._next_correlation_id += 1
         self._pending.append((self._next_correlation_id, api.response, version))
-        self.socket.sendall(request_frame(request, version, self._next_correlation_id, self.client_id))
+        self.socket.sendall(self.frame(request, version, self._next_correlation_id))
+
+    def frame(self, request: Message, version: int, correlation_id: int) -> bytes:
+        """Return the bytes of a request, with their size. Subclasses may change them."""
+        return request_frame(request, version, correlation_id, self.client_id)
 
     def receive(self) -> Message:
         """Return the next response, which must belong to the oldest pending request."""

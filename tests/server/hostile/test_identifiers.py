@@ -17,12 +17,14 @@ from fakebroker.protocol.messages.list_groups import ListGroupsRequest, ListGrou
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
 from fakebroker.protocol.messages.sync_group import SyncGroupResponse
 from fakebroker.protocol.registry import APIS
+from fakebroker.protocol.schema import Message
+from fakebroker.protocol.types import unsigned_varint
 from tests.support.control.control_server import ControlHarness, controlled_cluster
 from tests.support.control.top_process import run_top
 from tests.support.group_requests import commit_request, join_request, sync_request
 from tests.support.message_versions import filled, with_text
 from tests.support.server.bystander import unharmed
-from tests.support.wire_client import WireClient, find_coordinator
+from tests.support.wire_client import Address, WireClient, find_coordinator
 
 pytestmark = pytest.mark.fake_cluster(brokers=1, topics={"orders": 1})
 
@@ -49,26 +51,26 @@ def control() -> Iterator[ControlHarness]:
     """A cluster in which each text is the id of a group, an instance, a client and a transaction."""
     with controlled_cluster(brokers=1, topics={"orders": 1}) as harness:
         for text in TEXTS.values():
-            make_group(harness.cluster, text)
+            with WireClient(harness.cluster.brokers[0], text) as wire:
+                make_group(wire, text)
         yield harness
 
 
-def make_group(cluster: FakeCluster, text: str) -> None:
+def make_group(wire: WireClient, text: str) -> None:
     """Make a group of one static member with a committed offset, and a transactional producer; check the answers."""
-    with WireClient(cluster.brokers[0], text) as wire:
-        (found,) = wire.ask(find_coordinator(text), FindCoordinatorResponse).coordinators
-        assert (found.key, found.error_code) == (text, 0)
-        joined = wire.ask(join_request(text, group_instance_id="i" + text[:30_000]), JoinGroupResponse)
-        assert joined.error_code == 0
-        sync = sync_request(joined.member_id, text, joined.generation_id, {joined.member_id: b"all"})
-        assert wire.ask(sync, SyncGroupResponse).error_code == 0
-        commit = commit_request(7, 0, text, joined.member_id, joined.generation_id, text[:1000])
-        (topic,) = wire.ask(commit, OffsetCommitResponse, 9).topics
-        assert topic.partitions[0].error_code == 0
-        key = FindCoordinatorRequest(key_type=1, coordinator_keys=[text])
-        assert wire.ask(key, FindCoordinatorResponse).coordinators[0].error_code == 0
-        init = InitProducerIdRequest(transactional_id=text, transaction_timeout_ms=60_000)
-        assert wire.ask(init, InitProducerIdResponse, 4).error_code == 0
+    (found,) = wire.ask(find_coordinator(text), FindCoordinatorResponse).coordinators
+    assert (found.key, found.error_code) == (text, 0)
+    joined = wire.ask(join_request(text, group_instance_id="i" + text[:30_000]), JoinGroupResponse)
+    assert joined.error_code == 0
+    sync = sync_request(joined.member_id, text, joined.generation_id, {joined.member_id: b"all"})
+    assert wire.ask(sync, SyncGroupResponse).error_code == 0
+    commit = commit_request(7, 0, text, joined.member_id, joined.generation_id, text[:1000])
+    (topic,) = wire.ask(commit, OffsetCommitResponse, 9).topics
+    assert topic.partitions[0].error_code == 0
+    key = FindCoordinatorRequest(key_type=1, coordinator_keys=[text])
+    assert wire.ask(key, FindCoordinatorResponse).coordinators[0].error_code == 0
+    init = InitProducerIdRequest(transactional_id=text, transaction_timeout_ms=60_000)
+    assert wire.ask(init, InitProducerIdResponse, 4).error_code == 0
 
 
 def test_every_api(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
@@ -87,20 +89,68 @@ def test_every_api(fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture) 
     assert "internal error" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    "data", [b"\xed\xa0\x80", b"\xed\xb0\x80", b"\xff\xfe", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe7"]
-)
-def test_texts_that_are_not_utf_8_close_the_connection(fake_cluster: FakeCluster, data: bytes) -> None:
-    """Halves of surrogate pairs, overlong forms, incomplete characters, in the header and in a message."""
-    text = struct.pack(">h", len(data)) + data
-    in_header = struct.pack(">hhi", 12, 0, 1) + text + b"\0\1g" + bytes(4) + b"\0\1m"
-    in_message = struct.pack(">hhih", 12, 0, 1, -1) + text + bytes(4) + b"\0\1m"
+MALFORMED = {
+    "half a surrogate pair": (b"\xed\xa0\x80", "\ufffd"),
+    "both halves": (b"\xed\xa0\xbd\xed\xba\x80", "\ufffd\ufffd"),
+    "no UTF-8": (b"a\xff\xfe", "a\ufffd\ufffd"),
+    "overlong": (b"\xc0\x80", "\ufffd\ufffd"),
+    "beyond Unicode": (b"\xf4\x90\x80\x80", "\ufffd" * 4),
+    "incomplete": (b"\xe7", "\ufffd"),
+    "long": (b"\xff" * 10_000, "\ufffd" * 10_000),
+}
+"""Texts that are not UTF-8, and what Kafka makes of them."""
+
+
+class MalformedClient(WireClient):
+    """Sends bytes that are not UTF-8, as client id and in messages.
+
+    Args:
+        broker: The broker.
+        text: Where requests have this text, the bytes are sent.
+        data: The bytes.
+    """
+
+    def __init__(self, broker: Address, text: str, data: bytes) -> None:
+        super().__init__(broker, text)
+        self._replaced = [
+            (struct.pack(">h", len(valid := text.encode())) + valid, struct.pack(">h", len(data)) + data),
+            (unsigned_varint(len(valid) + 1) + valid, unsigned_varint(len(data) + 1) + data),
+        ]
+
+    def frame(self, request: Message, version: int, correlation_id: int) -> bytes:
+        body = super().frame(request, version, correlation_id)[4:]
+        for valid, malformed in self._replaced:
+            body = body.replace(valid, malformed)
+        return struct.pack(">i", len(body)) + body
+
+
+def test_malformed_utf_8_is_replaced_and_echoed(fake_cluster: FakeCluster, subtests: pytest.Subtests) -> None:
+    """Kafka's brokers take the replaced text for the name of a group, a client and a transaction, and return it."""
+    for name, (data, text) in MALFORMED.items():
+        with subtests.test(name), MalformedClient(fake_cluster.brokers[0], text, data) as wire:
+            make_group(wire, text)
+            (group,) = wire.ask(DescribeGroupsRequest(groups=[text]), DescribeGroupsResponse).groups
+            (member,) = group.members
+            assert (group.group_id, member.client_id, group.group_state) == (text, text, "Stable")
+
+
+def test_malformed_utf_8_that_cannot_be_echoed_closes_the_connection(
+    fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Replaced by three bytes each, the bytes are too long for a string: no API answers, and no log has it."""
+    long = "x" * 20_000
     with unharmed(fake_cluster) as bystander:
-        for body in (in_header, in_message):
-            with WireClient(fake_cluster.brokers[0]) as wire:
-                wire.socket.sendall(struct.pack(">i", len(body)) + body)
-                assert wire.is_closed_by_broker()
-            bystander.check()
+        for api in APIS:
+            request = with_text(filled(api.request, api.versions.last), api.versions.last, long)
+            with MalformedClient(fake_cluster.brokers[0], long, b"\xff" * len(long)) as wire:
+                wire.client_id = "short"
+                wire.send(request)
+                with suppress(ConnectionError):
+                    wire.receive()
+        bystander.check()
+    closed = [record.getMessage() for record in caplog.records]
+    assert len(closed) > len(APIS) / 2
+    assert all("string of 60000 bytes with replaced ones, expected at most 32767" in each for each in closed)
 
 
 def test_responses_have_the_same_names(control: ControlHarness) -> None:

@@ -6,6 +6,8 @@ use the stricter parser in `protocol/consumer_protocol.py`, which this package m
 
 import struct
 
+from fakebroker.utf8 import decode_utf8
+
 _VERSION_AND_COUNT = struct.Struct(">hi")
 _STRING_LENGTH = struct.Struct(">h")
 _BYTES_LENGTH = struct.Struct(">i")
@@ -27,7 +29,7 @@ def parse_subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
             position = start + length
             if length < 0 or position > len(metadata):
                 return None
-            topics.append(metadata[start:position].decode(errors="replace"))
+            topics.append(decode_utf8(metadata[start:position]))
         (length,) = _BYTES_LENGTH.unpack_from(metadata, position)
     except struct.error:
         return None

@@ -11,6 +11,7 @@ import msgspec
 
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.subscription.topics import TopicImage
+from fakebroker.utf8 import decode_utf8
 
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NEWEST_VERSION = 3
@@ -128,7 +129,7 @@ class _Reader:
 
     def nullable_text(self) -> str | None:
         length = self._number(_INT16)
-        return None if length < 0 else self._bytes(length).decode(errors="replace")
+        return None if length < 0 else decode_utf8(self._bytes(length))
 
     def nullable_bytes(self) -> bytes:
         """Return bytes; none if they are null."""
