@@ -119,6 +119,7 @@ class Cluster:
         cluster_id: The id that clients see.
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
+        has_new_broker_configs: Whether these or those of a broker have changed. The server applies them to connections.
         resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
         acls: The authorizer and its ACLs; None if everything is allowed.
@@ -173,6 +174,7 @@ class Cluster:
         # In Kafka's form: 22 characters (org.apache.kafka.common.Uuid).
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
+        self.has_new_broker_configs = False
         self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
         self.features = Features.of_new_cluster(each.release for each in releases)

@@ -102,6 +102,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
         cluster.brokers.clear()
         cluster.brokers.update(brokers)
     cluster.broker_configs = snapshot.broker_configs
+    cluster.has_new_broker_configs = True
     cluster.resource_configs = snapshot.resource_configs
     cluster.quotas.restore(snapshot.quotas)
     cluster.features.restore(snapshot.features)

@@ -6,6 +6,7 @@ manual clock: the rate of new connections and idleness are properties of clients
 
 from collections import Counter
 from collections.abc import Iterable
+from heapq import nsmallest
 from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
@@ -87,17 +88,21 @@ class ConnectionLimits:
             if not self._counts[key]:
                 del self._counts[key]
 
-    def excess(self, added: Connection, connections: Iterable[Connection]) -> Connection | None:
-        """Return a connection to close because another was added, if there is one: the least recently used."""
-        broker = added.broker
-        if self._counts[broker.node_id, ""] <= self._limit(broker, MAX_CONNECTIONS):
-            return None
+    def excess(self, broker: BrokerNode, connections: Iterable[Connection]) -> list[Connection]:
+        """Return the connections to close because a broker has more than its limit, the least recently used first.
+
+        As in Kafka (Processor.closeExcessConnections), only `max.connections` of the whole broker closes connections
+        that were accepted: those of a listener and of an address limit new ones.
+        """
+        number = self._counts[broker.node_id, ""] - self._limit(broker, MAX_CONNECTIONS)
+        if number <= 0:
+            return []
         others = (
             each
             for each in connections
             if each.broker.node_id == broker.node_id and not self._is_protected(each.listener)
         )
-        return min(others, key=_last_active_ms, default=None)
+        return nsmallest(number, others, key=_last_active_ms)
 
     def idle(self, connections: Iterable[Connection], now_ms: float) -> list[Connection]:
         """Return the connections that have been idle for too long, the least recently used first.

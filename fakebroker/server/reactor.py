@@ -191,6 +191,8 @@ class Reactor:
             self._handle_events(events)
             if self._resumable:
                 self._resume()
+            if self.cluster.has_new_broker_configs:
+                self._apply_broker_configs()
             if self.watchers:
                 self._call_watchers()
         if self._seconds_to_sleep() <= 0:
@@ -214,6 +216,8 @@ class Reactor:
 
     def _check_connections(self, now_ms: float) -> None:
         """Close connections that are idle or have not completed a request, and accept those that have waited."""
+        if self.cluster.has_new_broker_configs:
+            self._apply_broker_configs()
         for connection, why in self._incomplete.expired(now_ms):
             self.close(connection, why)
         if self._limits.next_check_ms <= now_ms:
@@ -284,9 +288,7 @@ class Reactor:
             logger.info("%r closed: %s", connection, refusal)
             self.close(connection)
             return
-        excess = self._limits.excess(connection, self.connections.values())
-        if excess is not None:
-            self.close(excess, "max.connections is exceeded, and it was the least recently used")
+        self._close_excess(connection.broker)
         if connection.listener.has_tls:
             listener = self._tls_listeners[connection.listener.name]
             connection.start_tls(listener, partial(self._set_interest, connection))
@@ -297,6 +299,17 @@ class Reactor:
             self._set_interest(connection)
         if self.cluster.quotas.limits:
             self._limit_connections(connection)
+
+    def _close_excess(self, broker: BrokerNode) -> None:
+        """Close the connections of a broker beyond its limit."""
+        for connection in self._limits.excess(broker, self.connections.values()):
+            self.close(connection, "max.connections is exceeded, and it was the least recently used")
+
+    def _apply_broker_configs(self) -> None:
+        """Apply changed configs of brokers to their connections. Limits of new ones are looked up when they come."""
+        self.cluster.has_new_broker_configs = False
+        for broker in self.cluster.brokers.values():
+            self._close_excess(broker)
 
     def _limit_connections(self, connection: Connection) -> None:
         """Serve no requests of a new connection that exceeds a quota of its address, and close it later."""

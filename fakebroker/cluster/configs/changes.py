@@ -234,6 +234,7 @@ def _alter_broker(cluster: "Cluster", broker: BrokerNode, change: ResourceChange
         broker.configs = configs
     else:
         cluster.broker_configs = configs
+    cluster.has_new_broker_configs = True
     _apply(cluster, cluster.topics)
 
 

@@ -171,7 +171,11 @@ SETTINGS: dict[str, ConfigKey] = {
         _INT, _INT32_MAX, 0, about="New connections per second to a broker, or to one listener; others wait."
     ),
     MAX_CONNECTIONS: ConfigKey(
-        _INT, _INT32_MAX, 0, about="Most connections to a broker, or to one listener; others wait."
+        _INT,
+        _INT32_MAX,
+        0,
+        about="Most connections to a broker, or to one listener; others wait. A lower value for a broker closes those "
+        "that were used least recently.",
     ),
     MAX_CONNECTIONS_PER_IP: ConfigKey(
         _INT, _INT32_MAX, 0, about="Most connections from one address to a broker; others are closed."
@@ -205,7 +209,11 @@ SETTINGS: dict[str, ConfigKey] = {
         _LONG, -1, about="Bytes of incomplete requests above which no others are read; -1 is unlimited."
     ),
     QUEUED_MAX_REQUESTS: ConfigKey(
-        _INT, 500, 1, about="Waiting requests of a connection above which it is not read; in Kafka, of all."
+        _INT,
+        500,
+        1,
+        about="Requests of a connection that wait for the response to an earlier one; above, it is not read. In Kafka: "
+        "of all connections, which wait for a thread; here, none has to.",
     ),
     "replica.selector.class": ConfigKey(
         _STRING,

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, cast
 
 import pytest
@@ -54,7 +54,9 @@ class ListenerAddress:
 
 
 def ask(wire: WireClient) -> None:
-    assert wire.ask(heartbeat_request(), HeartbeatResponse).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    """Send a heartbeat, which any broker refuses: there is no such member."""
+    errors = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NOT_COORDINATOR
+    assert wire.ask(heartbeat_request(), HeartbeatResponse).error_code in errors
 
 
 def open_connections(cluster: FakeCluster) -> int:
@@ -72,11 +74,12 @@ def fetch() -> FetchRequest:
     return FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=topics)
 
 
-def alter(wire: WireClient, **configs: str) -> None:
+def alter(wire: WireClient, node_id: str = "", **configs: str) -> None:
+    """Alter configs of one broker, or of all."""
     altered = [
         AlterableConfig(name=name.replace("_", "."), config_operation=0, value=value) for name, value in configs.items()
     ]
-    resource = AlterConfigsResource(resource_type=_BROKER, resource_name="", configs=altered)
+    resource = AlterConfigsResource(resource_type=_BROKER, resource_name=node_id, configs=altered)
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     (response,) = wire.ask(request, IncrementalAlterConfigsResponse).responses
     assert response.error_code == 0, response.error_message
@@ -116,6 +119,57 @@ def test_connections_beyond_the_maximum_wait(fake_cluster: FakeCluster) -> None:
             fourth.send(heartbeat_request())
             alter(third, max_connections="3")  # Waiting connections notice it.
             assert isinstance(fourth.receive(), HeartbeatResponse)
+
+
+def test_a_lower_maximum_closes_the_least_recently_used_connections(
+    fake_cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = fake_cluster.brokers[0]
+    with ExitStack() as stack:
+        wires = [stack.enter_context(WireClient(broker)) for _ in range(6)]
+        for index in (3, 0, 4, 2, 5, 1):
+            ask(wires[index])
+        before = fake_cluster.snapshot()
+        alter(wires[1], max_connections="4")
+        assert wires[3].is_closed_by_broker()
+        assert wires[0].is_closed_by_broker()
+        for index in (4, 2, 5, 1):
+            ask(wires[index])
+        assert open_connections(fake_cluster) == 4
+        reason = "closed: max.connections is exceeded, and it was the least recently used"
+        assert [each.getMessage().endswith(reason) for each in caplog.records] == [True, True]
+        fake_cluster.restore(before)
+        with WireClient(broker) as another:
+            ask(another)
+
+
+@pytest.mark.fake_cluster(brokers=2)
+def test_a_lower_maximum_of_one_broker_closes_only_its_connections(fake_cluster: FakeCluster) -> None:
+    one, two = fake_cluster.brokers
+    with WireClient(one) as first, WireClient(one) as second, WireClient(two) as third, WireClient(two) as fourth:
+        for wire in (first, second, third, fourth):
+            ask(wire)
+        alter(fourth, "2", max_connections="1")
+        assert third.is_closed_by_broker()
+        for wire in (first, second, fourth):
+            ask(wire)
+
+
+@pytest.mark.fake_cluster(listeners=TWO_LISTENERS)
+def test_a_lower_maximum_closes_no_connection_of_brokers(fake_cluster: FakeCluster) -> None:
+    """Neither does that of an address or a listener, as in Kafka: they count for new connections."""
+    clients = ListenerAddress(fake_cluster, "CLIENTS")
+    with WireClient(fake_cluster.brokers[0]) as one, WireClient(clients) as two, WireClient(clients) as three:
+        for wire in (one, two, three):
+            ask(wire)
+        alter(one, max_connections_per_ip="1")
+        alter(one, "1", listener_name_clients_max_connections="1")
+        for wire in (one, two, three):
+            ask(wire)
+        alter(three, max_connections="1")
+        assert two.is_closed_by_broker()
+        assert three.is_closed_by_broker()
+        ask(one)
 
 
 @pytest.mark.fake_cluster(brokers=2, config={"max.connections": 1})
