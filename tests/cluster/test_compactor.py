@@ -98,9 +98,13 @@ class CompactedLogMachine(RuleBasedStateMachine):
     From `window_start` on, the log must contain all records: they are in the compactor's window.
     """
 
-    @initialize(window_records=st.sampled_from([1, 5, 40]), window_bytes=st.sampled_from([1, 300, ALL]))
-    def start(self, window_records: int, window_bytes: int) -> None:
-        self.log = PartitionLog(compactor=Compactor(window_records, window_bytes))
+    @initialize(
+        window_records=st.sampled_from([1, 5, 40]),
+        window_bytes=st.sampled_from([1, 300, ALL]),
+        recent_segments=st.sampled_from([0, 1, 8]),
+    )
+    def start(self, window_records: int, window_bytes: int, recent_segments: int) -> None:
+        self.log = PartitionLog(compactor=Compactor(window_records, window_bytes, recent_segments))
         self.window_records = window_records
         self.window_bytes = window_bytes
         self.window_start = 0
@@ -214,6 +218,11 @@ class CompactedLogMachine(RuleBasedStateMachine):
     def the_window_is_complete(self) -> None:
         expected = [batch.data for batch in self.appended if batch.last_offset >= self.window_start]
         assert [batch.data for batch in batches_of(self.log) if batch.last_offset >= self.window_start] == expected
+
+    @invariant()
+    def chunks_are_the_bytes_that_are_read(self) -> None:
+        chunks = b"".join(chunk.data for chunk in self.log.chunks())
+        assert chunks == self.log.read(self.log.log_start_offset, ALL)
 
     @invariant()
     def the_log_ends_after_the_newest_batch(self) -> None:
@@ -376,7 +385,7 @@ def test_truncating_within_the_window_restores_superseded_records() -> None:
 def test_a_long_history_with_truncations(seed: int) -> None:
     """The history is long enough for truncations that interrupt compaction passes."""
     generator = random.Random(seed)
-    log = PartitionLog(compactor=Compactor(window_records=50))
+    log = PartitionLog(compactor=Compactor(window_records=50, recent_segments=generator.randrange(3)))
     appended: list[Record] = []
     for step in range(8_000):
         key, value = b"%d" % generator.randrange(400), generator.choice([b"1", b"2", None])
@@ -520,6 +529,17 @@ def memory_bytes(log: PartitionLog) -> int:
     for batch in log._batches:
         objects += [batch, batch.data, batch.base_offset, batch.last_offset]
     return sum(map(sys.getsizeof, objects))
+
+
+def test_records_of_many_keys_are_compressed() -> None:
+    """Also after a pass that has dropped some of each segment."""
+    log, count = PartitionLog(compactor=Compactor()), 10_000
+    values = [b"a member of group %07d with the subscription of each other one" % key for key in range(count)]
+    for key in [*range(count), *range(0, count, 2)]:
+        log.append(a_batch((b"group-%07d" % key, values[key])), leader_epoch=0)
+    assert last_values(records_of(log)) == {b"group-%07d" % key: value for key, value in enumerate(values)}
+    assert log.size_bytes > 130 * count
+    assert memory_bytes(log) < 110 * count
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ Works on a list of record batches, a few with each append. Does not depend on lo
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from operator import attrgetter
 
@@ -16,6 +16,8 @@ from fakebroker.protocol.transaction_markers import marker_in
 
 DEFAULT_WINDOW_RECORDS = 512
 DEFAULT_WINDOW_BYTES = 4 * 1024 * 1024
+DEFAULT_RECENT_SEGMENTS = 8
+"""The last segments are not compressed: the few of a log that does not grow change with each pass."""
 STEP_RECORDS = 64
 """How many records are appended between two steps of compaction."""
 
@@ -44,6 +46,7 @@ class Compactor:
         window_records: The number of records in the window, at least 1; up to `STEP_RECORDS` more are possible.
         window_bytes: The size, at least 1, at which the window is full even with fewer records. The newest batch is
             always in the window.
+        recent_segments: How many segments at the end are not compressed.
     """
 
     __slots__ = (
@@ -59,6 +62,7 @@ class Compactor:
         "_new_records",
         "_open",
         "_pass_end",
+        "_recent_segments",
         "_segments",
         "_sweep_at",
         "_transactions_kept",
@@ -67,9 +71,15 @@ class Compactor:
         "_window_records",
     )
 
-    def __init__(self, window_records: int = DEFAULT_WINDOW_RECORDS, window_bytes: int = DEFAULT_WINDOW_BYTES) -> None:
+    def __init__(
+        self,
+        window_records: int = DEFAULT_WINDOW_RECORDS,
+        window_bytes: int = DEFAULT_WINDOW_BYTES,
+        recent_segments: int = DEFAULT_RECENT_SEGMENTS,
+    ) -> None:
         self._window_records = window_records
         self._window_bytes = window_bytes
+        self._recent_segments = recent_segments
         self._due_records = 0  # Appended since the last step.
         self._has_transactions = False
         self._start_over()
@@ -116,9 +126,10 @@ class Compactor:
         for index in range(bisect_left(self._segments, offset, key=attrgetter("last_offset")), len(self._segments)):
             yield from self._segments[index].batches(offset)
 
-    def chunks(self) -> list[bytes]:
-        """Return the batches in segments in order, as bytes: those of each segment together."""
-        return [segment.data for segment in self._segments]
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments, oldest first."""
+        return self._segments
 
     def appended(self, batches: list[RecordBatch], size_bytes: int, producers: Producers) -> int:
         """Continue compaction after an append.
@@ -208,6 +219,7 @@ class Compactor:
         del batches[:count]
         self._segments.append(segment_of(sealed, self._aborted if self._has_transactions else None))
         self._new_records += self._segments[-1].record_count
+        self._compress(len(self._segments) - 1 - self._recent_segments)
         if self._aborted:
             self._aborted.difference_update(batch.base_offset for batch in sealed)
 
@@ -250,7 +262,13 @@ class Compactor:
         else:
             self._segments[at] = compacted
             self._sweep_at += 1
+            self._compress(at - 1)
         return compacted.size_bytes
+
+    def _compress(self, at: int) -> None:
+        """Compress a segment, unless it is a recent one."""
+        if 0 <= at < len(self._segments) - self._recent_segments:
+            self._segments[at] = self._segments[at].compressed()
 
     def _compacted_segment(self, segment: Segment, producers: Producers) -> Segment | None:
         """Return a segment without the records to drop; None if nothing is left."""

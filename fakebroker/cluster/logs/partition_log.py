@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from fakebroker.cluster.logs.cleaner import Cleaner
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.producer_state import Producers
+from fakebroker.cluster.logs.segments import Segment
 from fakebroker.protocol.records import NO_TIMESTAMP, RecordBatch, iterate_records, with_base_offset
 
 DEFAULT_RETENTION_BYTES = 64 * 1024 * 1024
@@ -265,11 +266,10 @@ class PartitionLog:
         self._complete()
         return self._batches_from(offset)
 
-    def chunks(self) -> list[bytes]:
-        """Return all batches in order, as bytes: one or several in each item."""
+    def chunks(self) -> list[RecordBatch | Segment]:
+        """Return all batches in order, one or several in each item, which never change."""
         self._complete()
-        batches = [batch.data for batch in islice(self._batches, self._head, None)]
-        return batches if self._compactor is None else [*self._compactor.chunks(), *batches]
+        return [*(() if self._compactor is None else self._compactor.segments), *self._batches[self._head :]]
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
         """Return the first record with this timestamp or a later one (Kafka's `FileRecords.searchForTimestamp`)."""

@@ -1,13 +1,18 @@
 """`Segment`: consecutive record batches of a compacted log in one object. Does not depend on logs or compaction.
 
-A log can have a million batches of one record each. As objects of their own, they would take twice the memory.
+A log can have a million batches of one record each. As objects of their own, they would take twice the memory, and
+compressed they take a third to a fifth of it.
 """
 
 import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
 from itertools import accumulate
+
+from cramjam import lz4
 
 from fakebroker.protocol.records import RecordBatch, encode_batch, iterate_records, record_keys
 
@@ -15,7 +20,7 @@ _BASE_OFFSET, _LAST_OFFSET_DELTA, _LAST_OFFSET_DELTA_AT = struct.Struct(">q"), s
 
 
 class Segment:
-    """Consecutive batches, which are not modified.
+    """Consecutive batches, which are not modified. Compressed ones are decompressed whenever they are read.
 
     Keys are compared by their hashes of 64 bits, as Kafka's cleaner compares them by theirs (`SkimpyOffsetMap`).
 
@@ -26,10 +31,23 @@ class Segment:
             aborted transactions.
         record_count: The number of records, control records included.
         is_transactional: Whether a batch is transactional.
-        size_bytes: The size of all batches.
+        is_compressed: Whether the batches are kept compressed.
+        last_offset: The last offset of the last batch.
+        size_bytes: The size of all batches, not compressed.
     """
 
-    __slots__ = ("_data", "_starts", "doomed", "hashes", "is_transactional", "offsets", "record_count")
+    __slots__ = (
+        "_data",
+        "_starts",
+        "doomed",
+        "hashes",
+        "is_compressed",
+        "is_transactional",
+        "last_offset",
+        "offsets",
+        "record_count",
+        "size_bytes",
+    )
 
     def __init__(
         self,
@@ -42,37 +60,33 @@ class Segment:
         is_transactional: bool = False,
     ) -> None:
         pieces = list(batches)
-        self._data = b"".join(pieces)
+        self._data = data = b"".join(pieces)
         self._starts = array("I", accumulate(map(len, pieces[:-1]), initial=0))
+        self.is_compressed = False
+        self.size_bytes = len(data)
+        self.last_offset = _last_offset_at(data, self._starts[-1])
         self.offsets, self.hashes = array("q", offsets), array("q", hashes)
         self.doomed = doomed
         self.record_count = record_count
         self.is_transactional = is_transactional
 
     @property
-    def size_bytes(self) -> int:
-        return len(self._data)
-
-    @property
     def data(self) -> bytes:
         """The batches, one after the other."""
-        return self._data
+        return bytes(lz4.decompress_block(self._data)) if self.is_compressed else self._data
 
-    @property
-    def last_offset(self) -> int:
-        """The last offset of the last batch."""
-        return self._last_offset_at(self._starts[-1])
-
-    def _last_offset_at(self, start: int) -> int:
-        data = self._data
-        delta: int = _LAST_OFFSET_DELTA.unpack_from(data, start + _LAST_OFFSET_DELTA_AT)[0]
-        base_offset: int = _BASE_OFFSET.unpack_from(data, start)[0]
-        return base_offset + delta
+    def compressed(self) -> "Segment":
+        """Return the same batches, kept compressed."""
+        if self.is_compressed:
+            return self
+        twin = copy(self)
+        twin._data, twin.is_compressed = bytes(lz4.compress_block(self._data)), True
+        return twin
 
     def batches(self, offset: int = 0) -> Iterator[RecordBatch]:
         """Yield the batches from the one that contains the offset, or from the next one if none does."""
-        starts, data = self._starts, self._data
-        first = bisect_left(starts, offset, key=self._last_offset_at)
+        starts, data = self._starts, self.data
+        first = bisect_left(starts, offset, key=partial(_last_offset_at, data))
         for number in range(first, len(starts)):
             end = starts[number + 1] if number + 1 < len(starts) else len(data)
             yield RecordBatch(data[starts[number] : end])
@@ -92,7 +106,7 @@ class Segment:
         # Each batch has one record.
         if len(dropped) == len(self.offsets):
             return None
-        data, starts = self._data, self._starts
+        data, starts = self.data, self._starts
         rows = zip(starts, [*starts[1:], len(data)], self.offsets, self.hashes, strict=True)
         kept = [(data[start:end], at, key) for start, end, at, key in rows if at not in dropped]
         return Segment(*zip(*kept, strict=True), record_count=len(kept))
@@ -114,7 +128,7 @@ class Segment:
     def followed_by(self, other: "Segment") -> "Segment":
         """Return the batches of both segments as one."""
         joined = Segment(
-            (self._data, other._data),
+            (self.data, other.data),
             self.offsets + other.offsets,
             self.hashes + other.hashes,
             (*self.doomed, *other.doomed),
@@ -122,7 +136,15 @@ class Segment:
             is_transactional=self.is_transactional or other.is_transactional,
         )
         joined._starts = self._starts + array("I", [self.size_bytes + start for start in other._starts])
+        joined.last_offset = other.last_offset
         return joined
+
+
+def _last_offset_at(data: bytes, start: int) -> int:
+    """Return the last offset of the batch that starts here."""
+    delta: int = _LAST_OFFSET_DELTA.unpack_from(data, start + _LAST_OFFSET_DELTA_AT)[0]
+    base_offset: int = _BASE_OFFSET.unpack_from(data, start)[0]
+    return base_offset + delta
 
 
 def segment_of(batches: Sequence[RecordBatch], aborted: Collection[int] | None) -> Segment:

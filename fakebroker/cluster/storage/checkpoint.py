@@ -4,14 +4,16 @@ from collections.abc import Callable, Sequence
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.logs.partition_log import PartitionLog
+from fakebroker.cluster.logs.segments import Segment
 from fakebroker.cluster.storage.entries import PARTITION, Kind, StoredLog, StoredProducer, encode
 from fakebroker.cluster.storage.state_writer import StateWriter
+from fakebroker.protocol.records import RecordBatch
 
 Write = Callable[[int, Sequence[bytes | memoryview]], object]
 """Writes an entry: its kind and its parts."""
 
-Entries = list[tuple[Kind, Sequence[bytes]]]
-"""Kinds and parts of entries. A BATCHES entry has all batches of its partition, see `write`."""
+Entries = list[tuple[Kind, bytes, Sequence[RecordBatch | Segment]]]
+"""Kinds and contents of entries, and the batches that follow: in a BATCHES entry all of its partition, see `write`."""
 
 _BATCHES_BYTES = 256 * 1024
 """About the size of an entry with several batches."""
@@ -25,29 +27,29 @@ def live_bytes(cluster: Cluster) -> int:
 def collect(cluster: Cluster, writer: StateWriter) -> Entries:
     """Return the entries that restore a cluster."""
     entries: Entries = []
-    writer.write_all(lambda kind, content: entries.append((kind, (content,))))
+    writer.write_all(lambda kind, content: entries.append((kind, content, ())))
     for topic in cluster.topics.all():
         for partition in topic.partitions:
             log, key = partition.log, PARTITION.pack(topic.topic_id, partition.index)
             if log.log_end_offset or log.producers.all():
-                entries.append((Kind.LOG, (key, encode(_stored(log)))))
-                entries.append((Kind.BATCHES, (key, *log.chunks())))
+                entries.append((Kind.LOG, key + encode(_stored(log)), ()))
+                entries.append((Kind.BATCHES, key, log.chunks()))
     return entries
 
 
 def write(entries: Entries, write_entry: Write) -> None:
     """Write collected entries. May run in another thread than that of the cluster."""
-    for kind, parts in entries:
+    for kind, content, chunks in entries:
         if kind is not Kind.BATCHES:
-            write_entry(kind, parts)
+            write_entry(kind, (content,))
             continue
-        key, joined, size_bytes = parts[0], [parts[0]], 0
-        for chunk in parts[1:]:
-            joined.append(chunk)
-            size_bytes += len(chunk)
+        joined, size_bytes = [content], 0
+        for chunk in chunks:
+            joined.append(chunk.data)
+            size_bytes += len(joined[-1])
             if size_bytes >= _BATCHES_BYTES:
                 write_entry(kind, joined)
-                joined, size_bytes = [key], 0
+                joined, size_bytes = [content], 0
         if size_bytes:
             write_entry(kind, joined)
 
