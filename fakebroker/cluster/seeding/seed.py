@@ -396,7 +396,7 @@ class SeedPlan:
             generation_id=generation,
             protocol_name=None if is_empty else self._protocol,
             leader=None if is_empty else members[0].member_id,
-            state_timestamp_ms=int(now_ms),
+            state_timestamp_ms=_whole_ms(now_ms),
             members=members,
         )
         return GroupRecord(self.group_id, value)
@@ -517,6 +517,12 @@ def _remove(cluster: Cluster, plan: SeedPlan, records: Sequence[KeyedRecord], no
     cluster.append_records(plan.partition, tombstones(group, broker.coordinator.unstable_partitions(group.group_id)))
     broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
     reject_waiting(group, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+@lru_cache(1)
+def _whole_ms(now_ms: float) -> int:
+    """Return a time in whole milliseconds: one number for all groups that are seeded then."""
+    return int(now_ms)
 
 
 def _enter_state(cluster: Cluster, plan: SeedPlan, now_ms: float) -> None:

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
+from typing import ClassVar
 
 import msgspec
 
@@ -81,11 +82,12 @@ _shared_index = lru_cache(_MOST_INDEXES)(_Index)
 _NO_INDEX = _Index(())
 
 
-class OffsetStore:
+class OffsetStore(msgspec.Struct, eq=False, gc=False):
     """Committed offsets by topic and partition, both in the order of their first commit.
 
     A cluster can have a million groups, of which most have offsets for the same few partitions. So an offset is an
-    entry of 20 bytes, and the index of the partitions is shared. A group with many offsets has an index of its own.
+    entry of 20 bytes, and the index of the partitions is shared. A group with many offsets has an index of its own. The
+    garbage collector need not know a store, because it has no references to groups.
 
     Attributes:
         entries: The entries. The first `WIRE_BYTES` bytes of each are the offset and the leader epoch as in Kafka's
@@ -93,16 +95,15 @@ class OffsetStore:
         details: The metadata and the expire timestamp of the offsets that have one of them, by position.
     """
 
-    __slots__ = ("_index", "details", "entries")
+    WIRE_BYTES: ClassVar[int] = 12
 
-    WIRE_BYTES = 12
-
-    def __init__(self) -> None:
-        self._clear()
+    _index: _Index = _NO_INDEX
+    entries: bytes | bytearray = b""
+    details: dict[int, tuple[str, int | None]] = msgspec.field(default_factory=lambda: _NO_DETAILS)
 
     def _clear(self) -> None:
         self._index = _NO_INDEX
-        self.entries: bytes | bytearray = b""
+        self.entries = b""
         self.details = _NO_DETAILS
 
     def __iter__(self) -> Iterator[tuple[str, int, CommittedOffset]]:
