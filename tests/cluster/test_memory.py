@@ -1,6 +1,7 @@
 """What idle groups and connections keep in memory: objects that are shared, and bytes."""
 
 import gc
+import sys
 import tracemalloc
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import pytest
 from fakebroker.cluster import topics as topics_module
 from fakebroker.cluster.call import Peer, read_call
 from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES
 from fakebroker.protocol.frames import request_frame
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest
@@ -18,7 +20,8 @@ from tests.support.cluster.idle_groups import IdleGroups
 GROUPS, CONNECTIONS = 400, 400
 WARM_UP = 100
 # Python's versions and platforms differ; the bounds are well above the bytes of Python 3.11 on Linux.
-MAX_BYTES_OF_A_GROUP = 5_000
+MAX_BYTES_OF_A_GROUP = 3_300  # with its newest records, which are not compressed
+MAX_BYTES_OF_ITS_OBJECTS = 550
 MAX_BYTES_OF_A_CONNECTION = 3_000
 
 
@@ -46,7 +49,7 @@ def test_idle_groups_share_what_is_empty_or_equal() -> None:
     for name in ("static_members", "pending_members", "parked_joins", "parked_syncs", "awaiting_sync"):
         assert getattr(one, name) is NO_ENTRIES, name
     assert one.pending_change is None
-    assert one.send is other.send
+    assert one.context is other.context
     assert one.subscribed_topics is other.subscribed_topics
     assert one.protocol_counts is other.protocol_counts
     (member,), (other_member,) = one.members.values(), other.members.values()
@@ -59,6 +62,16 @@ def test_bytes_of_a_group_with_one_member_and_one_offset() -> None:
     idle.cluster.history.max_moments = WARM_UP  # limited, so not part of the memory of a group
     idle.add(WARM_UP)
     assert allocated_bytes(lambda: idle.add(GROUPS)) / GROUPS < MAX_BYTES_OF_A_GROUP
+
+
+def test_bytes_of_the_objects_of_a_group_with_one_member_and_one_offset() -> None:
+    """Without names and numbers. The member is not in a dict, and the offset not an object."""
+    idle = IdleGroups(journal="off")
+    idle.add(1)
+    [group] = groups_of(idle)
+    assert isinstance(group.members, Member)
+    objects = (group, group.members, group.offsets, group.offsets.entries)
+    assert sum(map(sys.getsizeof, objects)) < MAX_BYTES_OF_ITS_OBJECTS
 
 
 def test_bytes_of_a_connection_that_has_sent_api_versions() -> None:

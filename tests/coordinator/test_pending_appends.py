@@ -476,7 +476,7 @@ def comparable_batches(harness: CoordinatorHarness) -> list[list[Record]]:
 def comparable_contents(group: Group) -> dict[str, Any]:
     check(group)
     found = contents(group)
-    for name in ("config", "send", "controls", "pending_change", "timer_number", "extension"):
+    for name in ("context", "controls", "pending_change", "timer_number", "extension"):
         del found[name]
     for name in ("state_since_ms", "join_deadline_ms", "sync_deadline_ms"):
         found[name] = without_delay(found[name])

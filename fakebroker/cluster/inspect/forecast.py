@@ -154,7 +154,7 @@ class _Copy:
     def __init__(self, original: Group, removal_ms: Callable[[Group], float]) -> None:
         self._removal_ms = removal_ms
         self.group = group = copy(original)
-        group.send = _drop
+        group.context = original.context._replace(send=_drop)
         group.members = SnapshotDict((member_id, copy(member)) for member_id, member in original.members.items())
         group.static_members = dict(original.static_members)
         group.pending_members = dict(original.pending_members)

@@ -22,7 +22,7 @@ from fakebroker.coordinator.group.api import (
 )
 from fakebroker.coordinator.group.classic import join
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION
-from fakebroker.coordinator.group.classic.group import Group
+from fakebroker.coordinator.group.classic.group import Group, GroupContext
 from fakebroker.coordinator.group.classic.leave import leave
 from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.rebalance import (
@@ -57,7 +57,6 @@ from fakebroker.coordinator.group.records import (
     Record,
     TransactionEnd,
 )
-from fakebroker.coordinator.group.snapshot_dict import OnlyEntry
 from fakebroker.coordinator.runtime.partitions import LedPartition
 from fakebroker.coordinator.runtime.runtime import Append, CoordinatorRuntime
 from fakebroker.errors import ErrorCode
@@ -118,7 +117,7 @@ class Coordinator:
         self.config = config
         self.new_uuid = new_uuid
         self.answers: list[Answer] = []
-        self._send = self.answer  # One bound method for all groups.
+        self._context = GroupContext(config, self.answer)
         self._controls = controls
         self._on_change = on_change
         self._groups: dict[str, Group] = {}
@@ -131,6 +130,7 @@ class Coordinator:
     def configure(self, config: CoordinatorConfig) -> None:
         """Replace the settings."""
         self.config = config
+        self._context = GroupContext(config, self.answer)
         self.consumer_groups.config = config.consumer
 
     # Partitions
@@ -272,7 +272,7 @@ class Coordinator:
 
     def _new_group(self, group_id: str, now_ms: float, *, has_members: bool) -> Group:
         partition = self._runtime.partition_for(group_id)
-        group = Group(group_id, partition, self.config, self._send, now_ms, STABLE if has_members else EMPTY)
+        group = Group(group_id, partition, self._context, now_ms, STABLE if has_members else EMPTY)
         if (extension := self.config.extension(group)) is not NO_EXTENSION:
             group.extension = extension
         if (controls := self._controls.get(group_id)) is not None:
@@ -440,8 +440,8 @@ class Coordinator:
         if group is None:
             return self._heartbeat_without_classic_group(group_id, generation_id, member_id, instance_id, now_ms)
         members = group.members
-        if members.__class__ is OnlyEntry:  # The usual case; a call of its `get` would take longer.
-            member = members.value if members.key == member_id else None
+        if members.__class__ is Member:  # The usual case; a call of its `get` would take longer.
+            member = members if members.member_id == member_id else None
         else:
             member = members.get(member_id)
         if (

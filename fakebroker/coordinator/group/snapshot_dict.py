@@ -1,8 +1,8 @@
-"""`SnapshotDict`, a dict whose keys can be recorded after each change; `OnlyEntry`. Does not depend on groups."""
+"""`SnapshotDict`, a dict whose keys can be recorded after each change. Does not depend on groups."""
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
-from typing import Any, Generic, Never, TypeVar
+from typing import Any, Never, TypeVar
 
 V = TypeVar("V")
 
@@ -87,43 +87,3 @@ class _NoEntries(SnapshotDict[Any]):
 
 NO_ENTRIES: SnapshotDict[Any] = _NoEntries()
 """An empty dict that objects share until they have entries: a million dicts without entries take 60 MB."""
-
-
-class OnlyEntry(Generic[V]):
-    """Reads like a `SnapshotDict` with one entry, and takes a fourth of its memory. It cannot be changed."""
-
-    __slots__ = ("key", "value")
-
-    def __init__(self, key: str, value: V) -> None:
-        self.key = key
-        self.value = value
-
-    def __len__(self) -> int:
-        return 1
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((self.key,))
-
-    def __contains__(self, key: object) -> bool:
-        return key == self.key
-
-    def __getitem__(self, key: str) -> V:
-        if key != self.key:
-            raise KeyError(key)
-        return self.value
-
-    def get(self, key: str) -> V | None:
-        """Return the value of a key, or None if there is none."""
-        return self.value if key == self.key else None
-
-    def values(self) -> Collection[V]:
-        """Return the value."""
-        return (self.value,)
-
-    def items(self) -> Collection[tuple[str, V]]:
-        """Return the key with its value."""
-        return ((self.key, self.value),)
-
-    def snapshot(self) -> Collection[str]:
-        """Return the key; see `SnapshotDict.snapshot`."""
-        return (self.key,)

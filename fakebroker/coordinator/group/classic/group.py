@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from math import inf
 from operator import attrgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fakebroker.coordinator.group.api import JoinedMember, JoinGroup, JoinResult, SyncGroup, SyncResult
 from fakebroker.coordinator.group.classic.extension import NO_EXTENSION, GroupExtension
@@ -37,13 +37,25 @@ from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
 from fakebroker.coordinator.group.offsets import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
-from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, OnlyEntry, SnapshotDict
+from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
 from fakebroker.errors import ErrorCode
 
 V = TypeVar("V")
 
 NONE = ErrorCode.NONE
 _DEADLINE, _REBALANCE_TIMEOUT = attrgetter("deadline_ms"), attrgetter("rebalance_timeout_ms")
+
+
+class GroupContext(NamedTuple):
+    """What all groups of a coordinator share.
+
+    Attributes:
+        config: The settings.
+        send: Called with the token of a request and its result, to answer it.
+    """
+
+    config: CoordinatorConfig
+    send: Callable[[object, object], None]
 
 
 class Group:
@@ -54,15 +66,14 @@ class Group:
 
     Attributes:
         partition: The partition of `__consumer_offsets` that the group belongs to.
-        send: Called with the token of a request and its result, to answer it.
         state_since_ms: Time of the last transition.
         generation_id: Never decreases.
         protocol_type: `None` until a member is added (a "simple" group). Kept when all members have left.
         protocol_name: The protocol of the generation; `None` without one.
         leader_id: `None` exactly if there are no members. A lost leader is succeeded by the member that was added
             first; a static member that was replaced counts as added at its replacement.
-        members: By member id, in the order in which they were added. The only member of a Stable group is in an
-            `OnlyEntry`, to save memory; see `changeable_members`.
+        members: By member id, in the order in which they were added. The only member of a Stable group is not in
+            a dict, to save memory; see `changeable_members`.
         protocol_counts: The number of members that support a protocol, for each protocol with at least one. As in
             Kafka, a member that names a protocol twice is counted twice.
         subscribed_topics: Union of the members' subscriptions in this generation; `None` if unknown.
@@ -96,7 +107,7 @@ class Group:
     __slots__ = (
         "__dict__",
         "awaiting_sync",
-        "config",
+        "context",
         "deadline_ms",
         "generation_id",
         "group_id",
@@ -115,7 +126,6 @@ class Group:
         "protocol_name",
         "protocol_type",
         "scheduled_ms",
-        "send",
         "state",
         "state_since_ms",
         "stored_generation_id",
@@ -139,22 +149,20 @@ class Group:
         self,
         group_id: str,
         partition: int,
-        config: CoordinatorConfig,
-        send: Callable[[object, object], None],
+        context: GroupContext,
         state_since_ms: float,
         state: GroupState = EMPTY,
     ) -> None:
         self.group_id = group_id
         self.partition = partition
-        self.config = config
-        self.send = send
+        self.context = context
         self.state_since_ms = state_since_ms
         self.state = state
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: SnapshotDict[Member] | OnlyEntry[Member] = SnapshotDict()
+        self.members: SnapshotDict[Member] | Member = SnapshotDict()
         self.protocol_counts: Mapping[str, int] = NO_ENTRIES
         self.subscribed_topics: frozenset[str] | None = None
         self.offsets = OffsetStore()
@@ -181,6 +189,10 @@ class Group:
             self.__dict__ = kept
         else:
             del self.__dict__  # Even an empty dict takes memory, as does that of a new object.
+
+    @property
+    def config(self) -> CoordinatorConfig:
+        return self.context.config
 
     # State
 
@@ -380,15 +392,14 @@ class Group:
     def changeable_members(self) -> SnapshotDict[Member]:
         """Return the members as a dict that can be changed."""
         members = self.members
-        if isinstance(members, OnlyEntry):
+        if isinstance(members, Member):
             self.members = members = SnapshotDict(members.items())
         return members
 
     def pack_members(self) -> None:
         """Reduce the memory of a Stable group: most have one member."""
         if len(self.members) == 1:
-            [(member_id, member)] = self.members.items()
-            self.members = OnlyEntry(member_id, member)
+            [self.members] = self.members.values()
 
     def add(self, member: Member, protocol_type: str) -> None:
         """Add a member, whose id may have been pending. The first member sets the protocol type of the group."""
@@ -516,7 +527,7 @@ class Group:
 
     def answer(self, token: object, result: JoinResult | SyncResult) -> None:
         """Answer a JoinGroup or SyncGroup. If the request was parked, the caller has removed it."""
-        self.extension.deliver(token, result, self.send)
+        self.extension.deliver(token, result, self.context.send)
 
     def park_join(self, member_id: str, token: object) -> None:
         """Park a join until the join phase ends. As in Kafka, an older join of the member is dropped unanswered."""
