@@ -30,7 +30,7 @@ from fakebroker.client.errors import (
 from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError, WaitTimeout
 from fakebroker.server.lifecycle import bound
 from tests.support.client.consumer_over_tcp import DEADLINE_S, P0, P1, consumer, poll_until, produce, read
-from tests.support.trio_runner import in_trio_with_sockets
+from tests.support.trio_runner import in_trio_with_own_sockets, in_trio_with_sockets
 
 # Settings
 
@@ -349,8 +349,9 @@ async def test_every_call_names_why_the_cluster_cannot_be_reached(
             nursery.start_soon(fails, "closes", closing, "the broker has closed|Connection reset by peer")
 
 
-@in_trio_with_sockets
+@in_trio_with_own_sockets
 async def test_a_peer_that_does_not_answer_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """The clock stands still until all tasks wait: a consumer that works all the time would never see its timeout."""
     with not_a_broker(None) as silent:
         async with Consumer(silent, group_id="g", close_timeout_ms=1) as reader:
             reader.subscribe(["orders"])

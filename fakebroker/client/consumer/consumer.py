@@ -455,9 +455,12 @@ class Consumer:
         while True:
             self._rescheduled = trio.Event()
             self._next_tick_ms = self._core.next_deadline() or math.inf
-            with trio.move_on_at(self._next_tick_ms / 1000 - self._epoch_s):
+            # Relative, because a deadline in trio's time may be rounded to one at which nothing is due yet. A simulated
+            # clock would stay there.
+            with trio.move_on_after(max(0.0, (self._next_tick_ms - self._now_ms()) / 1000)) as scope:
                 await self._rescheduled.wait()
-            self._call(self._core.tick)
+            if scope.cancelled_caught:  # A call without need would wake `poll`, which would reschedule again.
+                self._call(self._core.tick)
 
     async def _send_group_requests(self) -> None:
         """Send requests to the coordinator one at a time, in order, as brokers process them."""
