@@ -131,11 +131,14 @@ _REQUESTS = f"""
     with waits as (
         select 'all' scope, {three_digits("late_us")} key, sum(`count`) n, 0 max_us
         from (select sent_us - scheduled_us late_us, `count` from requests) group by all
-    ), totals as (
-        select broker, api, source, sum(`count`) requests,
-            count(distinct group) filter (where member is not null) groups,
+    ), of_groups as (
+        select broker, api, source, group, bool_or(member is not null) has_members, sum(`count`) requests,
             sum(coalesce(lookups, 1) * `count`) keys, max(coalesce(lookups, 1)) most_in_one_request
-        from requests group by grouping sets ((), (broker), (api, source))
+        from requests group by broker, api, source, group
+    ), totals as (
+        select broker, api, source, sum(requests) requests, count(distinct group) filter (where has_members) groups,
+            sum(keys) keys, max(most_in_one_request) most_in_one_request
+        from of_groups group by grouping sets ((), (broker), (api, source))
     )
     select totals.*, p50_ms, p99_ms
     from totals left join ({counted("waits", "scope", "(scope, key)")}) on broker is null and api is null

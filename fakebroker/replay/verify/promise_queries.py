@@ -65,14 +65,22 @@ class Promise(NamedTuple):
     consumer: tuple[str, str] | None = None
 
 
+# Only generations that assign a partition twice are divided into partitions.
 _ONE_OWNER = """
+    with doubtful as (
+        select `group`, life, generation, collect_list(struct(owner, member, assigned, at_us, until_us)) given
+        from assignments group by `group`, life, generation
+        having size(flatten(collect_list(assigned))) > size(array_distinct(flatten(collect_list(assigned))))
+    )
     select `group`, generation, array_sort(array_distinct(flatten(collect_list(owners)))) members, min(at_us) at_us,
         max(until_us) until_us, concat(array_join(array_sort(collect_list(partition)), ', '), ' of ', `group`,
         ': assigned to more than one member in generation ', generation) what
     from (
         select `group`, life, generation, partition, collect_set(member) owners, min(at_us) at_us,
             max(until_us) until_us
-        from (select *, explode(assigned) partition from assignments)
+        from (
+            select `group`, life, generation, owner, member, at_us, until_us, explode(assigned) partition
+            from (select `group`, life, generation, inline(given) from doubtful))
         group by `group`, life, generation, partition having count(distinct owner) > 1
     ) group by `group`, life, generation"""
 
@@ -204,12 +212,13 @@ _BEATING = """
 _BEATING_CASES = f"""
     select `group`, 1 cases from (
         select `group`, member_id from (
-            select `group`, member, member_id, size(filter(coalesce(signs, array()), sign -> sign <= done_us)) stretch,
+            select /*+ shuffle_hash(looked_up) */ `group`, member, member_id,
+                size(filter(coalesce(signs, array()), sign -> sign <= done_us)) stretch,
                 min(if(api = 'SyncGroup' and error = 0, done_us, null)) synced_us, min(done_us) first_us,
                 max(if(api = 'Heartbeat' and error = 0, greatest(last_us, done_us), null)) beat_us
             from calls left join (
                 select `group`, collect_list(at_us) signs from lookups where is_sign group by `group`
-            ) using (`group`)
+            ) looked_up using (`group`)
             where {SESSION} and error is not null and member is not null and member_id is not null
                 and not in_consumer_group
             group by all

@@ -97,18 +97,22 @@ LIVES = """
 # The last requests of each member id in a generation: `beat_us` and `proof_us` of accepted ones, `refused_us` and
 # `refused_beat_us` of those with an error other than COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and
 # NOT_COORDINATOR. `beat_us`, for heartbeats, proves less than `proof_us`: a coordinator that is loading answers all
-# heartbeats without an error.
+# heartbeats without an error. Spark sorts rows to aggregate text, so only the few rows of the inner aggregate.
 LAST_REQUESTS = f"""
-    select `group`, size(filter(coalesce(starts, array()), start -> start <= done_us)) life, generation, owner,
-        member_id, any_value(member) member,
-        max(last_us) filter (where api = 'Heartbeat' and error = 0) beat_us,
-        max(last_us) filter (where if(api = 'Heartbeat', error = 27, error = 0)) proof_us,
-        max(last_us) filter (where api <> 'Heartbeat' and error <> 0) refused_us,
-        max(last_us) filter (where api = 'Heartbeat' and error not in (0, 27)) refused_beat_us
-    from calls left join lives using (`group`)
-    where {_IN_GENERATION} and generation >= 0 and owner is not null and member is not null
-        and error not in (14, 15, 16) and not in_consumer_group
-    group by all"""
+    select `group`, life, generation, owner, member_id, any_value(member) member, max(beat_us) beat_us,
+        max(proof_us) proof_us, max(refused_us) refused_us, max(refused_beat_us) refused_beat_us
+    from (
+        select /*+ shuffle_hash(lives) */ `group`,
+            size(filter(coalesce(starts, array()), start -> start <= done_us)) life, generation, owner, member_id,
+            member, max(last_us) filter (where api = 'Heartbeat' and error = 0) beat_us,
+            max(last_us) filter (where if(api = 'Heartbeat', error = 27, error = 0)) proof_us,
+            max(last_us) filter (where api <> 'Heartbeat' and error <> 0) refused_us,
+            max(last_us) filter (where api = 'Heartbeat' and error not in (0, 27)) refused_beat_us
+        from calls left join lives using (`group`)
+        where {_IN_GENERATION} and generation >= 0 and owner is not null and member is not null
+            and error not in (14, 15, 16) and not in_consumer_group
+        group by all)
+    group by `group`, life, generation, owner, member_id"""
 
 # A generation is joined with its first JoinGroup response, and complete with its first SyncGroup response.
 GENERATION_TIMES = """
@@ -157,7 +161,8 @@ SESSION_REQUESTS = f"""
         window mine as (partition by `group`, owner order by sent_us, last_us), earlier as (
             partition by `group`, owner order by sent_us, last_us rows between unbounded preceding and 1 preceding)
     )
-    select session_requests.*, session_timeout_ms * 1000L session_us, rebalance_timeout_ms * 1000L rebalance_us,
+    select /*+ shuffle_hash(scripts) */ session_requests.*, session_timeout_ms * 1000L session_us,
+        rebalance_timeout_ms * 1000L rebalance_us,
         {SESSION} and (error = 0 or error = 27 and api = 'Heartbeat' or error = 22) is_known,
         greatest(alive_us, last_us, coalesce(done_us, last_us)) last_alive_us
     from session_requests join scripts using (`group`, member)
@@ -253,19 +258,27 @@ PLACES = """
 
 # Offsets that were fetched, and the commit before (`last`). An OffsetFetch must return the commit that was sent last
 # among those acknowledged before, or one that may have come after it. The effect of a commit without a response is
-# unknown. After the shortest retention, offsets may be missing.
+# unknown. After the shortest retention, offsets may be missing. Most commits come after the last OffsetFetch of their
+# group: they are left out before they are divided into partitions and sorted.
 FETCHED_OFFSETS = f"""
-    with offsets as (
-        select `group`, member, api, sent_us, done_us, generation, offset.partition, offset.offset,
-            if(api = 'OffsetCommit', done_us + {CLOCK_SKEW_US}, sent_us) at_us
-        from calls lateral view explode(offsets) as offset
-        where api in ('OffsetCommit', 'OffsetFetch') and done_us is not null and `group` is not null
+    with fetches as (
+        select `group`, max(sent_us) last_fetch_us from calls
+        where api = 'OffsetFetch' and done_us is not null and `group` is not null group by `group`
+    ), offsets as (
+        select `group`, member, api, sent_us, done_us, generation, offset.partition, offset.offset, at_us
+        from (
+            select /*+ shuffle_hash(fetches) */ calls.group, member, api, sent_us, done_us, generation, offsets,
+                if(api = 'OffsetCommit', done_us + {CLOCK_SKEW_US}, sent_us) at_us
+            from calls join fetches on fetches.group = calls.group
+                and if(api = 'OffsetCommit', done_us + {CLOCK_SKEW_US}, sent_us) <= last_fetch_us
+            where api in ('OffsetCommit', 'OffsetFetch') and done_us is not null
+        ) lateral view explode(offsets) as offset
     ), fetched as (
         select *, max(if(api = 'OffsetCommit', struct(sent_us, offset, done_us, generation, member), null)) over (
             partition by `group`, partition order by at_us, api rows between unbounded preceding and current row) last
         from offsets
     )
-    select fetched.* from fetched
+    select /*+ shuffle_hash(unknown) */ fetched.* from fetched
         left anti join (select `group`, sent_us from calls where api = 'OffsetCommit' and is_unanswered) unknown
             on unknown.group = fetched.group and unknown.sent_us >= fetched.last.sent_us - {BOUND_US}
             and unknown.sent_us <= fetched.done_us + {CLOCK_SKEW_US}
@@ -325,10 +338,11 @@ UNASSIGNED = f"""
 
 # Requests that a broker served, or that prove nothing (`is_break`), in groups that several brokers have served.
 SERVED = f"""
-    select *, error in (14, 15, 16) or is_unanswered is_break, coalesce(done_us, sent_us) end_us
+    select /*+ shuffle_hash(moved) */ calls.group, member, broker, generation, done_us,
+        error in (14, 15, 16) or is_unanswered is_break, coalesce(done_us, sent_us) end_us
     from calls left semi join (
         select `group` from calls where {OF_GROUPS} and not error in (14, 15, 16)
-        group by `group` having min(broker) < max(broker)) using (`group`)
+        group by `group` having min(broker) < max(broker)) moved on moved.group = calls.group
     where {OF_GROUPS} and broker >= 0"""
 
 _VIEWS = {
