@@ -79,8 +79,14 @@ CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 class ClusterStorage(Protocol):
     """Where the state of a cluster is stored (`fakebroker.cluster.storage`)."""
 
-    def has_space(self) -> bool:
-        """Return whether changes can be stored. Appends to logs raise `DiskFullError` if they cannot."""
+    def claim(self, growth_bytes: int = 0) -> bool:
+        """Return whether topics and the small parts of the state can be changed, and keep space free for it.
+
+        Appends to logs raise `DiskFullError` if they cannot be stored.
+
+        Args:
+            growth_bytes: How much what is stored of them grows, at most.
+        """
         ...
 
     def require_space(self, size_bytes: int = 0) -> None:
@@ -433,6 +439,7 @@ class Cluster:
 
         Raises:
             ConfigError: The topic exists, or an argument is invalid.
+            DiskFullError: There is no space to store it.
         """
         if not is_legal_name(name):
             raise ConfigError.of("name", name, LEGAL_NAME)
@@ -449,6 +456,7 @@ class Cluster:
         factor = self.default_replication_factor if replication_factor is None else replication_factor
         controller = self.brokers.get(self.controller_id)
         checked = checked_topic_configs(configs or {}, NEWEST if controller is None else controller.release)
+        self._require_space_for(partitions)
         return self.add_topic(name, self.place_topic(partitions, factor), checked)
 
     def create_partitions(self, name: str, total: int) -> None:
@@ -456,11 +464,29 @@ class Cluster:
 
         Raises:
             ConfigError: The topic does not exist or is internal, or `total` is not greater than its partition count.
+            DiskFullError: There is no space to store them.
         """
         topic = self.existing_topic(name)
         least = len(topic.partitions) + 1
         check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
+        self._require_space_for(total - len(topic.partitions))
         self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
+
+    def _require_space_for(self, partitions: int) -> None:
+        """Check that new partitions can be stored.
+
+        Raises:
+            DiskFullError: They cannot.
+        """
+        if self.storage is not None:
+            growth_bytes = partitions * self.partition_bytes
+            self.storage.require_space(growth_bytes)
+            self.storage.claim(growth_bytes)
+
+    @property
+    def partition_bytes(self) -> int:
+        """The largest size of what is stored of a new partition."""
+        return 16 + 5 * len(self.brokers)
 
     def delete_named_topic(self, name: str) -> None:
         """Check the argument of a command and delete a topic.

@@ -414,7 +414,7 @@ def _restored(
         elif len(stored.partitions) != partitions:
             expected = f"{len(stored.partitions)}, the number of partitions that are stored in data_dir"
             raise ConfigError.of(f"topics.{name}", partitions, expected)
-    persistence.flush(clock.wire.now_ms())
+    persistence.store_start(clock.wire.now_ms())
     return cluster
 
 

@@ -16,7 +16,7 @@ from fakebroker.cluster.storage import checkpoint
 from fakebroker.cluster.storage.restore import restore
 from fakebroker.cluster.storage.state_writer import StateWriter
 from fakebroker.cluster.storage.stored_state import StoredState
-from fakebroker.errors import ConfigError, DataDirectoryError
+from fakebroker.errors import ConfigError, DataDirectoryError, DiskFullError
 from fakebroker.garbage_collection import no_garbage_collection
 from fakebroker.server.data_directory.checkpoint import Checkpoint
 from fakebroker.server.data_directory.directory import DataDirectory, Fsync
@@ -96,6 +96,19 @@ class Persistence:
         """Unlock the directory of a cluster that cannot be created."""
         self._wait_for_checkpoint()
         self._close_directory()
+
+    def store_start(self, now_ms: float) -> None:
+        """Store the state with which the cluster starts.
+
+        Args:
+            now_ms: As for `sync`.
+
+        Raises:
+            DataDirectoryError: The disk has failed, or is full.
+        """
+        self.flush(now_ms)
+        if self._writer.is_behind:
+            raise DiskFullError.of(self._directory.path, "the disk is full", "free space for the state of a start")
 
     def note_command(self) -> None:
         """Note that a command may have changed anything."""
@@ -183,6 +196,8 @@ class Persistence:
         """
         try:
             self.flush(now_ms)
+            if self._writer.is_behind:
+                logger.warning("data_dir=%r: the disk is full, the last elections are not stored", self._directory.path)
         finally:
             self._wait_for_checkpoint()
             self._close_directory()

@@ -397,6 +397,53 @@ def test_checkpoints_bound_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert cluster.group("g").state == "Stable"
 
 
+def test_a_checkpoint_makes_space_on_a_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    allocate = FileOperations.allocate
+
+    def allocate_if_free(operations: FileOperations, fd: int, offset: int, size_bytes: int) -> None:
+        if size_of(tmp_path) + size_bytes > 5_000_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        allocate(operations, fd, offset, size_bytes)
+
+    monkeypatch.setattr(FileOperations, "allocate", allocate_if_free)
+    monkeypatch.setattr(persistence, "Thread", ImmediateThread)
+    with (
+        cluster_in(tmp_path, config={"log.retention.bytes": 200_000}) as cluster,
+        WireClient(leader_of_orders(cluster)) as wire,
+    ):
+        for number in range(200):
+            assert produced(wire, bytes(100_000)) == (ErrorCode.NONE, number)
+        before = cluster.call(lambda: durable(cluster.cluster))
+    with cluster_in(tmp_path) as cluster:
+        assert cluster.call(lambda: durable(cluster.cluster)) == before
+
+
+def test_a_restore_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = DataDirectory.reserve
+    with cluster_in(tmp_path) as cluster:
+        cluster.produce("orders", [bytes(300_000)], partition=0)
+        snapshot = cluster.snapshot()
+        cluster.produce("orders", ["after"], partition=0)
+        with monkeypatch.context() as full:
+            full.setattr(DataDirectory, "reserve", lambda self, size: size < 1_300_000 and reserve(self, size))
+            with pytest.raises(DiskFullError, match="the disk is full"):
+                cluster.restore(snapshot)
+            cluster.produce("orders", ["goes on"], partition=0)
+        cluster.restore(snapshot)
+        assert len(cluster.records("orders", 0)) == 1
+
+
+def test_a_start_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_in(tmp_path):
+        pass
+    with monkeypatch.context() as full:
+        full.setattr(DataDirectory, "reserve", lambda *_: False)
+        with pytest.raises(DiskFullError, match="the disk is full: expected free space for the state of a start"):
+            cluster_in(tmp_path)
+    with cluster_in(tmp_path):
+        pass
+
+
 def test_one_sync_for_all_requests_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs: list[int] = []
     with cluster_in(tmp_path, fsync="always") as cluster, WireClient(leader_of_orders(cluster)) as wire:
@@ -436,6 +483,11 @@ with start() as cluster:
             count += 1
     except DiskFullError as error:
         print(error)
+    try:
+        cluster.create_topic("wide", 100_000)
+    except DiskFullError:
+        print("no topic with 1.5 MB of partitions")
+    assert len(cluster.records("orders")) == count
     os.remove(DIRECTORY + "/other")
     cluster.produce("orders", [b"there is space again"])
     cluster.create_topic("more")
@@ -451,7 +503,8 @@ def test_a_cluster_on_a_full_file_system_continues_when_there_is_space(tmp_path:
     script = other + FULL_DISK.replace("DIRECTORY", repr(str(tmp_path)))
     ran = in_mount_namespace(script, f"-t tmpfs -o size=8m none {tmp_path}")
     assert not ran.returncode, ran.stderr
-    full, end = ran.stdout.splitlines()
+    full, wide, end = ran.stdout.splitlines()
+    assert wide.startswith("no topic")
     assert full.startswith(f"data_dir='{tmp_path}/data': the disk is full")
     count, _, topics = end.partition(" records before, topics ")
     assert 30 < int(count) < 60

@@ -43,14 +43,19 @@ class CommandsBase:
     def _run(self, step: Callable[[], T]) -> T:
         return self._environment.run(step)
 
-    def _change(self, step: Callable[[], T]) -> T:
+    def _change(self, step: Callable[[], T], log_bytes: int = 0) -> T:
         """Run a step that changes what is stored.
+
+        Args:
+            step: The step.
+            log_bytes: The size of the logs that it adds, unless they ask for space themselves.
 
         Raises:
             DiskFullError: There is no space to store it.
         """
         if self._cluster.storage is not None:
-            self._cluster.storage.require_space()
+            self._cluster.storage.require_space(log_bytes)
+            self._cluster.storage.claim()
         return self._run(step)
 
     def _now_ms(self) -> float:

@@ -104,8 +104,10 @@ def _auto_created(cluster: "Cluster", call: Call, name: str) -> Topic | ErrorCod
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if not is_legal_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    is_possible = cluster.storage is None or cluster.storage.has_space()
-    if not allowed or not is_possible or cluster.topics.colliding(name) is not None:
+    if not allowed or cluster.topics.colliding(name) is not None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    growth_bytes = len(name) + cluster.config.number("num.partitions") * cluster.partition_bytes
+    if cluster.storage is not None and not cluster.storage.claim(growth_bytes):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return cluster.auto_create_topic(name)
 

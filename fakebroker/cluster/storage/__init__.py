@@ -3,5 +3,5 @@
 Depends on `Cluster` and its snapshots; files are in `fakebroker.server.data_directory`. Start with `entries.py`, which
 lists the kinds of entries. `state_writer.py` records changes, `log_writer.py` those of one partition's log, and
 `checkpoint.py` the whole state; `stored_state.py` collects entries, and `restore.py` makes a cluster of them.
-`guarded_handlers.py` refuses requests while there is no space.
+`entry_writer.py` writes only what has space, and `guarded_handlers.py` refuses requests otherwise.
 """

@@ -6,6 +6,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.error_catalog import error_places
 from fakebroker.cluster.faults.error_responses import InjectedError, refusal
 from fakebroker.cluster.handlers import BY_NAME, Handler
+from fakebroker.cluster.handlers.controller_requests import MAX_RECORDS_PER_USER_OP
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.schema import Message
 
@@ -22,20 +23,25 @@ GUARDED = frozenset(
 """The APIs that change what is stored. Of Produce and of requests to coordinators, the append to the log fails instead;
 requests that may create a topic besides (Metadata, FindCoordinator) are answered."""
 
+_CREDENTIAL_BYTES = 256
+"""The largest size of a stored SCRAM credential, without what the request has of it."""
+_TOPIC_BYTES = 128
+"""The largest size of a topic, without what the request has of it, and without its partitions."""
+
 
 class Guard(Protocol):
     """What the handlers need of the storage."""
 
-    sections_may_differ: bool
-
-    def has_space(self) -> bool: ...
+    def claim(self, growth_bytes: int) -> bool:
+        """Return whether a request can change what is stored, and this makes it larger by at most so many bytes."""
+        ...
 
 
 class GuardedHandlers(dict[str, Handler]):
     """The handlers by the names of their APIs, as `BY_NAME`.
 
     Args:
-        guard: Knows whether there is space; its `sections_may_differ` is set when a section may have changed.
+        guard: Knows whether there is space for changes.
     """
 
     def __init__(self, guard: Guard) -> None:
@@ -49,12 +55,27 @@ class GuardedHandlers(dict[str, Handler]):
 
     def _guarded(self, handler: Handler) -> Handler:
         def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
-            if not self._guard.has_space():
+            if not self._guard.claim(_growth_bytes(cluster, call)):
                 return _refused(call)
-            self._guard.sections_may_differ = True
             return handler(cluster, call, now_ms)
 
         return handle
+
+
+def _growth_bytes(cluster: "Cluster", call: Call) -> int:
+    """Return how much larger the entries of topics and sections can become by a request."""
+    # Stored, a request has at most 4 times its size, but for partitions and keys that it does not contain.
+    growth = 4 * call.size
+    if call.api.name == "AlterUserScramCredentials":
+        growth += _CREDENTIAL_BYTES * len(call.request.upsertions)
+    elif call.api.name == "CreateTopics":
+        default = cluster.config.number("num.partitions")
+        counts = [max(topic.num_partitions, default) for topic in call.request.topics]
+        growth += _TOPIC_BYTES * len(counts) + min(sum(counts), MAX_RECORDS_PER_USER_OP) * cluster.partition_bytes
+    elif call.api.name == "CreatePartitions":
+        counts = [min(max(topic.count, 0), MAX_RECORDS_PER_USER_OP) for topic in call.request.topics]
+        growth += sum(counts) * cluster.partition_bytes
+    return growth
 
 
 def _refused(call: Call) -> Message:

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.storage.entries import Kind, Storage, StoredIds, StoredPartition, StoredTopic, encode
+from fakebroker.cluster.storage.entry_writer import EntryWriter
 from fakebroker.cluster.storage.guarded_handlers import GuardedHandlers
-from fakebroker.cluster.storage.log_writer import LogWriter, has_space, require_space
+from fakebroker.cluster.storage.log_writer import LogWriter
 from fakebroker.cluster.storage.sections import SECTIONS
 from fakebroker.cluster.topics import Topic
 
@@ -14,7 +15,8 @@ class StateWriter:
     """Writes the changes of one cluster. Implements `ClusterStorage` and `TopicStorage`.
 
     Changes of logs are written at once, before they are made; those of topics before the next change of a log; all
-    others by `write_changes`, which is called before responses are sent.
+    others by `write_changes`, which is called before responses are sent. What is not written for lack of space, no
+    response has acknowledged (see `EntryWriter`).
 
     Args:
         cluster: The cluster. Everything that it has is recorded by the first `write_changes`, except logs: a stored
@@ -30,11 +32,10 @@ class StateWriter:
 
     def __init__(self, cluster: Cluster, storage: Storage, starts: int) -> None:
         self._cluster = cluster
-        self._storage = storage
+        self._entries = EntryWriter(storage, self._encoded)
         self._starts = starts
         self._ids: StoredIds | None = None
         self._sections: dict[Kind, bytes] = {}
-        self._changed: dict[bytes, Topic] = {}
         self.sections_may_differ = True
         self.was_replaced = False
         cluster.storage = cluster.topics.storage = self
@@ -43,17 +44,20 @@ class StateWriter:
 
     # ClusterStorage
 
-    def has_space(self) -> bool:
-        """Return whether changes can be stored."""
-        return has_space(self._storage)
-
     def require_space(self, size_bytes: int = 0) -> None:
         """Check that changes can be stored, and batches of this size.
 
         Raises:
             DiskFullError: They cannot, because the disk is full.
         """
-        require_space(self._storage, size_bytes)
+        self._entries.require_space(size_bytes)
+
+    def claim(self, growth_bytes: int = 0) -> bool:
+        """Return whether topics and sections can be changed; then they may be, see `EntryWriter.claim`."""
+        if not self._entries.claim(growth_bytes):
+            return False
+        self.sections_may_differ = True
+        return True
 
     # TopicStorage
 
@@ -62,22 +66,21 @@ class StateWriter:
             return
         for partition in topic.partitions:
             if partition.log.storage is None:
-                partition.log.storage = LogWriter(self._storage, topic.topic_id, partition.index, self._write_topics)
-        self._changed[topic.topic_id] = topic
+                partition.log.storage = LogWriter(self._entries, topic.topic_id, partition.index)
+        self._entries.topic_changed(topic)
 
     def changed(self, topic: Topic) -> None:
         if topic.partitions[0].log.storage is not None:
-            self._changed[topic.topic_id] = topic
+            self._entries.topic_changed(topic)
 
     def deleted(self, topic: Topic) -> None:
         for partition in topic.partitions:
             partition.log.storage = None
-        self._changed.pop(topic.topic_id, None)
         if not self.was_replaced:
-            self._storage.write(Kind.DELETED_TOPIC, (topic.topic_id,))
+            self._entries.topic_deleted(topic.topic_id)
 
     def replaced(self) -> None:
-        self._changed.clear()
+        self._entries.forget_topics()
         if self._ids is None:  # By the stored state, after a start: what follows continues it.
             self._attach_all()
         else:
@@ -94,22 +97,30 @@ class StateWriter:
 
     # Writing
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether changes have not been written, after `write_changes` because of a full disk."""
+        return self._entries.is_behind or self.sections_may_differ
+
     def write_changes(self) -> None:
-        """Write the topics and sections that have changed."""
+        """Write the topics and sections that have changed, those for which there is space."""
         if self.was_replaced:
             return
-        self._write_topics()
+        self._entries.catch_up()
         ids = self._current_ids()
-        if ids != self._ids:
+        if ids != self._ids and self._entries.write_section(Kind.IDS, encode(ids)):
             self._ids = ids
-            self._storage.write(Kind.IDS, (encode(ids),))
         if self.sections_may_differ:
             self.sections_may_differ = False
             for kind, section in SECTIONS.items():
                 encoded = encode(section.read(self._cluster))
-                if encoded != self._sections.get(kind):
+                if encoded == self._sections.get(kind):
+                    continue
+                if self._entries.write_section(kind, encoded):
                     self._sections[kind] = encoded
-                    self._storage.write(kind, (encoded,))
+                else:
+                    self.sections_may_differ = True
+        self._entries.release_claims()
 
     def write_all(self, write: Callable[[Kind, bytes], object]) -> None:
         """Write all topics and sections, for a checkpoint."""
@@ -118,12 +129,6 @@ class StateWriter:
             write(kind, encode(section.read(self._cluster)))
         for topic in self._cluster.topics.all():
             write(Kind.TOPIC, self._encoded(topic))
-
-    def _write_topics(self) -> None:
-        if self._changed:
-            changed, self._changed = self._changed, {}
-            for topic in changed.values():
-                self._storage.write(Kind.TOPIC, (self._encoded(topic),))
 
     def _current_ids(self) -> StoredIds:
         cluster = self._cluster

@@ -19,6 +19,8 @@ SYNC_INTERVAL_MS: Final = 1_000
 """With "interval": how long written entries stay only in the memory of the machine."""
 MIN_LOG_BYTES: Final = 64 * 1024 * 1024
 """Logs smaller than this are not worth a checkpoint."""
+MIN_LOG_BYTES_IF_NEARLY_FULL: Final = 1024 * 1024
+"""The same on a disk that is nearly full, which a checkpoint can change."""
 MAX_RESERVED_ENTRIES: Final = 4_096
 """How many entries one call of `reserve` covers."""
 _BUFFER_BYTES: Final = 16 * 1024 * 1024
@@ -63,6 +65,7 @@ class DataDirectory:
         self._failure: DataDirectoryError | None = None
         self._checkpoint_from_bytes = 0
         self._is_checkpointing = self._is_unsynced = False
+        self._refused_bytes: float = inf
         self._sync_deadline_ms = inf
 
     @classmethod
@@ -81,7 +84,7 @@ class DataDirectory:
             fsync: When written entries are forced to the disk: "always" before `flush` returns, so that they survive a
                 failure of the machine; "interval" every second, and a failure can leave damage that `entries` refuses.
                 A killed process loses nothing with either.
-            warn: Called with a sentence about what `entries` cut.
+            warn: Called with a sentence about what `entries` cut, and when the disk is full or has space again.
             operations: Changes files; by default, the system calls.
 
         Raises:
@@ -129,11 +132,23 @@ class DataDirectory:
             raise self._failure
         try:
             log = self._log or self._new_log()
-            return log.reserve(self._block.size_bytes + size_bytes + _OVERHEAD_BYTES)
+            is_reserved = log.reserve(self._block.size_bytes + size_bytes + _OVERHEAD_BYTES)
         except OSError as error:
-            if error.errno in NO_SPACE:
-                return False
-            raise self._failed(error) from error
+            if error.errno not in NO_SPACE:
+                raise self._failed(error) from error
+            is_reserved = False
+        self._note(size_bytes, is_reserved)
+        return is_reserved
+
+    def _note(self, size_bytes: int, is_reserved: bool) -> None:
+        """Warn of the first reservation that is refused, and when one of this size succeeds."""
+        if not is_reserved and self._refused_bytes == inf:
+            self._warn(f"data_dir={self.path!r}: the disk is full, writes are refused")
+        if not is_reserved:
+            self._refused_bytes = min(self._refused_bytes, size_bytes)
+        elif size_bytes >= self._refused_bytes:
+            self._refused_bytes = inf
+            self._warn(f"data_dir={self.path!r}: the disk has space again")
 
     def write(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
         """Append an entry. It is safe when `flush` returns.
@@ -203,8 +218,13 @@ class DataDirectory:
         Args:
             live_bytes: Approximate size of the entries that a checkpoint would have.
         """
-        least = max(MIN_LOG_BYTES, 2 * live_bytes, self._checkpoint_from_bytes)
+        least = max(self._min_log_bytes, 2 * live_bytes, self._checkpoint_from_bytes)
         return not self._is_checkpointing and self._log_bytes > least
+
+    @property
+    def _min_log_bytes(self) -> int:
+        is_nearly_full = self._log is not None and self._log.is_nearly_full
+        return MIN_LOG_BYTES_IF_NEARLY_FULL if is_nearly_full else MIN_LOG_BYTES
 
     @property
     def _log_bytes(self) -> int:
@@ -225,7 +245,7 @@ class DataDirectory:
         self.flush()
         earlier_bytes = self._log_bytes
         # If this one fails, the logs have to grow before the next attempt.
-        self._checkpoint_from_bytes = earlier_bytes + MIN_LOG_BYTES
+        self._checkpoint_from_bytes = earlier_bytes + self._min_log_bytes
         try:
             self._roll()
         except OSError as error:

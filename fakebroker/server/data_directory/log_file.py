@@ -22,6 +22,7 @@ class LogFile:
 
     Attributes:
         size_bytes: Size of the blocks in it.
+        is_nearly_full: Whether the disk had less space than is usually allocated at once.
 
     Raises:
         OSError: Raised by all methods if the disk fails. Afterwards, only `close` may be called.
@@ -37,6 +38,7 @@ class LogFile:
             operations.remove(path)
             raise
         self.size_bytes = 0
+        self.is_nearly_full = False
         self._allocated_bytes = 0
 
     def reserve(self, size_bytes: int) -> bool:
@@ -52,8 +54,10 @@ class LogFile:
             except OSError as error:
                 if error.errno not in NO_SPACE:
                     raise
+                self.is_nearly_full = True
             else:
                 self._allocated_bytes = end
+                self.is_nearly_full = unit != step
                 return True
         return False
 

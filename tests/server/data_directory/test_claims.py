@@ -139,8 +139,10 @@ def test_a_full_file_system_takes_no_more_entries_until_there_is_space(tmp_path:
         OPEN + script + full(path, f"os.remove({str(tmp_path / 'other')!r})"), f"-t tmpfs -o size=4m none {tmp_path}"
     )
     assert not ran.returncode, ran.stderr
-    [first, last] = ran.stdout.splitlines()
+    [refused, first, accepted, last] = ran.stdout.splitlines()
+    assert refused == f"data_dir='{path}': the disk is full, writes are refused"
     assert 300 < int(first.removeprefix("full after ")) < 400, "nearly all of the space is used"
+    assert accepted == f"data_dir='{path}': the disk has space again"
     assert last == "read again"
 
 
@@ -170,8 +172,9 @@ directory.close()
 """
     ran = in_mount_namespace(OPEN + script, f"-t tmpfs -o size=1m none {tmp_path}")
     assert not ran.returncode, ran.stderr
-    assert ran.stdout.startswith(f"DiskFullError data_dir='{tmp_path / 'new'}': No space left on device")
-    assert ran.stdout.endswith(": expected a disk with free space\n")
+    [_, refused, _] = ran.stdout.splitlines()
+    assert refused.startswith(f"DiskFullError data_dir='{tmp_path / 'new'}': No space left on device")
+    assert refused.endswith(": expected a disk with free space")
 
 
 @pytest.mark.slow
@@ -180,6 +183,6 @@ def test_a_limit_of_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
     script = limit.format(3_000_000) + full(tmp_path / "data", limit.format("resource.RLIM_INFINITY"))
     ran = subprocess.run([sys.executable, "-c", OPEN + script], capture_output=True, text=True, check=False)
     assert not ran.returncode, ran.stderr
-    [first, last] = ran.stdout.splitlines()
+    [_, first, _, last] = ran.stdout.splitlines()
     assert 250 < int(first.removeprefix("full after ")) < 300
     assert last == "read again"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import count
+from math import inf
 from typing import Any
 
 from fakebroker.cluster.cluster import Cluster
@@ -21,19 +22,22 @@ class MemoryStorage:
 
     Attributes:
         entries: The entries.
-        is_full: Whether there is no space.
+        free_bytes: How much can be written. What is not reserved must not be.
     """
 
     def __init__(self) -> None:
         self.path = "/memory"
         self.entries: list[Entry] = []
-        self.is_full = False
+        self.free_bytes: float = inf
 
     def reserve(self, size_bytes: int) -> bool:
-        return not self.is_full
+        return size_bytes <= self.free_bytes
 
     def write(self, kind: int, parts: Sequence[bytes | memoryview]) -> None:
-        self.entries.append((kind, b"".join(parts)))
+        payload = b"".join(parts)
+        self.free_bytes -= len(payload)
+        assert self.free_bytes >= 0, (kind, len(payload))
+        self.entries.append((kind, payload))
 
     def replace(self, cluster: Cluster, writer: StateWriter) -> None:
         """Replace all entries by a checkpoint."""
