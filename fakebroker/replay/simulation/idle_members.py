@@ -94,7 +94,7 @@ class IdleMembers:
         driver.scheduled_ms = until_ms
         session.suspend(self._wake_before_timer)
         if until_ms < inf:
-            self._scheduler.schedule_private(until_ms, driver.number, self._act, driver, until_ms)
+            self._scheduler.schedule(until_ms, ACTION, driver.number, self._act, driver, until_ms)
         return True
 
     def _accepting(self, driver: MemberDriver) -> Session | None:

@@ -5,8 +5,9 @@ scheduling.
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import Any
 
 START_MS = 1_600_000_000_000.0
@@ -43,27 +44,38 @@ class VirtualClock:
         return self.moment_ms
 
 
+_SPAN_MS = 1_024.0
+"""Calls that are due more than this after the present ones are not ordered yet. A power of two, so that multiples of it
+are exact."""
+
+
 class Scheduler:
     """Makes scheduled calls in order.
 
-    Calls differ in what they may change. A private call (`schedule_private`) affects one idle member only. A shared
-    call (`schedule_shared`) may change the brokers' state for any member. All other calls affect one client only, or
-    its broker's state about this client.
+    Calls of the present span of time are in a heap. Later ones are only collected by their span, which is much cheaper
+    in a large heap: most deadlines of members are far away, and many move before they are due.
+
+    Calls differ in what they may change. A shared call (`schedule_shared`) may change the brokers' state for any
+    member. All other calls affect one client only, or its broker's state about this client.
 
     Args:
         clock: Set to the time of each call.
-
-    Attributes:
-        position: Position of the present call.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.position: Position = (clock.moment_ms, EVENT, -1)
         self._numbers = count()
-        self._heap: list[Entry] = []
-        self._private: list[Entry] = []
+        self._entry: Entry = (clock.moment_ms, EVENT, -1, next(self._numbers), _nothing, ())  # Of the present call.
+        self._heap: list[Entry] = []  # Of all calls before `_end_ms`.
+        self._end_ms = -inf
+        self._later: dict[float, list[Entry]] = {}  # Later calls, by the number of their span.
+        self._spans: list[float] = []  # A heap of these numbers.
         self._shared_ms: list[float] = []
+
+    @property
+    def position(self) -> Position:
+        """The position of the present call."""
+        return self._entry[:3]
 
     def schedule_shared(self, at_ms: float, kind: int, number: int, call: Callable[..., None], *args: Any) -> None:
         """Schedule a shared call."""
@@ -72,11 +84,16 @@ class Scheduler:
 
     def schedule(self, at_ms: float, kind: int, number: int, call: Callable[..., None], *args: Any) -> None:
         """Schedule a call."""
-        heappush(self._heap, (at_ms, kind, number, next(self._numbers), call, args))
-
-    def schedule_private(self, at_ms: float, number: int, call: Callable[..., None], *args: Any) -> None:
-        """Schedule an action of an idle member, which affects no other member."""
-        heappush(self._private, (at_ms, ACTION, number, next(self._numbers), call, args))
+        entry = (at_ms, kind, number, next(self._numbers), call, args)
+        if at_ms < self._end_ms:
+            heappush(self._heap, entry)
+            return
+        span = at_ms // _SPAN_MS
+        if span in self._later:
+            self._later[span].append(entry)
+        else:
+            self._later[span] = [entry]
+            heappush(self._spans, span)
 
     def is_quiet_until(self, at_ms: float) -> bool:
         """Return whether no shared call is scheduled from now until a time, inclusive."""
@@ -91,12 +108,23 @@ class Scheduler:
         Returns:
             Whether a call was made.
         """
-        heap, private = self._heap, self._private
-        entries = private if not heap or (private and private[0] < heap[0]) else heap
-        if not entries or entries[0][0] > until_ms:
+        heap = self._heap or self._next_span()
+        if not heap or heap[0][0] > until_ms:
             return False
-        entry = heappop(entries)
+        entry = self._entry = heappop(heap)
         self.clock.moment_ms = entry[0]
-        self.position = entry[:3]
         entry[4](*entry[5])
         return True
+
+    def _next_span(self) -> list[Entry]:
+        """Continue with the calls of the next span, and return them."""
+        if self._spans:
+            span = heappop(self._spans)
+            self._end_ms = (span + 1) * _SPAN_MS
+            self._heap = self._later.pop(span)
+            heapify(self._heap)
+        return self._heap
+
+
+def _nothing() -> None:
+    """The call before the first one."""
