@@ -64,7 +64,8 @@ class EventRecorder:
         """Record an event."""
         if event.kind == "request":
             self.requests += event.count
-            self.errors += is_failure(event.error, event.missing)
+            if event.error != 0:
+                self.errors += is_failure(event.error, event.missing)
         if self._folds and event.member is not None:
             self._fold(event, event.member)
         else:
@@ -81,7 +82,7 @@ class EventRecorder:
         """
         if self._folds:
             until_us = to_us(due_ms + (count - 1) * interval_ms) if count > 1 else None
-            self.add(first._replace(count=count, until_us=until_us))
+            self.add(first.with_folded(count, until_us, first.latency_us))
         else:
             self._add_series(Series(first, count, interval_ms, due_ms))
 
@@ -91,7 +92,7 @@ class EventRecorder:
         """Record commits at regular intervals that were sent on time and were accepted.
 
         Args:
-            first: The event of the first commit; its offsets are ignored.
+            first: The event of the first commit, without offsets.
             count: Number of commits.
             interval_ms: Time between two of them.
             due_ms: When the first one was due, in milliseconds since the Unix epoch.
@@ -154,7 +155,7 @@ class EventRecorder:
         self._rows.append(event)
 
 
-def _batch_of(rows: list[Event]) -> pa.RecordBatch:
+def _batch_of(rows: Sequence[Event]) -> pa.RecordBatch:
     columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
     return pa.record_batch(columns, schema=SCHEMA)
 
@@ -164,7 +165,7 @@ def _batch_of_series(series: list[Series]) -> pa.RecordBatch:
     of_series, number = _repeated(counts)
     at_ms = np.array(dues_ms)[of_series] + number * np.array(intervals_ms)[of_series]
     at_us = pa.array(np.rint(at_ms * 1000).astype(np.int64))  # as `to_us` rounds
-    batch = _batch_of([first._replace(offsets=None) for first in firsts]).take(pa.array(of_series))
+    batch = _batch_of(firsts).take(pa.array(of_series))
     columns = dict(zip(SCHEMA.names, batch.columns, strict=True))
     columns |= {"scheduled_us": at_us, "sent_us": at_us, "offsets": _offsets_of(offsets, of_series, at_ms)}
     return pa.record_batch(list(columns.values()), schema=SCHEMA)
@@ -225,8 +226,5 @@ def _is_foldable(folded: Event, event: Event) -> bool:
 def _merged(folded: Event, event: Event) -> Event:
     assert folded.latency_us is not None
     assert event.latency_us is not None
-    return folded._replace(
-        count=folded.count + event.count,
-        until_us=event.sent_us if event.until_us is None else event.until_us,
-        latency_us=max(folded.latency_us, event.latency_us),
-    )
+    until_us = event.sent_us if event.until_us is None else event.until_us
+    return folded.with_folded(folded.count + event.count, until_us, max(folded.latency_us, event.latency_us))

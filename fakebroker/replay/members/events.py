@@ -3,7 +3,9 @@
 Used to record a replay and to report on it. Does not depend on Spark.
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -165,3 +167,15 @@ class Event(NamedTuple):
     transaction: tuple[int | None, int | None, int | None, bool | None] | None = None
     epoch: int | None = None
     owned: list[str] | None = None
+
+    def with_folded(self, count: int, until_us: int | None, latency_us: int | None) -> "Event":
+        """Return the row with these numbers of folded requests. Takes a third of the time of `_replace`."""
+        row = list(self)
+        row[_LATENCY_US], row[_COUNT], row[_UNTIL_US] = latency_us, count, until_us
+        return event_of(row)
+
+
+event_of: Callable[[Iterable[Any]], Event] = partial(tuple.__new__, Event)
+"""Makes an event of all its fields, in their order. Takes a third of the time of `Event`, which has defaults."""
+
+_LATENCY_US, _COUNT, _UNTIL_US = map(Event._fields.index, ("latency_us", "count", "until_us"))

@@ -21,7 +21,7 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest, Offs
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from fakebroker.replay.members.events import Event
+from fakebroker.replay.members.events import Event, event_of
 from fakebroker.replay.script.script import Script
 
 NOT_SENT = -1
@@ -68,26 +68,11 @@ def heartbeat_event(
 ) -> Event:
     """Return the event of a Heartbeat, with or without a response. A fast path: most requests are heartbeats."""
     scheduled_us, sent_us, version, broker = sent
-    return Event(
-        scheduled_us,
-        sent_us,
-        latency_us,
-        "Heartbeat",
-        version,
-        broker,
-        script.group,
-        script.member,
-        request.generation_id,
-        error,
-        None,
-        None,
-        "request",
-        1,
-        None,
-        missing,
-        request.member_id,
-        script.instance_id,
-    )
+    return event_of((
+        scheduled_us, sent_us, latency_us, "Heartbeat", version, broker,
+        script.group, script.member, request.generation_id, error, None, None, "request", 1, None, missing,
+        request.member_id, script.instance_id, None, None, None, None, None, "members", None, None, None,
+    ))  # fmt: skip
 
 
 def commit_event(sent: SentRequest, latency_us: int, identity: Identity, script: Script) -> Event:
@@ -185,12 +170,12 @@ def answered_event(
             assigned = _assigned(response)
         case OffsetFetchResponse() if not error:
             offsets = [(f"{topic}-{each}", offset) for (topic, each), offset in fetched_offsets(response)]
-    # By position, because keywords take twice the time.
-    return Event(
-        *(*sent[:2], latency_us, API_NAMES[type(request)], *sent[2:], script.group, script.member, generation, error),
-        *(None, assigned, "request", 1, None, None, member_id or None, script.instance_id),
-        *(leader, protocol, members, offsets),
-    )
+    scheduled_us, sent_us, version, broker = sent
+    return event_of((
+        scheduled_us, sent_us, latency_us, API_NAMES[type(request)], version, broker,
+        script.group, script.member, generation, error, None, assigned, "request", 1, None, None,
+        member_id or None, script.instance_id, leader, protocol, members, offsets, None, "members", None, None, None,
+    ))  # fmt: skip
 
 
 def unanswered_event(
