@@ -291,7 +291,7 @@ class GroupMember(ABC):
             The offsets in the last commit: the present positions.
         """
         self._timers.set_last(Timer.COMMIT, next_due_ms)
-        known = self._known_positions()
+        known = self.known_positions()
         if known:
             self._backoff.reset()
         return known
@@ -320,14 +320,15 @@ class GroupMember(ABC):
 
     def _commit(self, scheduled_ms: float) -> OffsetCommitRequest | None:
         """Send a commit of the known positions, and return it; None if there are none."""
-        known = self._known_positions()
+        known = self.known_positions()
         if not known:
             return None
         request = requests.offset_commit(self.identity, known)
         self._send(request, scheduled_ms)
         return request
 
-    def _known_positions(self) -> dict[TopicPartition, int]:
+    def known_positions(self) -> dict[TopicPartition, int]:
+        """Return what a commit contains: the positions of owned partitions."""
         return {partition: self.positions[partition] for partition in self.assigned if partition in self.positions}
 
     def _fetch_offsets(self, scheduled_ms: float) -> None:

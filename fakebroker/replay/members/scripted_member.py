@@ -255,6 +255,12 @@ class ScriptedMember:
         """Whether the mode is not NORMAL, or a request is queued or in flight."""
         return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
 
+    def positions_at(self, now_ms: float) -> dict[TopicPartition, int]:
+        """Return the offsets that a commit contains."""
+        if self._consumption is not None:
+            self._consumption.advance(self.member.positions, now_ms)
+        return self.member.known_positions()
+
     def commits_skipped(self, last_ms: float) -> dict[TopicPartition, int]:
         """Automatic commits were sent on the member's behalf, and all succeeded.
 

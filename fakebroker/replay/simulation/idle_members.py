@@ -91,10 +91,8 @@ class IdleMembers:
         if heartbeat_ms >= until_ms:
             return False
         self.numbers.add(driver.number)
-        driver.scheduled_ms = until_ms
         session.suspend(self._wake_before_timer)
-        if until_ms < inf:
-            self._scheduler.schedule(until_ms, ACTION, driver.number, self._act, driver, until_ms)
+        self._schedule_waking(driver, until_ms)
         return True
 
     def _accepting(self, driver: MemberDriver) -> Session | None:
@@ -108,13 +106,13 @@ class IdleMembers:
         """Return when the first commit is due that cannot be skipped; `until_ms` if it is not due before."""
         client, script = driver.member.member, driver.member.script
         due_ms = client.next_commit_ms
-        if due_ms >= until_ms or not self._accepts_commits(driver, session):
-            return min(due_ms, until_ms)
-        interval_ms, first_ms = client.heartbeat_interval_ms, client.next_heartbeat_ms
+        if due_ms >= until_ms:
+            return until_ms
+        if not (_has_committed_all(driver, session) and self._accepts_commits(driver, session)):
+            return due_ms
         last_ms = min(until_ms, due_ms + _MAX_COMMITS * script.commit_interval_ms)
         while due_ms < last_ms:
-            since_ms = (due_ms - first_ms) % interval_ms  # Since the last heartbeat was due.
-            if since_ms < _ROUND_TRIP_MS or since_ms >= interval_ms - _ROUND_TRIP_MS:
+            if _meets_heartbeat(driver, due_ms):
                 return due_ms
             due_ms += script.commit_interval_ms
         return last_ms
@@ -131,15 +129,45 @@ class IdleMembers:
             return False
         for name, index in driver.member.member.positions:
             topic = cluster.topics.find(name, b"", by_id=False)
-            if topic is None or topic.partition(index) is None or group.offsets.get(name, index) is None:
-                return False  # The first commits determine the order in which offsets are returned.
+            if topic is None or topic.partition(index) is None:
+                return False
         return True
+
+    def _commit_first(self, driver: MemberDriver, due_ms: float) -> bool:
+        """Handle the first commit of an idle member when it is due, if the member can stay idle meanwhile.
+
+        It is recorded with the later ones, the last of which is handled when the member is woken. But the first commits
+        of a group determine the order in which its offsets are returned.
+
+        Returns:
+            Whether the member stays idle.
+        """
+        scripted, session = driver.member, self._session_of(driver)
+        if scripted.member.next_commit_ms != due_ms or _meets_heartbeat(driver, due_ms):
+            return False
+        if not self._network.can_commit_at_once(driver.connection, due_ms, due_ms + _ROUND_TRIP_MS):
+            return False
+        if not self._accepts_commits(driver, session):
+            return False
+        committed = scripted.positions_at(due_ms)
+        if not committed:
+            return False
+        identity, arrival_ms = scripted.member.identity, due_ms + LATENCY_MS
+        self._network.commit(driver.connection.broker, identity, committed, arrival_ms)
+        self._schedule_waking(driver, self._first_simulated_commit(driver, session, scripted.idle_until))
+        return True
+
+    def _schedule_waking(self, driver: MemberDriver, until_ms: float) -> None:
+        driver.scheduled_ms = until_ms
+        if until_ms < inf:
+            self._scheduler.schedule(until_ms, ACTION, driver.number, self._act, driver, until_ms)
 
     # Waking
 
     def _act(self, driver: MemberDriver, due_ms: float) -> None:
         """Record what an idle member has done; wake it if it has to do something else now."""
-        if driver.number in self.numbers and driver.scheduled_ms == due_ms:
+        is_planned = driver.number in self.numbers and driver.scheduled_ms == due_ms
+        if is_planned and not self._commit_first(driver, due_ms):
             self._wake(driver, (due_ms, ACTION, driver.number))
             if not self.begin(driver):
                 driver.tick(due_ms)
@@ -268,3 +296,17 @@ def _answered_before(position: Position, due_ms: float, interval_ms: float, numb
     while (first_ms + count * interval_ms, RESPONSE, number) < position:
         count += 1
     return count
+
+
+def _has_committed_all(driver: MemberDriver, session: Session) -> bool:
+    """Return whether the group has a committed offset for each partition that the member will commit."""
+    offsets = session.group.offsets
+    return all(offsets.get(name, index) is not None for name, index in driver.member.member.positions)
+
+
+def _meets_heartbeat(driver: MemberDriver, due_ms: float) -> bool:
+    """Return whether a commit or a heartbeat of an idle member is due while the other one is in flight."""
+    client = driver.member.member
+    interval_ms = client.heartbeat_interval_ms
+    since_ms = (due_ms - client.next_heartbeat_ms) % interval_ms  # Since the last heartbeat was due.
+    return since_ms < _ROUND_TRIP_MS or since_ms >= interval_ms - _ROUND_TRIP_MS
