@@ -33,6 +33,7 @@ from fakebroker.protocol.messages.offset_fetch import (
 )
 from fakebroker.protocol.messages.produce import ProduceRequest
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from fakebroker.protocol.registry import api_of
 from fakebroker.protocol.schema import Message, Versions
@@ -59,6 +60,9 @@ LAST_VERSION_WITH_ONE_MEMBER = 9
 FIRST_VERSION_WITH_SASL_AUTHENTICATE = 1
 """The first version of SaslHandshake after which tokens are sent in requests (KIP-152)."""
 
+_WITHOUT_NEEDS = frozenset((HeartbeatRequest, OffsetCommitRequest, SyncGroupRequest))
+"""The most frequent requests, whose fields do not need certain versions. Other ones may be among these."""
+
 _DEFAULT = -1
 """The number of partitions or replicas in CreateTopics that means the broker's default."""
 
@@ -83,8 +87,8 @@ def is_batched(request: type[Message], version: int) -> bool:
 
 def versions_needed(request: Message) -> Versions | None:
     """Return the versions that support all fields set in a request; None if all versions do."""
-    if type(request) is HeartbeatRequest:
-        return None  # The most frequent request by far.
+    if type(request) in _WITHOUT_NEEDS:
+        return None
     match request:
         case ConsumerGroupHeartbeatRequest():
             if request.subscribed_topic_regex is None:

@@ -77,7 +77,7 @@ class Timers:
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline, if a timer is set."""
-        return min(self._deadlines.values(), default=None)
+        return min(self._deadlines.values()) if self._deadlines else None
 
     def next_deadline_except(self, *excluded: Timer) -> float:
         """Return the earliest deadline of the other timers; infinite if none is set."""

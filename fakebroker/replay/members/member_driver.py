@@ -111,13 +111,17 @@ class MemberDriver:
 
     def run(self, now_ms: float) -> None:
         """Do what the member requests, and schedule its next deadline."""
-        if self.member.has_work:
-            self._execute(now_ms)
+        member = self.member
+        if member.has_other_work:
+            self._execute_other(now_ms)
+        if member.has_request and (request := member.take_request()) is not None:
+            self._send(request, now_ms)
         self._context.schedule_tick(self)
         if self.producer is not None:
             self.producer.update(now_ms)
 
-    def _execute(self, now_ms: float) -> None:
+    def _execute_other(self, now_ms: float) -> None:
+        """Do what the member requests except sending."""
         member = self.member
         if member.take_disconnect():
             self._disconnect()
@@ -130,9 +134,6 @@ class MemberDriver:
             topics, scheduled_ms = metadata
             self._context.lookup.fetch_metadata(topics, self, scheduled_ms)
             self._context.process_lookups()
-        request = member.take_request()
-        if request is not None:
-            self._send(request, now_ms)
 
     # CoordinatorListener and MetadataListener
 

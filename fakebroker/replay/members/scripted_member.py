@@ -78,6 +78,9 @@ class Mode(Enum):
     ZOMBIE = auto()
 
 
+_NORMAL, _SLOW = Mode.NORMAL, Mode.SLOW  # A global is faster than an attribute of an enumeration.
+
+
 class Timer(IntEnum):
     """Timers of a scripted member, in addition to those of the client's member. Ties are resolved in this order.
 
@@ -227,7 +230,9 @@ class ScriptedMember:
     @property
     def idle_until(self) -> float:
         """When anything but heartbeats and commits is due, if these succeed; -inf if the member is not idle now."""
-        return -math.inf if self._is_busy or self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
+        if self._in_flight is not None or self._queue or self._own_queue or self._mode is not _NORMAL:
+            return -math.inf
+        return -math.inf if self._closed_loop else min(self._next_timer_ms, self.member.idle_until())
 
     @property
     def is_suspended(self) -> bool:
@@ -248,12 +253,7 @@ class ScriptedMember:
     @property
     def _is_responsive(self) -> bool:
         """Whether calls go to the client's member at once instead of being deferred."""
-        return self._mode is Mode.NORMAL or self._mode is Mode.SLOW
-
-    @property
-    def _is_busy(self) -> bool:
-        """Whether the mode is not NORMAL, or a request is queued or in flight."""
-        return self._mode is not Mode.NORMAL or self._in_flight is not None or bool(self._queue or self._own_queue)
+        return self._mode is _NORMAL or self._mode is _SLOW
 
     def positions_at(self, now_ms: float) -> dict[TopicPartition, int]:
         """Return the offsets that a commit contains."""
@@ -291,8 +291,9 @@ class ScriptedMember:
 
     def next_deadline(self) -> float:
         """Return when to call `tick`, in milliseconds since the Unix epoch; infinite for never."""
-        due_ms = self.member.next_deadline() if self._is_responsive else None
-        return self._next_timer_ms if due_ms is None else min(due_ms, self._next_timer_ms)
+        due_ms = self.member.next_deadline() if self._mode is _NORMAL or self._mode is _SLOW else None
+        timer_ms = self._next_timer_ms
+        return timer_ms if due_ms is None or timer_ms < due_ms else due_ms
 
     def tick(self, now_ms: float) -> None:
         """Process all deadlines up to now: the timers of the scripted member first, then the client's member."""
@@ -497,16 +498,17 @@ class ScriptedMember:
         send = self._in_flight
         if send is None:
             return
-        if self._mode is Mode.PAUSED or self._mode is Mode.SILENT:
+        mode = self._mode
+        if mode is not _NORMAL and (mode is Mode.PAUSED or mode is Mode.SILENT):
             self._deferred.append((self.answered, (response,)))
             return
         self._in_flight = None
         sent = self._sent_request(send)
-        latency_us = to_us(now_ms) - sent.scheduled_us
+        latency_us = to_us(now_ms) - sent[0]
         self._record(answered_event(sent, latency_us, send.request, response, self.script, self._names))
         if self._in_flight_is_own:
             self._end_leave(now_ms)
-        elif self._mode is Mode.ZOMBIE:
+        elif mode is Mode.ZOMBIE:
             self._deferred.append((self.member.answered, (send.request, response)))
         else:
             self._pass_response(send, response, now_ms)
@@ -567,7 +569,9 @@ class ScriptedMember:
             self._record(event._replace(until_us=to_us(now_ms)) if ended else event)
 
     def _sent_request(self, send: Send) -> SentRequest:
-        return SentRequest(to_us(send.scheduled_ms), to_us(self._sent_ms), self._version, self.node_id)
+        scheduled_us = to_us(send.scheduled_ms)
+        sent_us = scheduled_us if self._sent_ms == send.scheduled_ms else to_us(self._sent_ms)
+        return SentRequest(scheduled_us, sent_us, self._version, self.node_id)
 
     # Results of look-ups
 
@@ -624,10 +628,10 @@ class ScriptedMember:
         if type(send.request) is OffsetCommitRequest:
             if self._consumption is not None:
                 self._consumption.advance_commit(send.request, self.member.positions, now_ms)
-            if self._mode is Mode.SLOW:
+            if self._mode is _SLOW:
                 self._replace_queued_commit(now_ms)
         self._queue.append(send)
-        if self._mode is Mode.SLOW:
+        if self._mode is _SLOW:
             self._heartbeat_during_join(now_ms)
 
     def _replace_queued_commit(self, now_ms: float) -> None:
@@ -639,14 +643,14 @@ class ScriptedMember:
     # Called by the driver
 
     @property
-    def has_work(self) -> bool:
-        """Whether one of the `take_` methods may return work."""
-        return (
-            (self._in_flight is None and bool(self._queue or self._own_queue))
-            or self._disconnect_wanted
-            or self._discovery_ms is not None
-            or self._topics is not None
-        )
+    def has_request(self) -> bool:
+        """Whether `take_request` may return a request."""
+        return self._in_flight is None and bool(self._queue or self._own_queue)
+
+    @property
+    def has_other_work(self) -> bool:
+        """Whether one of the other `take_` methods may return work."""
+        return self._disconnect_wanted or self._discovery_ms is not None or self._topics is not None
 
     def take_disconnect(self) -> bool:
         """Return whether to close the connection; the next call returns False."""
@@ -683,7 +687,7 @@ class ScriptedMember:
         self._in_flight_is_own = bool(self._own_queue)
         if self._own_queue:
             return self._own_queue.pop(0)
-        if self._mode is Mode.NORMAL:
+        if self._mode is _NORMAL:
             return self._queue.pop(0)
         if self._mode is Mode.SLOW:
             for index, send in enumerate(self._queue):

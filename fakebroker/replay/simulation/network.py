@@ -35,9 +35,8 @@ from fakebroker.topic_partition import TopicPartition
 M = TypeVar("M", bound=Message)
 
 _CLIENT_HOST = "/127.0.0.1"
-_PRIVATE_APIS = (
-    *("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator"),
-    *("Metadata", "DescribeGroups", "ListGroups"),
+_PRIVATE_APIS = frozenset(
+    ("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator", "Metadata", "DescribeGroups", "ListGroups")
 )
 """Requests that have no effect on other members of the group, called private here."""
 
@@ -120,10 +119,11 @@ class VirtualConnection(Peer):
             self._after_call()
 
     def answered(self, response: Any) -> None:
-        """Notify the user of the oldest pending request of its response."""
-        self.pending.pop(0).answered(self, response)
-        if self._after_call is not None:
-            self._after_call()
+        """Notify the user of the oldest pending request of its response, unless the client has disconnected."""
+        if not self.is_abandoned:
+            self.pending.pop(0).answered(self, response)
+            if self._after_call is not None:
+                self._after_call()
 
     def lost(self, why: str) -> None:
         """Notify the user that the connection is lost, or could not be opened."""
@@ -225,7 +225,8 @@ class Network:
 
     # Requests
 
-    def call(self, connection: VirtualConnection, request: Message, version: int, client_id: str) -> Call:
+    @staticmethod
+    def call(connection: VirtualConnection, request: Message, version: int, client_id: str) -> Call:
         """Return the call of a request, as the broker receives it."""
         return Call(connection, api_of(request), version, 0, client_id, received(request, version), 0)
 
@@ -257,17 +258,18 @@ class Network:
             self._handle(call, now_ms)
 
     def _handle(self, call: Call, now_ms: float) -> None:
-        if call.api.name not in _PRIVATE_APIS and not _only_extends_session(call):
+        name = call.api.name
+        if name not in _PRIVATE_APIS and not _only_extends_session(call):
             self._observer.before_change(call.group_ids)
-        elif call.api.name == "OffsetFetch":
+        elif name == "OffsetFetch":
             self._observer.before_read(call.group_ids)
-        if self._cluster.handle(call, now_ms):
-            self._respond(call, now_ms)
-        elif self._cluster.faults.actions:
-            self._cluster.faults.actions.run()
-            self._cluster.tick(now_ms)  # as the server's reactor does after each command
-        self.send_responses(now_ms)
         cluster = self._cluster
+        if cluster.handle(call, now_ms):
+            self._respond(call, now_ms)
+        elif cluster.faults.actions:
+            cluster.faults.actions.run()
+            cluster.tick(now_ms)  # as the server's reactor does after each command
+        self.send_responses(now_ms)
         if cluster.faults.active or cluster.transactions.is_used or cluster.sync_delays.next_deadline() is not None:
             self.schedule_timer(cluster.next_deadline())
         else:  # A request changes only the timers of its coordinator.
@@ -334,9 +336,11 @@ class Network:
 
     def send_responses(self, now_ms: float) -> None:
         """Send completed late responses, such as those of joins at the end of a rebalance."""
-        answered, self._cluster.answered = self._cluster.answered, []
-        for call in answered:
-            self._respond(call, now_ms)
+        cluster = self._cluster
+        if cluster.answered:
+            answered, cluster.answered = cluster.answered, []
+            for call in answered:
+                self._respond(call, now_ms)
 
     def _respond(self, call: Call, now_ms: float) -> None:
         connection = call.peer
@@ -361,11 +365,7 @@ class Network:
         """Schedule the arrival of a response at the client, one latency after `now_ms`, which may be in the past."""
         connection = call.peer
         assert isinstance(connection, VirtualConnection)
-        self._scheduler.schedule(now_ms + LATENCY_MS, RESPONSE, connection.number, self._deliver, connection, response)
-
-    def _deliver(self, connection: VirtualConnection, response: Any) -> None:
-        if not connection.is_abandoned:
-            connection.answered(response)
+        self._scheduler.schedule(now_ms + LATENCY_MS, RESPONSE, connection.number, connection.answered, response)
 
     # The brokers' timers
 

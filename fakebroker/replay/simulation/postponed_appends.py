@@ -14,6 +14,8 @@ from fakebroker.protocol.releases import NEWEST, Release
 
 _Key = tuple[str, str, int]
 
+_POSTPONED = (OffsetRecord, GroupRecord)
+
 
 class PostponedAppends:
     """The records that are not appended to a compacted log yet.
@@ -49,7 +51,7 @@ class PostponedAppends:
         Offsets and ends of transactions are appended at once, because the log tells which transactions are open. So are
         records of consumer groups (KIP-848), most of which stay the last ones of their keys.
         """
-        if not all(isinstance(record, GroupRecord | OffsetRecord) for record in written):
+        if not all(type(record) in _POSTPONED for record in written):
             self._append_postponed()
             append_records(self.log, written, leader_epoch, now_ms, release)
             return

@@ -56,7 +56,7 @@ class ScriptedMemberHarness:
 
     def follow(self) -> None:
         """Perform the effects that the member requests, as a driver does."""
-        while self.scripted.has_work:
+        while self.scripted.has_request or self.scripted.has_other_work:
             self.disconnects += self.scripted.take_disconnect()
             if self.scripted.take_discovery() is not None:
                 self.scripted.discovered(1, "b1", 9092, self.now_ms)
