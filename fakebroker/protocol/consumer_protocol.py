@@ -6,6 +6,7 @@ because a coordinator compares the metadata of a rejoin with the member's previo
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar, cast
 
 import msgspec
@@ -24,6 +25,15 @@ from fakebroker.topic_partition import TopicPartition, by_topic
 M = TypeVar("M", bound=Message)
 
 _VERSION = struct.Struct(">h")
+
+_MOST_KEPT = 1_000
+"""Number of small messages of each kind that are kept, because most groups have the same subscriptions."""
+_SMALL = 16
+"""The most topics or partitions of a small message."""
+_SMALL_BYTES = 256
+"""The most bytes of a small message."""
+
+Partitions = tuple[TopicPartition, ...]
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +70,19 @@ def encode_subscription(
             `sticky`. None for other assignors and new members.
         version: The version of the message.
     """
+    topics, owned_partitions = tuple(topics), tuple(owned_partitions)
+    is_small = previous is None and len(topics) + len(owned_partitions) <= _SMALL
+    encode_it = _small_subscription if is_small else _encoded_subscription
+    return encode_it(topics, owned_partitions, generation_id, previous, version)
+
+
+def _encoded_subscription(
+    topics: tuple[str, ...],
+    owned_partitions: Partitions,
+    generation_id: int,
+    previous: tuple[Partitions, int] | None,
+    version: int,
+) -> bytes:
     user_data = None
     if previous is not None:
         partitions, last_generation_id = previous
@@ -76,6 +99,9 @@ def encode_subscription(
     )
 
 
+_small_subscription = lru_cache(_MOST_KEPT)(_encoded_subscription)
+
+
 def decode_subscription(
     data: bytes, assignor: str = "range", member_id: str = "", instance_id: str | None = None
 ) -> Subscription:
@@ -90,23 +116,41 @@ def decode_subscription(
     Raises:
         ProtocolError: The subscription is malformed.
     """
-    decoded = _without_version(ConsumerProtocolSubscription, data)
-    owned, generation_id = decoded.owned_partitions, decoded.generation_id
-    if assignor == "sticky":
-        owned, generation_id = _previous_sticky_assignment(decoded.user_data)
+    decode_it = _decoded_small_subscription if len(data) <= _SMALL_BYTES else _decoded_subscription
+    topics, owned, generation_id = decode_it(data, assignor)
     return Subscription(
         member_id=member_id,
         instance_id=instance_id,
-        topics=tuple(decoded.topics),
-        owned_partitions=_flat(owned),
+        topics=topics,
+        owned_partitions=owned,
         generation_id=generation_id,
     )
 
 
+def _decoded_subscription(data: bytes, assignor: str) -> tuple[tuple[str, ...], Partitions, int]:
+    """Return topics, owned partitions and their generation."""
+    decoded = _without_version(ConsumerProtocolSubscription, data)
+    owned, generation_id = decoded.owned_partitions, decoded.generation_id
+    if assignor == "sticky":
+        owned, generation_id = _previous_sticky_assignment(decoded.user_data)
+    return tuple(decoded.topics), _flat(owned), generation_id
+
+
+_decoded_small_subscription = lru_cache(_MOST_KEPT)(_decoded_subscription)
+
+
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
     """Encode a member's partitions as a SyncGroup assignment."""
+    partitions = tuple(partitions)
+    return (_small_assignment if len(partitions) <= _SMALL else _encoded_assignment)(partitions)
+
+
+def _encoded_assignment(partitions: Partitions) -> bytes:
     message = ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions))
     return _with_version(message, message.VERSIONS.last)
+
+
+_small_assignment = lru_cache(_MOST_KEPT)(_encoded_assignment)
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
@@ -115,7 +159,14 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     Raises:
         ProtocolError: The assignment is empty or malformed.
     """
+    return (_decoded_small_assignment if len(data) <= _SMALL_BYTES else _decoded_assignment)(data)
+
+
+def _decoded_assignment(data: bytes) -> Partitions:
     return _flat(_without_version(ConsumerProtocolAssignment, data).assigned_partitions)
+
+
+_decoded_small_assignment = lru_cache(_MOST_KEPT)(_decoded_assignment)
 
 
 def _previous_sticky_assignment(user_data: bytes | None) -> tuple[list[ConsumerTopicPartitions], int]:
