@@ -5,9 +5,11 @@ clocks or random sources: ids and random numbers are passed in, so that the same
 """
 
 from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fakebroker.cluster import handlers
@@ -144,6 +146,9 @@ class Cluster:
         wire_ms: The clients' time, by which Fetch requests wait, in milliseconds since the epoch.
         answered: Calls that were not answered by the return value of `handle`, in the order of their answers. The
             server removes and sends them.
+        unfinished: Requests that are handled in parts, with the function that continues each. The server calls
+            `continue_request` until there are none.
+        part_bytes: How many bytes of records a request may read before others are served; infinite if there are none.
         disconnected: The peers whose connections are to be closed. The server removes and closes them.
         rewrite: The groups of the proposal `rewrite`; None until a broker supports it.
         handlers: The handlers of requests, by the names of their APIs.
@@ -219,6 +224,8 @@ class Cluster:
         self._keeps_history = keeps_history
         self.next_producer_id = 0
         self.answered: list[Call] = []
+        self.unfinished: deque[tuple[Call, Callable[[], None]]] = deque()
+        self.part_bytes = inf
         self.disconnected: list[Hashable] = []
         self.rewrite: RewriteGroups | None = None
         self.handlers: Mapping[str, handlers.Handler] = handlers.BY_NAME
@@ -690,6 +697,18 @@ class Cluster:
                 call.closes_connection = True
                 self.answered.append(call)
                 self.faults.actions.log(f"delayed {call!r}", error)
+
+    def continue_request(self, now_ms: float, wire_ms: float) -> None:
+        """Handle the next part of the first of the `unfinished` requests; see `handle` for the times."""
+        self.now_ms, self.wire_ms = now_ms, wire_ms
+        call, proceed = self.unfinished.popleft()
+        try:
+            proceed()
+            self.settle(now_ms)
+        except Exception as error:  # A bug in a handler closes only the connection of the request.
+            call.closes_connection = True
+            self.answered.append(call)
+            self.faults.actions.log(f"continued {call!r}", error)
 
     def answer(self, call: Call, response: Message | None, now_ms: float) -> None:
         """Answer a call that `handle` did not answer. The response is None if the request has none (acks=0)."""

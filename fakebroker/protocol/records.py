@@ -280,7 +280,18 @@ def only_batch(data: bytes) -> RecordBatch:
     return batches[0]
 
 
-def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> RecordBatch:
+class ReadMeter:
+    """Counts the bytes of records that were read, after decompression, so that long work can be divided."""
+
+    __slots__ = ("size_bytes",)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+
+
+def validate_produced(
+    batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES, meter: ReadMeter | None = None
+) -> RecordBatch:
     """Validate a batch that a producer sent, as a broker does before it appends the batch.
 
     Follows Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`.
@@ -288,6 +299,7 @@ def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSE
     Args:
         batch: The batch.
         limit_bytes: The largest size of the decompressed records.
+        meter: Counts what is read; the limit, if records cannot be decompressed.
 
     Returns:
         The batch, with the largest timestamp of its records in its header.
@@ -295,7 +307,7 @@ def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSE
     Raises:
         InvalidBatchError: The batch is invalid; `error_code` is that of the response.
     """
-    newest_ms = validate_batch(batch, limit_bytes)
+    newest_ms = validate_batch(batch, limit_bytes, meter)
     if batch.base_offset != 0:
         raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")
     if batch.is_control:
@@ -305,8 +317,12 @@ def validate_produced(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSE
     return batch if newest_ms == batch.max_timestamp_ms else with_timestamps(batch, batch.timestamp_type, newest_ms)
 
 
-def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> int:
+def validate_batch(
+    batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES, meter: ReadMeter | None = None
+) -> int:
     """Check the CRC and record count of a batch, and that its records can be decoded and have consecutive offsets.
+
+    The arguments are those of `validate_produced`.
 
     Returns:
         The largest timestamp of a record, in milliseconds. Brokers correct a batch header with another one.
@@ -328,7 +344,11 @@ def validate_batch(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_L
             f"and one more than the last offset delta {last_offset_delta}"
         )
     # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends them.
+    if meter is not None:
+        meter.size_bytes += limit_bytes
     data, position = _records_of(batch, limit_bytes)
+    if meter is not None:
+        meter.size_bytes += len(data) - limit_bytes
     largest_delta = _largest_timestamp_delta(data, position, record_count)
     if largest_delta is not None and not attributes & _TIMESTAMP_TYPE_BIT:
         newest_ms: int = base_timestamp_ms + largest_delta

@@ -52,6 +52,8 @@ MAX_EVENTS = 256
 """Maximum number of ready sockets per poll."""
 MAX_TURNS = 8
 """Polls before other trio tasks, such as the control API, can run. Under load a poll and its work take 1 ms."""
+PART_BYTES = 4 * 1024 * 1024
+"""How many bytes of records one request may read before other connections get their turn. It takes about 10 ms."""
 MAX_FRAMES_AT_ONCE = 32
 """Maximum number of queued requests of one connection that are handled before other connections get their turn."""
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)
@@ -126,6 +128,7 @@ class Reactor:
         self._muted: TimerQueue[TimedValue[tuple[Connection, Call | None]]] = TimerQueue()
         self._sleep = trio.CancelScope()
         cluster.faults.actions.log = _log_error
+        cluster.part_bytes = PART_BYTES
 
     def listen(self, broker: BrokerNode, listener: Listener, sock: socket.socket) -> None:
         """Accept connections to a broker's listener from a listening socket, which the reactor closes later."""
@@ -147,7 +150,7 @@ class Reactor:
         try:
             while True:
                 with trio.move_on_after(self._seconds_to_sleep()) as self._sleep:
-                    if self._resumable:
+                    if self._resumable or self.cluster.unfinished:
                         await trio.lowlevel.checkpoint()
                     else:
                         await trio.lowlevel.wait_readable(self._poller.fileno())
@@ -163,7 +166,7 @@ class Reactor:
             self._persistence.note_command()
         self._tick()
         # Wake the loop only if the next deadline is earlier now: most functions change nothing.
-        due_at = trio.current_time() + (0 if self._resumable else self._seconds_to_sleep())
+        due_at = trio.current_time() + (0 if self._resumable or self.cluster.unfinished else self._seconds_to_sleep())
         if due_at < self._sleep.deadline:
             self._sleep.deadline = due_at
         return result
@@ -186,11 +189,13 @@ class Reactor:
         """Handle ready sockets, at most `MAX_TURNS` times, and what is due."""
         for turn in range(MAX_TURNS):
             events = self._poller.poll(self.linger_s if turn else 0, MAX_EVENTS)
-            if not events and not self._resumable:
+            if not events and not self._resumable and not self.cluster.unfinished:
                 break
             self._handle_events(events)
             if self._resumable:
                 self._resume()
+            if self.cluster.unfinished:
+                self._continue_request()
             if self.cluster.has_new_broker_configs:
                 self._apply_broker_configs()
             if self.watchers:
@@ -357,6 +362,15 @@ class Reactor:
             connection = self._resumable.popleft()
             connection.is_resumable = False
             self._handle_queued(connection, now_ms, wire_ms)
+        self._flush()
+
+    def _continue_request(self) -> None:
+        """Handle the next part of a request that would delay others for too long."""
+        self.cluster.continue_request(self.clock.now_ms(), self.wire_clock.now_ms())
+        self._check_storage()
+        self._deliver()
+        for observer in self.observers:
+            observer()
         self._flush()
 
     def _handle_queued(self, connection: Connection, now_ms: float, wire_ms: float) -> None:

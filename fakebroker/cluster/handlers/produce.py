@@ -5,7 +5,7 @@ Checks follow KafkaApis.handleProduceRequest, ProduceRequest.validateRecords, Re
 UnifiedLog.append.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from fakebroker.cluster.authorization import topic_error, transaction_error
@@ -39,7 +39,9 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from fakebroker.protocol.records import (
+    DEFAULT_DECOMPRESSED_LIMIT_BYTES,
     InvalidBatchError,
+    ReadMeter,
     RecordBatch,
     RecordRules,
     RefusedRecordsError,
@@ -109,8 +111,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
     producers = {(each.batch.producer_id, each.batch.producer_epoch) for each in batches}
     if len(producers) > 1 and call.broker.release >= VERIFIES:
         rows, batches = _all_refused(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING), []
-    late: LateResponse[Results] = LateResponse(lambda results: _respond(cluster, call, rows, results))
-    verify(cluster, call, batches, late)
+    late: LateResponse[ProduceResponse | None] = LateResponse(lambda response: response)
+    verify(cluster, call, batches, _Appends(cluster, call, rows, late).start)
     return late.take(cluster, call)
 
 
@@ -149,21 +151,79 @@ def _transactional(rows: Sequence[Sequence[Row]]) -> list[TransactionalBatch]:
     ]
 
 
-def _respond(cluster: "Cluster", call: Call, rows: Sequence[Sequence[Row]], results: Results) -> ProduceResponse | None:
-    """Append the batches that were verified, and return the response; None if the request has none (acks=0)."""
+class _Appends:
+    """The appends of one request, in parts: while there is more to do, other connections are served.
+
+    Args:
+        cluster: The cluster, whose `part_bytes` is the size of a part.
+        call: The request.
+        rows: The records for each partition, and the errors of some, by topic.
+        done: Called with the response, immediately or later; None if the request has none (acks=0).
+    """
+
+    __slots__ = ("_call", "_cluster", "_done", "_moved", "_pending", "_responses", "_results", "_stops")
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        call: Call,
+        rows: Sequence[Sequence[Row]],
+        done: Callable[[ProduceResponse | None], None],
+    ) -> None:
+        self._cluster, self._call, self._done = cluster, call, done
+        self._stops = call.broker.stops
+        self._moved: list[Partition] = []
+        self._responses: list[list[PartitionProduceResponse]] = [[] for _ in rows]
+        self._results: Results = {}
+        self._pending = [(topic, row) for topic, of_topic in enumerate(rows) for row in of_topic]
+        self._pending.reverse()
+
+    def start(self, results: Results) -> None:
+        """Append the batches that were verified."""
+        self._results = results
+        self._proceed()
+
+    def _proceed(self) -> None:
+        """Append batches until all are appended, or the part is complete; then the request is continued later."""
+        if self._call.broker.stops != self._stops:
+            return  # All connections to the broker are closed.
+        cluster, pending, meter = self._cluster, self._pending, ReadMeter()
+        while pending:
+            if meter.size_bytes >= cluster.part_bytes:
+                cluster.unfinished.append((self._call, self._proceed))
+                return
+            topic, row = pending.pop()
+            self._responses[topic].append(self._appended(row, meter))
+        self._done(_response(cluster, self._call, self._responses, self._moved))
+
+    def _appended(self, row: Row, meter: ReadMeter) -> PartitionProduceResponse:
+        """Append the batch of one partition, or return its error."""
+        if isinstance(row, PartitionProduceResponse):
+            return row
+        cluster, call, topic = self._cluster, self._call, row.partition.topic
+        if cluster.topics.get(topic.name) is not topic:  # deleted while the request waited
+            return _refused(row.partition.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result = self._results.get((topic.name, row.partition.index))
+        if isinstance(result, ErrorCode):
+            return _refused_transaction(call, row.partition, result, self._moved)
+        found = _prepared(cluster, call, row, self._moved, cluster.now_ms, meter)
+        if isinstance(found, PartitionProduceResponse):
+            return found
+        return append(cluster, call, found, cluster.now_ms, result)
+
+
+def _response(
+    cluster: "Cluster", call: Call, responses: Sequence[list[PartitionProduceResponse]], moved: list[Partition]
+) -> ProduceResponse | None:
+    """Return the response; None if the request has none (acks=0)."""
     request: ProduceRequest = call.request
-    moved: list[Partition] = []
-    topics = [
-        TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[_produce(cluster, call, row, results, moved, cluster.now_ms) for row in of_topic],
-        )
-        for topic, of_topic in zip(request.topic_data, rows, strict=True)
-    ]
     if request.acks == 0:
-        call.closes_connection = any(each.error_code for topic in topics for each in topic.partition_responses)
+        call.closes_connection = any(each.error_code for of_topic in responses for each in of_topic)
         return None
+    topics = [
+        TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=of_topic)
+        for topic, of_topic in zip(request.topic_data, responses, strict=True)
+    ]
     return ProduceResponse(
         responses=topics,
         node_endpoints=[
@@ -172,19 +232,6 @@ def _respond(cluster: "Cluster", call: Call, rows: Sequence[Sequence[Row]], resu
             for host, port in (call.endpoint_of(broker),)
         ],
     )
-
-
-def _produce(
-    cluster: "Cluster", call: Call, row: Row, results: Results, moved: list[Partition], now_ms: float
-) -> PartitionProduceResponse:
-    """Append the batch of one partition, or return its error. A partition that has moved is added to `moved`."""
-    if isinstance(row, PartitionProduceResponse):
-        return row
-    result = results.get((row.partition.topic.name, row.partition.index))
-    if isinstance(result, ErrorCode):
-        return _refused_transaction(call, row.partition, result, moved)
-    found = _prepared(cluster, call, row, moved, now_ms)
-    return found if isinstance(found, PartitionProduceResponse) else append(cluster, call, found, now_ms, result)
 
 
 def _requested(cluster: "Cluster", call: Call, topic: TopicProduceData, data: PartitionProduceData) -> Row:
@@ -215,16 +262,16 @@ def prepare(
 ) -> Prepared | PartitionProduceResponse:
     """Check the batch of one partition, without appending it; return the batch, or the response with an error."""
     row = _requested(cluster, call, topic, data)
-    return row if isinstance(row, PartitionProduceResponse) else _prepared(cluster, call, row, [], now_ms)
+    return row if isinstance(row, PartitionProduceResponse) else _prepared(cluster, call, row, [], now_ms, ReadMeter())
 
 
 def _prepared(
-    cluster: "Cluster", call: Call, requested: Requested, moved: list[Partition], now_ms: float
+    cluster: "Cluster", call: Call, requested: Requested, moved: list[Partition], now_ms: float, meter: ReadMeter
 ) -> Prepared | PartitionProduceResponse:
     partition = requested.partition
     config = log_config(cluster, call.broker, partition.topic)
     try:
-        batch = _checked(cluster, call, requested, config, now_ms)
+        batch = _checked(cluster, call, requested, config, now_ms, meter)
     except InvalidBatchError as error:
         return _refused_batch(call, partition, error)
     if isinstance(batch, ErrorCode):
@@ -325,9 +372,9 @@ def _refused_transaction(
 
 
 def _checked(
-    cluster: "Cluster", call: Call, requested: Requested, config: LogConfig, now_ms: float
+    cluster: "Cluster", call: Call, requested: Requested, config: LogConfig, now_ms: float, meter: ReadMeter
 ) -> RecordBatch | ErrorCode:
-    """Return the batch to append, or an error.
+    """Return the batch to append, or an error. What is read is added to the meter.
 
     Raises:
         InvalidBatchError: The batch is invalid, or the bytes are not a valid message set.
@@ -336,9 +383,9 @@ def _checked(
         return ErrorCode.INVALID_REQUIRED_ACKS
     partition, records, received = requested
     if received is None:
-        batch = _checked_messages(cluster, call, partition, config, records)
+        batch = _checked_messages(cluster, call, partition, config, records, meter)
     else:
-        batch = _checked_batch(cluster, call, partition, config, received)
+        batch = _checked_batch(cluster, call, partition, config, received, meter)
     if isinstance(batch, ErrorCode):
         return batch
     batch = _stamped(batch, config, int(now_ms))
@@ -350,7 +397,7 @@ def _checked(
 
 
 def _checked_batch(
-    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, batch: RecordBatch
+    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, batch: RecordBatch, meter: ReadMeter
 ) -> RecordBatch | ErrorCode:
     """Return a valid batch, or an error.
 
@@ -360,11 +407,13 @@ def _checked_batch(
     error = _write_error(cluster, call, partition, config)
     if error is not ErrorCode.NONE:
         return error
-    return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > config.max_message_bytes else validate_produced(batch)
+    if batch.size_bytes > config.max_message_bytes:
+        return ErrorCode.MESSAGE_TOO_LARGE
+    return validate_produced(batch, meter=meter)
 
 
 def _checked_messages(
-    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, records: bytes
+    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, records: bytes, meter: ReadMeter
 ) -> RecordBatch | ErrorCode:
     """Convert a message set to a batch, or return an error. A set without a complete message returns NONE.
 
@@ -379,7 +428,9 @@ def _checked_messages(
         return ErrorCode.MESSAGE_TOO_LARGE
     if not messages:
         return ErrorCode.NONE
+    meter.size_bytes += DEFAULT_DECOMPRESSED_LIMIT_BYTES
     batch = RecordBatch(to_record_batch(messages))
+    meter.size_bytes += batch.size_bytes - DEFAULT_DECOMPRESSED_LIMIT_BYTES
     return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > config.max_message_bytes else batch
 
 

@@ -4,6 +4,7 @@ Kafka decompresses without a limit, in pieces. Here the decompressed records of 
 larger batch is refused like one that cannot be decompressed.
 """
 
+import select
 import struct
 from collections.abc import Callable
 from zlib import crc32
@@ -13,6 +14,7 @@ import pytest
 from fakebroker import ErrorCode, FakeCluster
 from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress
+from fakebroker.protocol.messages.heartbeat import HeartbeatResponse
 from fakebroker.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -20,6 +22,7 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceData,
 )
 from fakebroker.protocol.records import Record, encode_batch
+from tests.support.group_requests import heartbeat_request
 from tests.support.server.bystander import MIB, unharmed
 from tests.support.soak import examples, soak
 from tests.support.wire_client import WireClient
@@ -122,3 +125,32 @@ def test_a_length_that_is_announced_allocates_nothing(fake_cluster: FakeCluster)
             assert ErrorCode(produce(wire, with_payload(codec, claim + bytes(100)), NEW_PRODUCE)[0]) is REFUSED
             bystander.check()
         wire.socket.close()
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1, "many": 60})
+def test_a_request_of_many_bombs_leaves_other_connections_their_turn(fake_cluster: FakeCluster) -> None:
+    """One request of less than 100 KiB has 600 MiB of records. All are legal, and are appended, in the end."""
+    bomb = batch_of(Compression.ZSTD, 10 * MIB)
+    data = [PartitionProduceData(index=index, records=bomb) for index in range(60)]
+    request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="many", partition_data=data)])
+    with unharmed(fake_cluster) as bystander, WireClient(fake_cluster.brokers[0]) as wire:
+        before = bystander.answers
+        wire.send(request, NEW_PRODUCE)
+        wire.send(heartbeat_request("other"))
+        while not can_be_read(wire):
+            bystander.check()
+        assert bystander.answers - before > 2
+        response = wire.receive()
+        assert isinstance(response, ProduceResponse)
+        (topic,) = response.responses
+        assert [(each.index, each.error_code, each.base_offset) for each in topic.partition_responses] == [
+            (index, 0, 0) for index in range(60)
+        ]
+        assert isinstance(wire.receive(), HeartbeatResponse)
+        wire.socket.close()
+
+
+def can_be_read(wire: WireClient) -> bool:
+    """Return whether a response has arrived."""
+    readable, _, _ = select.select([wire.socket], [], [], 0)
+    return bool(readable)
