@@ -18,15 +18,14 @@ from fakebroker import FakeCluster
 from fakebroker.cluster.inspect.views import BrokerView
 from fakebroker.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.bench.figures import Figure
+from tests.bench.made_groups import MEASURED_GROUPS, WARM_GROUPS, fill_hashes
 from tests.bench.processes import resident_bytes, rows_of
 from tests.bench.servers import OURS, running
 from tests.support.wire_client import WireClient
 
 GROUPS, CONNECTIONS = 1_000_000, 10_000
 """What the results are scaled to."""
-MEASURED_GROUPS, MEASURED_CONNECTIONS = 30_000, 1_000
-WARM_GROUPS, WARM_CONNECTIONS = 25_000, 100
-"""The history is full by then: it keeps 20,000 changes of groups."""
+MEASURED_CONNECTIONS, WARM_CONNECTIONS = 1_000, 100
 AT_ONCE = 5_000
 REPEATS = 9
 IMPORT = """
@@ -63,6 +62,7 @@ def group_bytes() -> float:
     """Return the memory of a group with one member and one offset."""
     with FakeCluster(topics={"orders": 6}, clock="manual") as cluster:
         cluster.produce("orders", [b""] * 10, partition=0)
+        fill_hashes()
         _seed(cluster, 0, WARM_GROUPS)
         before = resident_bytes(os.getpid())
         _seed(cluster, WARM_GROUPS, WARM_GROUPS + MEASURED_GROUPS)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from fakebroker import FakeCluster
+from fakebroker.coordinator.runtime.placement import MAX_HASHES, POSITIVE_HASHES
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
 from fakebroker.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from fakebroker.protocol.messages.offset_commit import (
@@ -27,17 +28,26 @@ from tests.support.wire_client import WireClient
 
 M = TypeVar("M", bound=Message)
 
-WARM_GROUPS, MEASURED_GROUPS = 12_000, 20_000
-"""The journal and the history are full after the first ones."""
+WARM_GROUPS, MEASURED_GROUPS = 50_000, 50_000
+"""After the first ones, what is bounded is full: the journal, the history with its numbers of dropped changes, and the
+part of each log that is not compressed. Until they have doubled, the dict of groups grows once, as it does on average,
+and both numbers are between two passes of compaction, which need memory until they end."""
 IN_FLIGHT = 100
 TIMEOUT_MS = 1_200_000
 SUBSCRIPTION, ASSIGNMENT = encode_subscription(["orders"]), encode_assignment([("orders", 0), ("orders", 1)])
+
+
+def fill_hashes() -> None:
+    """Fill the kept hashes of keys, which are bounded."""
+    for number in range(MAX_HASHES):
+        POSITIVE_HASHES[f"key-{number:07}"]
 
 
 def made_group_bytes() -> float:
     """Return the memory of a group whose member has joined with KIP-394, synced, and committed an offset."""
     config = {"group.initial.rebalance.delay.ms": 0}
     with FakeCluster(1, topics={"orders": 6}, config=config) as cluster, WireClient(cluster.brokers[0]) as wire:
+        fill_hashes()
         _make(wire, range(WARM_GROUPS))
         before = resident_bytes(os.getpid())
         _make(wire, range(WARM_GROUPS, WARM_GROUPS + MEASURED_GROUPS))
