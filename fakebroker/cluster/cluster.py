@@ -128,6 +128,7 @@ class Cluster:
         brokers: The brokers by node id. Changed in place, because `controller` and `faults` share it.
         broker_configs: The cluster-wide dynamic configs of brokers.
         has_new_broker_configs: Whether these or those of a broker have changed. The server applies them to connections.
+        check_listener_configs: Checks what configs of a broker mean for its listeners with TLS; raises `ConfigError`.
         resource_configs: The configs of groups and of subscriptions of client metrics, by type and name.
         topics: The topics.
         acls: The authorizer and its ACLs; None if everything is allowed.
@@ -186,6 +187,7 @@ class Cluster:
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
         self.has_new_broker_configs = False
+        self.check_listener_configs: Callable[[Mapping[str, str]], None] = lambda _: None
         self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
         self.features = Features.of_new_cluster(each.release for each in releases)

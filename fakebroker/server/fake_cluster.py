@@ -24,7 +24,7 @@ from fakebroker.server.cluster_views import ClusterViews
 from fakebroker.server.connection import Connection
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
-from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS, NO_TLS
+from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
 from fakebroker.server.response_times import ResponseTimes
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits.cluster_waits import ClusterWaits
@@ -34,7 +34,7 @@ from fakebroker.validation import Seconds
 if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
     from fakebroker.server.tls.certificates import CertificateAuthority
-    from fakebroker.server.tls.tls_listener import TlsListener
+    from fakebroker.server.tls.tls_listeners import TlsListeners
 
 T = TypeVar("T")
 
@@ -223,7 +223,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
                 advertised_host=self.advertised_host,
                 max_unsent_bytes=max_unsent_bytes,
                 partial_frame_timeout_ms=partial_frame_timeout_s * 1000,
-                tls_listeners=_tls_listeners(settings, all_listeners),
+                tls_listeners=_tls_listeners(settings, all_listeners, self._authority),
             )
         except BaseException:
             if persistence is not None:  # While the exception is handled, it keeps everything alive.
@@ -431,14 +431,17 @@ def _new_authority(*hosts: str) -> "CertificateAuthority":
     return CertificateAuthority((*hosts, "localhost", "127.0.0.1", "::1"))
 
 
-def _tls_listeners(config: Config, listeners: Sequence[Listener]) -> "Mapping[str, TlsListener]":
-    """Return the TLS sides of the listeners that have TLS, by name.
+def _tls_listeners(
+    config: Config, listeners: Sequence[Listener], authority: "CertificateAuthority | None"
+) -> "TlsListeners | None":
+    """Return the TLS sides of the listeners that have TLS; None if none has.
 
     Raises:
         ConfigError: A setting is missing, or a file or certificate cannot be used.
     """
-    if not any(each.has_tls for each in listeners):
-        return NO_TLS
-    from fakebroker.server.tls.tls_listener import TlsListener
+    encrypted = [each for each in listeners if each.has_tls]
+    if not encrypted:
+        return None
+    from fakebroker.server.tls.tls_listeners import TlsListeners
 
-    return {each.name: TlsListener(config, each) for each in listeners if each.has_tls}
+    return TlsListeners(config, encrypted, authority)

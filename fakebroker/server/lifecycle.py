@@ -19,11 +19,11 @@ from fakebroker.errors import DataDirectoryError, FakebrokerError, ListenError, 
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.event_loops import LoopEvent
-from fakebroker.server.reactor import NO_TLS, Reactor
+from fakebroker.server.reactor import Reactor
 
 if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
-    from fakebroker.server.tls.tls_listener import TlsListener
+    from fakebroker.server.tls.tls_listeners import TlsListeners
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class ClusterServer:
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
             further bytes, in real time.
-        tls_listeners: Certificates and settings of the listeners with TLS, by name.
+        tls_listeners: Certificates and settings of the listeners with TLS; None if there are none.
 
     Attributes:
         reactor: Serves the connections; set by the start.
@@ -76,7 +76,7 @@ class ClusterServer:
         advertised_host: str,
         max_unsent_bytes: int,
         partial_frame_timeout_ms: float,
-        tls_listeners: "Mapping[str, TlsListener]" = NO_TLS,
+        tls_listeners: "TlsListeners | None" = None,
     ) -> None:
         brokers = len(cluster.brokers)
         ports = brokers * len(cluster.listeners)
@@ -399,6 +399,11 @@ class ClusterServer:
         self.reactor.disconnect(broker)
         if keep_port:
             self._reserve_port(broker)
+
+    def renew_certificates(self, *, expired: bool) -> None:
+        """Give the listeners new certificates; see `Environment`."""
+        self.check_running()
+        self.reactor.renew_certificates(expired=expired)
 
     def _reserve_port(self, broker: BrokerNode) -> None:
         """Bind a broker's ports without listening: connections are refused, and no other process can use them."""

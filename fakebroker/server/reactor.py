@@ -10,9 +10,8 @@ Does not depend on the meaning of requests: `Cluster.handle` handles them.
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import trio
@@ -20,6 +19,7 @@ import trio
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.call import Call, read_call
 from fakebroker.cluster.cluster import Cluster
+from fakebroker.cluster.commands.environment import no_tls_error
 from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES, QUEUED_MAX_BYTES, QUEUED_MAX_REQUESTS
 from fakebroker.cluster.listeners import Listener
 from fakebroker.cluster.quotas import KIP_219
@@ -39,7 +39,7 @@ from fakebroker.server.response_times import ResponseTimes
 
 if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
-    from fakebroker.server.tls.tls_listener import TlsListener
+    from fakebroker.server.tls.tls_listeners import TlsListeners
 
 T = TypeVar("T")
 
@@ -65,7 +65,6 @@ MAX_PARTS = 1024
 
 DEFAULT_MAX_UNSENT_BYTES = 64 * 1024 * 1024
 DEFAULT_PARTIAL_FRAME_TIMEOUT_MS = 30_000
-NO_TLS: "Mapping[str, TlsListener]" = MappingProxyType({})
 
 
 class Reactor:
@@ -78,7 +77,7 @@ class Reactor:
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
             further bytes.
-        tls_listeners: Certificates and settings of the listeners with TLS, by name.
+        tls_listeners: Certificates and settings of the listeners with TLS; None if there are none.
 
     Attributes:
         wire_clock: Real time.
@@ -98,7 +97,7 @@ class Reactor:
         *,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
         partial_frame_timeout_ms: float = DEFAULT_PARTIAL_FRAME_TIMEOUT_MS,
-        tls_listeners: "Mapping[str, TlsListener]" = NO_TLS,
+        tls_listeners: "TlsListeners | None" = None,
     ) -> None:
         self.cluster = cluster
         self.clock = clock
@@ -129,6 +128,8 @@ class Reactor:
         self._sleep = trio.CancelScope()
         cluster.faults.actions.log = _log_error
         cluster.part_bytes = PART_BYTES
+        if tls_listeners is not None:
+            cluster.check_listener_configs = tls_listeners.check
 
     def listen(self, broker: BrokerNode, listener: Listener, sock: socket.socket) -> None:
         """Accept connections to a broker's listener from a listening socket, which the reactor closes later."""
@@ -148,6 +149,8 @@ class Reactor:
     async def run(self) -> None:
         """Serve until canceled; then close every socket."""
         try:
+            if self.cluster.has_new_broker_configs:
+                self._apply_broker_configs()
             while True:
                 with trio.move_on_after(self._seconds_to_sleep()) as self._sleep:
                     if self._resumable or self.cluster.unfinished:
@@ -158,6 +161,12 @@ class Reactor:
                 self._turn()
         finally:
             self.stop()
+
+    def renew_certificates(self, *, expired: bool) -> None:
+        """Give listeners new certificates; see `Environment.renew_certificates`."""
+        if self._tls_listeners is None:
+            raise no_tls_error()
+        self._tls_listeners.renew(self.cluster.brokers.values(), expired=expired)
 
     def apply(self, function: Callable[[], T]) -> T:
         """Run a function that may change the cluster, then handle what is due. Called between two requests."""
@@ -295,7 +304,8 @@ class Reactor:
             return
         self._close_excess(connection.broker)
         if connection.listener.has_tls:
-            listener = self._tls_listeners[connection.listener.name]
+            assert self._tls_listeners is not None
+            listener = self._tls_listeners.of(connection.broker, connection.listener)
             connection.start_tls(listener, partial(self._set_interest, connection))
         if connection.listener.has_sasl:
             self._authenticator.require(connection)
@@ -313,6 +323,8 @@ class Reactor:
     def _apply_broker_configs(self) -> None:
         """Apply changed configs of brokers to their connections. Limits of new ones are looked up when they come."""
         self.cluster.has_new_broker_configs = False
+        if self._tls_listeners is not None:
+            self._tls_listeners.reload(self.cluster.brokers.values())
         for broker in self.cluster.brokers.values():
             self._close_excess(broker)
 

@@ -172,6 +172,8 @@ def test_calls_of_the_environment(subtests: pytest.Subtests) -> None:
             [{"do": "set_broker", "node_id": 1, "accept": "slow", "accept_delay_s": 2, "round_trip_s": 0.5}],
             [("network", 1, NetworkConditions("slow", 2000.0, 500.0))],
         ),
+        ([{"do": "renew_certificates"}], [("certificates", False)]),
+        ([{"do": "renew_certificates", "expired": True}], [("certificates", True)]),
         ([{"do": "reset"}], [("replace", (1, 2, 3), True)]),
     ]
     for events, calls in cases:

@@ -238,8 +238,8 @@ def test_aiokafka_works_with_a_cluster_in_the_same_loop() -> None:
 # Before the start, and after the end
 
 RUNS_ONLY = {
-    "add_broker", "remove_broker", "restart_broker", "rolling_restart", "set_broker", "start_task", "stop_broker",
-    "upgrade_broker",
+    "add_broker", "remove_broker", "renew_certificates", "restart_broker", "rolling_restart", "set_broker",
+    "start_task", "stop_broker", "upgrade_broker",
 }  # fmt: skip
 """Methods that need a running cluster."""
 

@@ -90,6 +90,23 @@ class BrokerCommands(CommandsBase):
         self.start_broker(node_id, **how)
 
     @command
+    def renew_certificates(self, *, expired: bool = False) -> None:
+        """Give the brokers new certificates, which new connections get; those that are open go on.
+
+        With `tls=True`, the authority of the cluster signs them, so that clients need not trust another one. Otherwise
+        the files of `ssl.keystore.location` and `ssl.truststore.location` are read again. As in Kafka, they are also
+        read again when configs of a broker are altered, such as `listener.name.ssl.ssl.keystore.location`.
+
+        Args:
+            expired: Whether the new certificates have expired already, so that clients have to refuse them.
+
+        Raises:
+            ConfigError: No listener has TLS; a file cannot be used, and nothing has changed; or `expired` is true
+                without `tls=True`.
+        """
+        self._run(lambda: self._environment.renew_certificates(expired=expired))
+
+    @command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None:
         """Restart all brokers that are up, one after the other.
 

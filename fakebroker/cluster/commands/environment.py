@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeVar, get_args
 import msgspec
 
 from fakebroker.cluster.broker import BrokerNode
+from fakebroker.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -84,6 +85,14 @@ class Environment(Protocol):
         """Change the network conditions of a broker that is up. Existing connections stay open."""
         ...
 
+    def renew_certificates(self, *, expired: bool) -> None:
+        """Give the listeners new certificates, for new connections; see `BrokerCommands.renew_certificates`.
+
+        Raises:
+            ConfigError: No listener has TLS, or the certificates cannot be used or made.
+        """
+        ...
+
     def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         """Return a context manager in which the brokers of the cluster are replaced, as by `restore` and `reset`.
 
@@ -95,6 +104,11 @@ class Environment(Protocol):
             cut_all: Whether to close all connections, not only those to brokers that will be stopped or removed.
         """
         ...
+
+
+def no_tls_error() -> ConfigError:
+    """Return the error if certificates cannot be renewed because there are none."""
+    return ConfigError.missing("tls", "tls=True, or a listener with SSL or SASL_SSL, whose certificates can be renewed")
 
 
 def random_uuids(random_bits: Callable[[int], int]) -> Callable[[], bytes]:

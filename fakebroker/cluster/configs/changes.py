@@ -16,11 +16,12 @@ from fakebroker.cluster.configs.broker_configs import broker_configs_error, know
 from fakebroker.cluster.configs.client_metrics import CLIENT_METRICS_CONFIGS, KIP_714, pattern_error
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType, items_of
 from fakebroker.cluster.configs.group_configs import KIP_848, group_configs, group_configs_error
+from fakebroker.cluster.configs.listener_settings import SSL_SETTINGS, without_prefix
 from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.log_levels import KIP_412, change_error, changed_levels
 from fakebroker.cluster.configs.topic_configs import topic_configs, topic_configs_error, values_error
 from fakebroker.cluster.faults.error_catalog import MESSAGES
-from fakebroker.errors import ErrorCode, FakebrokerError
+from fakebroker.errors import ConfigError, ErrorCode, FakebrokerError
 from fakebroker.protocol.releases import Release
 from fakebroker.security.acls import AclOperation
 from fakebroker.topic_partition import name_error
@@ -226,6 +227,12 @@ def _checked_broker_configs(cluster: "Cluster", broker: BrokerNode, change: Reso
     fault = broker_configs_error(broker.release, configs, cluster_wide=not change.resource_name)
     if fault is not None:
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
+    if change.resource_name and any(without_prefix(each.name) in SSL_SETTINGS for each in change.changes):
+        try:
+            cluster.check_listener_configs(configs)
+        except ConfigError as error:
+            message = f"Validation of dynamic config update of SSLFactory failed: {error}"
+            raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message) from error
     return configs
 
 

@@ -52,6 +52,7 @@ def _restore_brokers(cluster: Cluster, stored: StoredBrokers) -> None:
         ConfigError: The cluster has no broker with a node id that was stored.
     """
     cluster.broker_configs = stored.configs
+    cluster.has_new_broker_configs = True
     node_ids = [each.node_id for each in stored.brokers]
     if not {*node_ids} <= cluster.brokers.keys():
         expected = f"all that are stored in data_dir: {', '.join(map(str, sorted(node_ids)))}"

@@ -698,6 +698,9 @@ class Client(JournalExport):
     def restart_broker(self, node_id: int, **how: Unpack[FailoverOptions]) -> None: ...
 
     @_command
+    def renew_certificates(self, *, expired: bool = False) -> None: ...
+
+    @_command
     def rolling_restart(self, **how: Unpack[FailoverOptions]) -> None: ...
 
     @_command

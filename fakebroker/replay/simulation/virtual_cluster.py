@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
-from fakebroker.cluster.commands.environment import NetworkConditions, random_uuids
+from fakebroker.cluster.commands.environment import NetworkConditions, no_tls_error, random_uuids
 from fakebroker.cluster.commands.events import perform
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
@@ -67,6 +67,9 @@ class VirtualEnvironment:
 
     def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
         """No effect: network conditions apply to sockets only."""
+
+    def renew_certificates(self, *, expired: bool) -> None:
+        raise no_tls_error()
 
     def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         return nullcontext()

@@ -24,7 +24,7 @@ from fakebroker.errors import ConfigError, FakebrokerError
 
 _LIFETIME = timedelta(days=365)
 _EARLIER = timedelta(days=1)
-"""How long before now certificates begin to be valid, for clients whose clock is slow."""
+"""How long before now certificates begin to be valid, for clients whose clock is slow; or when expired ones ended."""
 _MAX_NAME = 64
 """The longest common name (ub-common-name in RFC 5280)."""
 
@@ -63,14 +63,22 @@ class CertificateAuthority:
         self._clients: dict[str, ClientCertificate] = {}
         self.ca_file, self.broker_file = str(self._folder / "ca.pem"), str(self._folder / "broker.pem")
         Path(self.ca_file).write_bytes(_pem(self._authority()))
-        names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(hosts)])
-        key, certificate = self._issue("fakebroker", ExtendedKeyUsageOID.SERVER_AUTH, names)
-        Path(self.broker_file).write_bytes(key + certificate)
+        self._names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys(hosts)])
+        self.renew()
 
     @property
     def settings(self) -> dict[str, str]:
         """The settings with which brokers use these certificates, and trust those of clients."""
         return {KEYSTORE: self.broker_file, KEYSTORE_TYPE: PEM, TRUSTSTORE: self.ca_file, TRUSTSTORE_TYPE: PEM}
+
+    def renew(self, *, expired: bool = False) -> None:
+        """Replace the private key and the certificate in `broker_file`.
+
+        Args:
+            expired: Whether the certificate has expired already.
+        """
+        issued = self._issue("fakebroker", ExtendedKeyUsageOID.SERVER_AUTH, self._names, expired=expired)
+        Path(self.broker_file).write_bytes(b"".join(issued))
 
     def client_certificate(self, name: str) -> ClientCertificate:
         """Return the certificate of a client, whose principal is `User:CN=` and the name.
@@ -107,13 +115,18 @@ class CertificateAuthority:
         )
 
     def _issue(
-        self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None = None
+        self,
+        name: str,
+        usage: x509.ObjectIdentifier,
+        names: x509.SubjectAlternativeName | None = None,
+        *,
+        expired: bool = False,
     ) -> tuple[bytes, bytes]:
         """Return a new private key and its certificate, both PEM."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = (
-            self._builder(_name(name), key.public_key())
+            self._builder(_name(name), key.public_key(), -_EARLIER if expired else _LIFETIME)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(issuer, critical=False)
@@ -123,7 +136,9 @@ class CertificateAuthority:
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return private, _pem(builder.sign(self._key, hashes.SHA256()))
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, lifetime: timedelta = _LIFETIME
+    ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
             x509.CertificateBuilder()
@@ -131,8 +146,8 @@ class CertificateAuthority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - _EARLIER)
-            .not_valid_after(now + _LIFETIME)
+            .not_valid_before(now + min(lifetime, timedelta()) - _EARLIER)
+            .not_valid_after(now + lifetime)
         )
 
 

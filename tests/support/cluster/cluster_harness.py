@@ -169,6 +169,9 @@ class ClusterHarnessEnvironment:
     def set_network_conditions(self, broker: BrokerNode, conditions: NetworkConditions) -> None:
         self.calls.append(("network", broker.node_id, conditions))
 
+    def renew_certificates(self, *, expired: bool) -> None:
+        self.calls.append(("certificates", expired))
+
     def replacing_brokers(self, brokers: Mapping[int, BrokerNode], *, cut_all: bool) -> AbstractContextManager[None]:
         self.calls.append(("replace", tuple(brokers), cut_all))
         return nullcontext()
