@@ -485,6 +485,23 @@ def test_heartbeats_and_commits_of_idle_members_are_not_simulated() -> None:
     assert calls[3] - calls[2] < 70
 
 
+def test_first_commits_are_stored_at_once_while_members_stay_idle() -> None:
+    """Each first commit is one more call, and its offset is stored when it is due, in the order of the commits."""
+    calls, offsets = {}, {}
+    for name, first_ms, is_fast in (("none", 90_000, True), ("fast", 20_001, True), ("slow", 20_001, False)):
+        members = [script("g", number, commit_interval_ms=first_ms - 150 * number) for number in range(4)]
+        simulation = Simulation(members, 0, two_broker_settings(100.0), is_fast=is_fast)
+        step = simulation.scheduler.step
+        # Until after the first commits, and before the second ones.
+        calls[name] = sum(takewhile(bool, (step(START_MS + 30_000.0) for _ in count())))
+        brokers = simulation.virtual_cluster.cluster.brokers.values()
+        (group,) = filter(None, (broker.coordinator.group("g") for broker in brokers))
+        offsets[name] = list(group.offsets)
+    assert calls["fast"] - calls["none"] == 4
+    assert [partition for _, partition, _ in offsets["fast"]] == [3, 2, 1, 0]
+    assert offsets["fast"] == offsets["slow"]
+
+
 _DIGESTS = {
     "steady": "4aeec6efeda546bc",
     "commits": "ca2840ee61b44936",
