@@ -44,6 +44,8 @@ _SETTINGS_FOR_MANY_ROWS = MappingProxyType(
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.sql.adaptive.enabled": "true",
+        # A row of the requests by slice becomes one for each slice: 1 MB, the default, is too much for one task.
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
         "spark.sql.autoBroadcastJoinThreshold": "10MB",
         "spark.sql.constraintPropagation.enabled": "true",
         # Replaces the names of a `with` by their queries. Else, if both the query of stored rows and the one that reads
