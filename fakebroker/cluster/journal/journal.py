@@ -10,7 +10,7 @@ from typing import Literal
 
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.journal.dropped_calls import DroppedCalls
-from fakebroker.cluster.journal.message_size import OBJECT_FACTOR, held_bytes
+from fakebroker.cluster.journal.message_size import OBJECT_FACTOR, held_bytes, request_bytes
 from fakebroker.errors import ConfigError, check_integer, one_of
 
 SMALL_RESPONSE_BYTES = 64
@@ -51,7 +51,7 @@ class Journal:
     def add(self, call: Call) -> None:
         """Add a call, and drop the oldest ones if a limit is exceeded."""
         size_bytes = SMALL_RESPONSE_BYTES * OBJECT_FACTOR
-        size_bytes += held_bytes(call.request if call.is_decoded else None, call.size)
+        size_bytes += request_bytes(call.request if call.is_decoded else None, call.size)
         if size_bytes > self.max_bytes:
             self._append_copy(call)
         else:
@@ -159,7 +159,7 @@ class HeadersJournal(Journal):
         self._pending: dict[int, tuple[Call, Call]] = {}
 
     def add(self, call: Call) -> None:
-        size_bytes = held_bytes(call.request, call.size)
+        size_bytes = request_bytes(call.request, call.size)
         if size_bytes > self.max_bytes:
             self._append_copy(call)
             return

@@ -1,16 +1,34 @@
 """Estimates of the memory that decoded messages occupy. Depends on message declarations only."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from fakebroker.protocol.schema import Field, Struct
-from fakebroker.protocol.types import BYTES, RECORDS
+from fakebroker.protocol.types import BYTES, RECORDS, STRING, Primitive
 
 OBJECT_FACTOR = 8
-"""Bytes of Python objects per byte on the wire, for everything but binary data. Measured: 4 to 12."""
+"""Bytes of Python objects per byte on the wire, for all but binary data. Measured: 4 to 12, for usual messages."""
 
 _MIN_SEARCHED_BYTES = 1024
 """Smaller messages are not searched for binary data; each of their bytes counts `OBJECT_FACTOR`."""
+_MIN_MEASURED_BYTES = 256
+"""Smaller requests without tagged fields are not measured: it would take longer than all else that a journal does."""
+
+
+def request_bytes(request: Struct | None, wire_bytes: int) -> int:
+    """Estimate how many bytes a request keeps in memory: not less than it does, from 256 bytes on the wire.
+
+    Clients choose what a request is made of: a tagged field of three bytes becomes objects of a hundred.
+
+    Args:
+        request: The request; None if only its bytes are known.
+        wire_bytes: The size of its frame.
+    """
+    if wire_bytes < _MIN_MEASURED_BYTES and (request is None or not request.unknown_tags):
+        return OBJECT_FACTOR * wire_bytes
+    measured = 0 if request is None else _measure(type(request))(request)
+    return max(held_bytes(request, wire_bytes), measured)
 
 
 def held_bytes(message: Struct | None, wire_bytes: int) -> int:
@@ -59,3 +77,70 @@ def _sum_of(fields: list[tuple[str, _Count]]) -> _Count:
         return lambda struct: sum(count(held) for name, count in fields if (held := getattr(struct, name)))
     ((name, count),) = fields
     return lambda struct: count(held) if (held := getattr(struct, name)) else 0
+
+
+_OBJECT_BYTES = sys.getsizeof(object()) + 16  # With the header for the garbage collector.
+_LIST_BYTES, _BYTES_BYTES = sys.getsizeof([]), sys.getsizeof(b"")
+_POINTER_BYTES, _NUMBER_BYTES = 8, 32
+_CACHED_NUMBERS = range(-5, 257)
+_ITEM_BYTES = 10  # Lists grow by an eighth more than they need.
+
+
+def _allocated(size_bytes: int) -> int:
+    """Return how much memory an object of a size takes."""
+    return size_bytes + 15 & ~15
+
+
+_TAG_BYTES = _allocated(sys.getsizeof((0, b""))) + _NUMBER_BYTES
+
+
+_measures: dict[type[Struct], _Count] = {}
+
+
+def _measure(cls: type[Struct]) -> _Count:
+    """Return a function that returns the size of the objects of which structs of a class are made."""
+    if cls not in _measures:
+        base = _allocated(_OBJECT_BYTES + _POINTER_BYTES * (len(cls.FIELDS) + 1))
+        measured = [
+            (field.name, _measured_array(field) if field.is_array else _measured(field)) for field in cls.FIELDS
+        ]
+
+        def size_of(struct: Struct) -> int:
+            size = base
+            for name, measure in measured:
+                size += measure(getattr(struct, name))
+            if struct.unknown_tags:
+                size += _allocated(sys.getsizeof(struct.unknown_tags))
+                size += sum(_TAG_BYTES + _bytes(data) for _, data in struct.unknown_tags)
+            return size
+
+        _measures[cls] = size_of
+    return _measures[cls]
+
+
+def _measured(field: Field) -> _Count:
+    """Return a function that returns the size of one value of a field."""
+    if not isinstance(field.type, Primitive):
+        measure = _measure(field.type)
+        return lambda struct: 0 if struct is None else measure(struct)
+    if field.type is STRING:
+        return _text
+    return _bytes if isinstance(field.type.zero, bytes) else _number
+
+
+def _measured_array(field: Field) -> _Count:
+    measure = _measured(field)
+    return lambda items: _LIST_BYTES + _ITEM_BYTES * len(items) + sum(map(measure, items)) if items else _LIST_BYTES
+
+
+def _text(value: str | None) -> int:
+    is_shared = not value or (len(value) == 1 and value <= "\xff")
+    return 0 if is_shared else _allocated(sys.getsizeof(value))
+
+
+def _number(value: float) -> int:
+    return 0 if value in _CACHED_NUMBERS else _NUMBER_BYTES
+
+
+def _bytes(value: bytes | None) -> int:
+    return _allocated(_BYTES_BYTES + len(value)) if value and len(value) > 1 else 0
