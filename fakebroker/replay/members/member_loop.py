@@ -278,7 +278,7 @@ class MemberLoop:
         self._record(event)
         if event.kind == "request":
             self._tally.requests += 1
-            if is_failure(event.error, event.missing):
+            if event.error != 0 and is_failure(event.error, event.missing):
                 self._tally.errors += 1
 
     def _finish(self) -> None:

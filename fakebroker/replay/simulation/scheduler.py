@@ -45,8 +45,7 @@ class VirtualClock:
 
 
 _SPAN_MS = 1_024.0
-"""Calls that are due more than this after the present ones are not ordered yet. A power of two, so that multiples of it
-are exact."""
+"""The length of the spans of time whose calls are ordered together. Multiples of a power of two are exact."""
 
 
 class Scheduler:
@@ -88,7 +87,7 @@ class Scheduler:
         if at_ms < self._end_ms:
             heappush(self._heap, entry)
             return
-        span = at_ms // _SPAN_MS
+        span = at_ms // _SPAN_MS if at_ms < inf else inf
         if span in self._later:
             self._later[span].append(entry)
         else:
