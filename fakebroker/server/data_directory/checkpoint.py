@@ -89,7 +89,7 @@ class Checkpoint:
         self._fd = self._operations.create(self._temporary_path)
 
     def _write_block(self) -> None:
-        data = self._block.encoded(self._number, self._size_bytes)
+        data = self._block.encoded(self._number, self._size_bytes, 0)
         write_fully(self._operations, self._fd, data)
         self._size_bytes += len(data)
         self._block.clear()

@@ -60,6 +60,7 @@ class DataDirectory:
         self._files: Files | None = files
         self._next_number = max(files.checkpoint, *files.logs, 0) + 1
         self._log: LogFile | None = None
+        self._last_log_bytes = 0
         self._earlier_log_bytes = sum(os.path.getsize(log_path(path, number)) for number in files.logs)
         self._block = Block()
         self._failure: DataDirectoryError | None = None
@@ -82,8 +83,8 @@ class DataDirectory:
         Args:
             path: Its path.
             fsync: When written entries are forced to the disk: "always" before `flush` returns, so that they survive a
-                failure of the machine; "interval" every second, and a failure can leave damage that `entries` refuses.
-                A killed process loses nothing with either.
+                failure of the machine; "interval" every second, and a failure loses what is written after a moment of
+                the last second or so. A killed process loses nothing with either.
             warn: Called with a sentence about what `entries` cut, and when the disk is full or has space again.
             operations: Changes files; by default, the system calls.
 
@@ -95,8 +96,9 @@ class DataDirectory:
     def entries(self) -> Iterator[Entry]:
         """Yield kind and payload of all entries in the order of their writes. Once, before the first `write`.
 
-        Entries before the newest checkpoint are replaced by those of the checkpoint. A write at the end that was not
-        completed is cut, with a warning. A payload that is referenced keeps up to 16 MiB of the file in memory.
+        Entries before the newest checkpoint are replaced by those of the checkpoint. What a crash or a failure of the
+        machine has damaged at the end is cut, with a warning. A payload that is referenced keeps up to 16 MiB of the
+        file in memory.
 
         Raises:
             DataDirectoryError: A file is damaged, or cannot be read.
@@ -105,7 +107,7 @@ class DataDirectory:
         if files is None:
             raise RuntimeError("the entries of a data directory are read once")
         try:
-            yield from recovered_entries(self.path, files, self._operations, self._warn)
+            self._last_log_bytes = yield from recovered_entries(self.path, files, self._operations, self._warn)
         except OSError as error:
             raise self._failed(error) from error
 
@@ -154,7 +156,7 @@ class DataDirectory:
         """Append an entry. It is safe when `flush` returns.
 
         Args:
-            kind: Its kind, 0 to 255.
+            kind: Its kind, 1 to 255.
             parts: Its payload, in parts, which are copied.
 
         Raises:
@@ -178,11 +180,9 @@ class DataDirectory:
             return
         try:
             log = self._log or self._new_log()
-            log.append(self._block)
-            if self._fsync == "always":
-                log.sync()
-            else:
-                self._is_unsynced = True
+            waits = self._fsync == "always"
+            log.append(self._block, waits=waits)
+            self._is_unsynced = not waits
         except OSError as error:
             raise self._failed(error) from error
         self._block.clear()
@@ -290,7 +290,9 @@ class DataDirectory:
     def _new_log(self) -> LogFile:
         if self._files is not None:
             raise RuntimeError("the entries of a data directory are read before anything is written")
-        self._log = LogFile(self._operations, log_path(self.path, self._next_number), self._next_number)
+        previous_bytes = self._log.size_bytes if self._log else self._last_log_bytes
+        path = log_path(self.path, self._next_number)
+        self._log = LogFile(self._operations, path, self._next_number, previous_bytes)
         self._next_number += 1
         return self._log
 

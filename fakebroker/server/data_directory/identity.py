@@ -9,7 +9,7 @@ from typing import Final
 from fakebroker.errors import DataDirectoryError, DiskFullError
 from fakebroker.server.data_directory.file_operations import NO_SPACE, FileOperations, write_fully
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Version of the format of all files of a data directory."""
 _LOCK: Final = "lock"
 _FORMAT_FILE: Final = "format"
@@ -34,8 +34,7 @@ def claim(directory: str, operations: FileOperations) -> int:
     """
     try:
         if not os.path.exists(directory):
-            os.makedirs(directory, mode=0o700)
-            operations.sync_directory(os.path.dirname(directory))
+            _make(directory, operations)
         _check_is_ours(directory)
         lock = _locked(directory)
         try:
@@ -46,6 +45,15 @@ def claim(directory: str, operations: FileOperations) -> int:
     except OSError as error:
         raise unusable(directory, error) from error
     return lock
+
+
+def _make(directory: str, operations: FileOperations) -> None:
+    """Create a directory, and those that contain it."""
+    parent = os.path.dirname(directory)
+    if not os.path.exists(parent):
+        _make(parent, operations)
+    os.mkdir(directory, mode=0o700)
+    operations.sync_directory(parent)
 
 
 def unusable(directory: str, error: OSError) -> DataDirectoryError:

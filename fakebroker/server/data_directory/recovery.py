@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Final
 
@@ -13,10 +13,12 @@ from fakebroker.server.data_directory.blocks import (
     HEADER_BYTES,
     MAGIC,
     READ_BYTES,
+    START_BYTES,
     Entry,
     Read,
-    entries_size,
     read_entries,
+    read_header,
+    read_start,
 )
 from fakebroker.server.data_directory.file_operations import FileOperations, with_descriptor
 
@@ -68,16 +70,23 @@ class Files(msgspec.Struct, frozen=True, dict=True):
         return cls(checkpoint, logs, obsolete)
 
 
-def recovered_entries(directory: str, files: Files, operations: FileOperations, warn: Warn) -> Iterator[Entry]:
+def recovered_entries(
+    directory: str, files: Files, operations: FileOperations, warn: Warn
+) -> Generator[Entry, None, int]:
     """Yield the entries of a directory in the order in which they were written.
 
-    An incomplete write at the end of the last log is cut with a warning. All that was read is on disk in the end.
+    The last log is cut with a warning at the first write that is incomplete, unless that was on disk already when
+    others were written: after a failure of the machine, what was written at last can be there in part. All that was
+    read is on disk in the end.
 
     Args:
         directory: Its path.
         files: Its files.
         operations: For changes of files.
         warn: Called with the warning.
+
+    Returns:
+        The size of the last log in bytes; 0 if there is none.
 
     Raises:
         DataDirectoryError: A file is damaged elsewhere, or cannot be read.
@@ -90,20 +99,30 @@ def recovered_entries(directory: str, files: Files, operations: FileOperations, 
             end = yield from read_entries(file.read, files.checkpoint, file.size_bytes)
             if end != file.size_bytes:
                 raise _damaged(directory, path, end)
+    end = 0
     for number in files.logs:
         path = log_path(directory, number)
         with _OpenFile(path) as file:
-            end = yield from read_entries(file.read, number, file.size_bytes)
+            previous_bytes = read_start(file.read, number)
+            if previous_bytes not in (None, end) and number != files.checkpoint:
+                expected = f"{previous_bytes} bytes, the size of this log when the next one was begun"
+                raise _damaged(directory, log_path(directory, number - 1), end, expected)
+            start = 0 if previous_bytes is None else START_BYTES
+            end = yield from read_entries(file.read, number, file.size_bytes, start)
             if end == file.size_bytes:
                 continue
             if number != files.logs[-1]:
                 raise _damaged(directory, path, end)
-            last_write_bytes = _incomplete_write(directory, path, file, number, end)
+            damaged_bytes, intact_blocks = _check_removable(directory, path, file, number, end)
         operations.truncate(path, end)
-        if last_write_bytes:
-            warn(f"{path}: the last write is incomplete: {last_write_bytes} bytes at offset {end} were removed")
+        if intact_blocks:
+            reason = "did not reach the disk when the machine failed"
+            warn(f"{path}: a write at offset {end} {reason}: {damaged_bytes} bytes from there on were removed")
+        elif damaged_bytes:
+            warn(f"{path}: the last write is incomplete: {damaged_bytes} bytes at offset {end} were removed")
     if files.logs:
         with_descriptor(log_path(directory, files.logs[-1]), operations.sync)
+    return end
 
 
 class _OpenFile:
@@ -129,35 +148,41 @@ class _OpenFile:
 def _is_complete(file: _OpenFile, number: int) -> bool:
     """Return whether a checkpoint ends with a block without entries."""
     last = file.size_bytes - HEADER_BYTES
-    return last >= 0 and entries_size(memoryview(file.read(HEADER_BYTES, last)), 0, number, last) == 0
+    header = read_header(memoryview(file.read(HEADER_BYTES, last)), 0, number, last) if last >= 0 else None
+    return header is not None and header.size_bytes == 0
 
 
-def _incomplete_write(directory: str, path: str, file: _OpenFile, number: int, offset: int) -> int:
-    """Return the size in bytes of an incomplete write at the end of a log, without the zeros after it.
+def _check_removable(directory: str, path: str, file: _OpenFile, number: int, offset: int) -> tuple[int, int]:
+    """Check that a log is damaged only where it was not on disk yet, when the process or the machine failed.
+
+    Returns:
+        The size in bytes of what is behind the last intact block, without the zeros at its end; and how many intact
+        blocks are in it.
 
     Raises:
-        DataDirectoryError: What is there is no incomplete write, because more was written after it.
+        DataDirectoryError: A block was on disk, because more was written after it.
     """
-    header = memoryview(file.read(HEADER_BYTES, offset))
-    size = entries_size(header, 0, number, offset)
-    end = None if size is None else offset + HEADER_BYTES + size
-    content_end = offset
-    at = offset
+    first = read_header(memoryview(file.read(HEADER_BYTES, offset)), 0, number, offset)
+    content_end = at = offset
+    intact = 0
     while data := file.read(READ_BYTES, at):
         if content := data.rstrip(b"\0"):
             content_end = at + len(content)
         found = data.find(MAGIC)
         while found >= 0:
             place = at + found
-            header = memoryview(file.read(HEADER_BYTES, place))
-            if place != offset and entries_size(header, 0, number, place) is not None:
-                raise _damaged(directory, path, offset, f"an intact block, as there is one at offset {place}")
+            header = read_header(memoryview(file.read(HEADER_BYTES, place)), 0, number, place)
+            if place != offset and header is not None:
+                if header.safe_bytes > offset:
+                    raise _damaged(directory, path, offset, f"an intact block, as there is one at offset {place}")
+                intact += 1
             found = data.find(MAGIC, found + 1)
         # The next part starts with the end of this one, in which a header can begin.
-        at += max(len(data) - HEADER_BYTES, 1) if len(data) == READ_BYTES else len(data)
-    if end is not None and content_end > end:
+        at += max(len(data) - HEADER_BYTES + 1, 1) if len(data) == READ_BYTES else len(data)
+    end = offset + HEADER_BYTES + (first.size_bytes if first else 0)
+    if first is not None and content_end > end <= first.safe_bytes:
         raise _damaged(directory, path, offset, f"an intact block, as there are data after its end at offset {end}")
-    return content_end - offset
+    return content_end - offset, intact
 
 
 def _damaged(directory: str, path: str, offset: int, expected: str = "an intact block") -> DataDirectoryError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakebroker.errors import DataDirectoryError
-from tests.support.data_directory import content, flushed, opened
+from tests.support.data_directory import InjectedOperations, content, flushed, opened
 from tests.support.mount_namespaces import in_mount_namespace
 
 OPEN = "from fakebroker.server.data_directory.directory import DataDirectory\n"
@@ -60,6 +60,15 @@ def test_other_files_beside_a_format_are_ignored(tmp_path: Path) -> None:
     assert content(tmp_path) == []
 
 
+def test_all_directories_of_a_new_path_are_on_disk(tmp_path: Path) -> None:
+    synced = list[str | int]()
+    operations = InjectedOperations(lambda name, path: synced.append(path) if name == "sync_directory" else None)
+    path = tmp_path / "a" / "b" / "data"
+    opened(path, operations=operations)[0].close()
+    assert synced == [str(each) for each in (tmp_path, tmp_path / "a", tmp_path / "a" / "b", path)]
+    assert path.stat().st_mode & 0o777 == 0o700
+
+
 def test_the_root_of_an_empty_file_system_can_be_used(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
     assert content(tmp_path) == []
@@ -68,8 +77,8 @@ def test_the_root_of_an_empty_file_system_can_be_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("fakebroker data directory, format 2\n", "has format 2"),
-        ("fakebroker data directory, format 1", "{}/format is damaged"),
+        ("fakebroker data directory, format 1\n", "has format 1"),
+        ("fakebroker data directory, format 2", "{}/format is damaged"),
         ("", "{}/format is damaged"),
         ("\0" * 36, "{}/format is damaged"),
     ],
@@ -77,7 +86,7 @@ def test_the_root_of_an_empty_file_system_can_be_used(tmp_path: Path) -> None:
 def test_another_format_is_refused(tmp_path: Path, line: str, sentence: str) -> None:
     opened(tmp_path)[0].close()
     (tmp_path / "format").write_text(line)
-    assert refusal(tmp_path) == f"{sentence.format(tmp_path)}: expected format 1, that of this version of fakebroker"
+    assert refusal(tmp_path) == f"{sentence.format(tmp_path)}: expected format 2, that of this version of fakebroker"
 
 
 def test_a_file_is_refused(tmp_path: Path) -> None:

@@ -1,20 +1,24 @@
 """Crashes and errors at each operation on files, and a failure of the machine: what was acknowledged is read again."""
 
+import contextlib
 import errno
 import os
 import random
 import shutil
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from fakebroker.errors import DataDirectoryError, DiskFullError
 from fakebroker.server.data_directory import log_file
-from fakebroker.server.data_directory.directory import DataDirectory
+from fakebroker.server.data_directory.directory import DataDirectory, Fsync
 from fakebroker.server.data_directory.file_operations import FileOperations
 from tests.support.data_directory import FastOperations, InjectedOperations, content, flushed, image, opened
 from tests.support.soak import cases, soak
+
+Synced = Callable[[list[int]], object]
 
 
 class Crash(BaseException):
@@ -36,15 +40,19 @@ def numbers(path: Path) -> list[int]:
     return found
 
 
-def history(path: Path, operations: FileOperations, acknowledged: list[int]) -> None:
+def history(
+    path: Path, operations: FileOperations, acknowledged: list[int], fsync: Fsync = "always", synced: Synced = len
+) -> None:
     """Write numbers with two checkpoints, a restart and a close.
 
     Args:
         path: The directory.
         operations: Changes files.
         acknowledged: Gets each number when its flush has returned.
+        fsync: See `DataDirectory.open`.
+        synced: Called with `acknowledged` when all of them are on disk, although `fsync` is "interval".
     """
-    directory, found = opened(path, fsync="always", operations=operations, warn=lambda sentence: None)
+    directory, found = opened(path, fsync=fsync, operations=operations, warn=lambda sentence: None)
     number = len(found)
 
     def write(count: int) -> None:
@@ -53,6 +61,9 @@ def history(path: Path, operations: FileOperations, acknowledged: list[int]) -> 
             flushed(directory, b"%d" % number, b"%d" % (number + 1))
             acknowledged.extend((number, number + 1))
             number += 2
+            directory.sync_if_due(number * 300)  # Each second write.
+            if directory.next_sync_ms == inf:
+                synced(acknowledged)
 
     def checkpoint() -> None:
         running = directory.begin_checkpoint()
@@ -65,8 +76,9 @@ def history(path: Path, operations: FileOperations, acknowledged: list[int]) -> 
     write(1)
     checkpoint()
     directory.close()
-    directory, _ = opened(path, fsync="always", operations=operations, warn=lambda sentence: None)
-    write(1)
+    directory, _ = opened(path, fsync=fsync, operations=operations, warn=lambda sentence: None)
+    synced(acknowledged)
+    write(3)
     directory.close()
 
 
@@ -327,3 +339,30 @@ def test_a_failure_of_the_machine_loses_nothing_that_was_acknowledged_with_alway
         assert is_safe(after, acknowledged), (seed, acknowledged, numbers(after))
         shutil.rmtree(path)
         shutil.rmtree(after)
+
+
+@soak
+def test_a_failure_of_the_machine_leaves_what_was_synced_with_an_interval_and_some_more(tmp_path: Path) -> None:
+    count = len(operations_of_history(tmp_path))
+    DataDirectory.open(tmp_path / "new", warn=print).close()
+    least, most = 0, 0
+    for seed in cases(60, soak=1_000):
+        rng = random.Random(seed)
+        path, written, synced = Path(shutil.copytree(tmp_path / "new", tmp_path / str(seed))), list[int](), [0]
+        disk = VolatileDisk(rng, rng.randrange(count))
+
+        def note(numbers: list[int], synced: list[int] = synced) -> None:
+            synced.append(len(numbers))
+
+        with contextlib.suppress(Crash):
+            history(path, disk, written, "interval", note)
+        after = tmp_path / f"{seed}-after"
+        disk.fail(path, after)
+        found = numbers(after)
+        assert found == list(range(len(found))), seed
+        assert synced[-1] <= len(found) <= len(written) + 2, (seed, synced, written, found)
+        least, most = least + (len(found) < len(written)), most + (len(found) > synced[-1])
+        shutil.rmtree(path)
+        shutil.rmtree(after)
+    assert least, "in some cases, something was lost"
+    assert most, "in others, something that was not synced was on disk"

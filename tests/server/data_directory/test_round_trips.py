@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from fakebroker.server.data_directory import blocks, directory as directory_module
+from fakebroker.server.data_directory.blocks import HEADER_BYTES, START_BYTES
 from fakebroker.server.data_directory.directory import DataDirectory
 from tests.support.data_directory import (
     FastOperations,
@@ -33,7 +34,7 @@ STEPS = st.lists(
 
 @soak
 @settings(max_examples=examples(40, soak=3_000))
-@given(steps=STEPS, read_bytes=st.sampled_from([16, 100, 500, blocks.READ_BYTES]))
+@given(steps=STEPS, read_bytes=st.sampled_from([HEADER_BYTES, 100, 500, blocks.READ_BYTES]))
 def test_entries_survive_closes_kills_and_checkpoints(steps: list[tuple[object, ...]], read_bytes: int) -> None:
     with TemporaryDirectory() as parent, pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "READ_BYTES", read_bytes)
@@ -124,7 +125,7 @@ def test_a_large_write_is_split_and_read_in_parts(tmp_path: Path, monkeypatch: p
     flushed(directory, *payloads)
     directory.close()
     assert content(tmp_path) == [(1, payload) for payload in payloads]
-    assert logs_of(tmp_path)[0].stat().st_size == sum(map(len, payloads)) + 4 * 5 + 3 * 16
+    assert logs_of(tmp_path)[0].stat().st_size == sum(map(len, payloads)) + 4 * 5 + (3 + 1) * HEADER_BYTES + START_BYTES
 
 
 def test_space_is_allocated_ahead_and_trimmed_when_the_directory_is_closed(tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_space_is_allocated_ahead_and_trimmed_when_the_directory_is_closed(tmp_p
     assert directory.reserve(2**20)
     assert log.stat().st_size == 2 * 2**20
     directory.close()
-    assert log.stat().st_size == 16 + 5 + len(b"first")
+    assert log.stat().st_size == START_BYTES + HEADER_BYTES + 5 + len(b"first") + HEADER_BYTES
 
 
 @pytest.mark.parametrize(("fsync", "syncs"), [("always", [1, 2, 2]), ("interval", [0, 0, 1])])
