@@ -16,7 +16,7 @@ from fakebroker.cluster.storage import checkpoint
 from fakebroker.cluster.storage.restore import restore
 from fakebroker.cluster.storage.state_writer import StateWriter
 from fakebroker.cluster.storage.stored_state import StoredState
-from fakebroker.errors import ConfigError, DataDirectoryError, DiskFullError
+from fakebroker.errors import ConfigError, DataDirectoryError, DiskFullError, FakebrokerError
 from fakebroker.garbage_collection import no_garbage_collection
 from fakebroker.server.data_directory.checkpoint import Checkpoint
 from fakebroker.server.data_directory.directory import DataDirectory, Fsync
@@ -57,7 +57,7 @@ class Persistence:
 
         Raises:
             ConfigError: The path is not one.
-            DataDirectoryError: The directory cannot be used.
+            DataDirectoryError: The directory cannot be used, or has entries that this version does not write.
         """
         if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
             raise ConfigError.of("data_dir", path, "the path of a directory")
@@ -66,10 +66,12 @@ class Persistence:
             stored = StoredState()
             with no_garbage_collection():
                 stored.apply_all(directory.entries())
-        except msgspec.MsgspecError as error:
+        except DataDirectoryError:
             directory.close()
-            expected = "a directory of this version of fakebroker"
-            raise DataDirectoryError.of(os.fspath(path), f"an entry cannot be read: {error}", expected) from error
+            raise
+        except Exception as error:  # Whatever it is: the checksum is right, so that another version wrote the entry.
+            directory.close()
+            raise _of_another_version(directory, "an entry cannot be read", error) from error
         except BaseException:
             directory.close()
             raise
@@ -84,13 +86,19 @@ class Persistence:
 
         Raises:
             ConfigError: The cluster lacks a stored broker.
+            DataDirectoryError: The stored state cannot be that of a cluster.
         """
         stored, self._stored = self._stored, None
         # Before the state is restored, because that completes transactions: their markers are changes, too.
         self._cluster, self._writer = cluster, StateWriter(cluster, self._directory, self.starts)
         if stored is not None and self.starts:
-            with no_garbage_collection():
-                restore(cluster, stored, now_ms)
+            try:
+                with no_garbage_collection():
+                    restore(cluster, stored, now_ms)
+            except (ConfigError, DataDirectoryError):
+                raise
+            except Exception as error:  # As in `open`.
+                raise _of_another_version(self._directory, "the state cannot be restored", error) from error
 
     def give_up(self) -> None:
         """Unlock the directory of a cluster that cannot be created."""
@@ -201,6 +209,12 @@ class Persistence:
         finally:
             self._wait_for_checkpoint()
             self._close_directory()
+
+
+def _of_another_version(directory: DataDirectory, what: str, error: Exception) -> DataDirectoryError:
+    """Return the error for entries that are intact, but make no sense."""
+    reason = str(error) if isinstance(error, FakebrokerError | msgspec.MsgspecError) else repr(error)
+    return DataDirectoryError.of(directory.path, f"{what}: {reason}", "a directory of this version of fakebroker")
 
 
 def _write(entries: checkpoint.Entries, written: Checkpoint) -> None:

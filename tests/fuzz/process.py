@@ -8,6 +8,9 @@ The second form runs the target with one input, such as one that `make fuzz` has
 
 import logging
 import sys
+from collections.abc import Callable
+from hashlib import sha1
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -18,6 +21,9 @@ with atheris.instrument_imports(include=["fakebroker"]):
     from tests.fuzz.targets import TARGETS
 
 
+_PREFIX = "-artifact_prefix="
+
+
 def _instrument_codecs() -> None:
     """Instrument decoders and encoders, which are compiled when they are first used."""
     compile_plain = compiler.Writer.compile
@@ -26,6 +32,19 @@ def _instrument_codecs() -> None:
         return atheris.instrument_func(compile_plain(writer))
 
     setattr(compiler.Writer, "compile", compile_instrumented)  # noqa: B010  # only in this process
+
+
+def _keeping_failures(run: Callable[[bytes], None], prefix: str) -> Callable[[bytes], None]:
+    """Return a target that writes an input that fails to a file, because not every libFuzzer does for exceptions."""
+
+    def run_or_keep(data: bytes) -> None:
+        try:
+            run(data)
+        except BaseException:
+            Path(f"{prefix}crash-{sha1(data).hexdigest()}").write_bytes(data)
+            raise
+
+    return run_or_keep
 
 
 def main(name: str, arguments: list[str]) -> None:
@@ -44,7 +63,9 @@ def main(name: str, arguments: list[str]) -> None:
             return mutate(data, random)[:max_size]
 
         more["custom_mutator"] = mutate_or_not
-    atheris.Setup([sys.argv[0], f"-max_len={target.max_bytes}", *arguments], target.run, **more)
+    prefixes = [each.removeprefix(_PREFIX) for each in arguments if each.startswith(_PREFIX)]
+    run = _keeping_failures(target.run, prefixes[0]) if prefixes else target.run
+    atheris.Setup([sys.argv[0], f"-max_len={target.max_bytes}", *arguments], run, **more)
     atheris.Fuzz()
 
 

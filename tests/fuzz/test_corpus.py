@@ -12,9 +12,20 @@ from fakebroker.control.routes.dispatch import Dispatcher
 from fakebroker.protocol.consumer_protocol import encode_assignment
 from fakebroker.protocol.records import RecordBatch
 from fakebroker.security.credentials import Credentials
+from fakebroker.server.data_directory import recovery
+from fakebroker.server.data_directory.blocks import read_entries
+from fakebroker.server.tls.tls_socket import TlsSocket
 from tests.fuzz.corpus import FOLDER, inputs
 from tests.fuzz.steps import StepKind, parse_steps
-from tests.fuzz.targets import TARGETS, cluster_frames, control_api, coordinator_records, message_codec, record_batches
+from tests.fuzz.targets import (
+    TARGETS,
+    cluster_frames,
+    control_api,
+    coordinator_records,
+    data_directory,
+    message_codec,
+    record_batches,
+)
 from tests.fuzz.targets.sasl import PASSWORD, seeds as sasl_seeds
 
 
@@ -78,6 +89,24 @@ def test_a_login_with_a_wrong_password_is_noticed(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Credentials, "has_password", lambda *_: True)
     with pytest.raises(AssertionError, match="User:mario is authenticated"):
         TARGETS["sasl"].run(seed.replace(b"\0alice\0", b"\0mario\0"))
+
+
+def test_decrypted_bytes_that_change_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recv = TlsSocket.recv
+    monkeypatch.setattr(TlsSocket, "recv", lambda sock, size: bytes(len(recv(sock, size))))
+    assert fails("tls")
+
+
+def test_a_write_that_is_skipped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entries(*arguments: Any) -> Any:
+        for number, entry in enumerate(read_entries(*arguments)):
+            if number != 1:
+                yield entry
+        return arguments[2]
+
+    list(data_directory.seeds())  # Writes the directory.
+    monkeypatch.setattr(recovery, "read_entries", entries)
+    assert fails("data-directory")
 
 
 def test_an_internal_error_of_the_control_api_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

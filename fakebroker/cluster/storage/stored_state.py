@@ -55,7 +55,7 @@ class StoredState:
         """Apply entries: kinds and payloads.
 
         Raises:
-            FakebrokerError: An entry has an unknown kind, or its topic does not exist.
+            FakebrokerError: An entry has an unknown kind, its partition does not exist, or its log ends elsewhere.
             msgspec.DecodeError: The content of an entry is malformed.
         """
         logs, size = self._logs, PARTITION.size
@@ -66,6 +66,8 @@ class StoredState:
             # Most entries; the other methods would take more time than the append.
             log = logs.get(bytes(payload[:size])) or self._log(bytes(payload[:size]))
             batch = RecordBatch(bytes(payload[size:]))
+            if batch.base_offset != log.log_end_offset:
+                raise FakebrokerError(f"batch at offset {batch.base_offset}: expected {log.log_end_offset}")
             log.append_batch(batch, batch.partition_leader_epoch, of_producer=True)
 
     def _apply(self, kind: int, payload: memoryview) -> None:
@@ -104,8 +106,9 @@ class StoredState:
     def _new_log(self, key: bytes) -> PartitionLog:
         topic_id, index = PARTITION.unpack(key)
         topic = self.topics.get(topic_id)
-        if topic is None:
-            raise FakebrokerError(f"entry of partition {index} of topic {topic_id.hex()}: expected a topic that exists")
+        if topic is None or index >= len(topic.partitions):
+            expected = "a topic that exists" if topic is None else f"0 to {len(topic.partitions) - 1}"
+            raise FakebrokerError(f"entry of partition {index} of topic {topic_id.hex()}: expected {expected}")
         return PartitionLog(_ALL_BYTES, Compactor() if topic.name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) else None)
 
     def _apply_to_log(self, kind: int, key: bytes, content: memoryview) -> None:
@@ -123,6 +126,9 @@ class StoredState:
 
     def _stored_log(self, key: bytes, stored: StoredLog) -> PartitionLog:
         log = self._new_log(key)
+        if not 0 <= stored.log_start_offset <= stored.log_end_offset:
+            offsets = f"log start offset {stored.log_start_offset}, log end offset {stored.log_end_offset}"
+            raise FakebrokerError(f"{offsets}: expected them in order, from 0 on")
         log.log_start_offset, log.log_end_offset = stored.log_start_offset, stored.log_end_offset
         log.epochs = LeaderEpochs(stored.epochs)
         log.producers = Producers.restored(map(_producer, stored.producers), stored.aborted)

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.fuzz.mutation import mutated
-from tests.fuzz.targets import cluster_frames, control_api, coordinator_records, message_codec, record_batches, sasl
+from tests.fuzz.targets import (
+    cluster_frames,
+    control_api,
+    coordinator_records,
+    data_directory,
+    message_codec,
+    record_batches,
+    sasl,
+    tls,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,8 @@ TARGETS = {
     "records": Target(record_batches.run, record_batches.seeds, 1_024),
     "coordinator-records": Target(coordinator_records.run, coordinator_records.seeds, 1_024),
     "sasl": Target(sasl.run, sasl.seeds, 1_024),
+    "tls": Target(tls.run, tls.seeds, 512),
+    "data-directory": Target(data_directory.run, data_directory.seeds, 4_096),
     "control": Target(control_api.run, control_api.seeds, 2_048),
     "cluster": Target(cluster_frames.run, cluster_frames.seeds, 4_096, mutated),
 }
