@@ -172,6 +172,11 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     help="Bearer token of the control API. Prefer the environment variable: "
     "command-line options are visible to all users of the machine.",
 )
+@click.option(
+    "--control-data-dirs",
+    metavar="DIR",
+    help="Directory in which clusters that are created over HTTP may have data directories.",
+)
 def serve(
     brokers: int,
     first_node_id: int,
@@ -195,6 +200,7 @@ def serve(
     until_stdin_ends: bool,
     control: str | None,
     control_token: str | None,
+    control_data_dirs: str | None,
 ) -> None:
     """Run a fake cluster until SIGINT or SIGTERM.
 
@@ -209,6 +215,8 @@ def serve(
     from fakebroker.server.fake_cluster import FakeCluster
 
     control_address = None if control is None else _address(control)
+    if control is None and control_data_dirs is not None:
+        raise ConfigError.of("--control-data-dirs", control_data_dirs, "--control, too")
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     gc.set_threshold(*GARBAGE_COLLECTIONS)  # Before the state in a data directory is loaded.
     cluster = FakeCluster(
@@ -233,7 +241,7 @@ def serve(
     allow_all()
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    with cluster, _controlled(cluster, control_address, control_token) as server:
+    with cluster, _controlled(cluster, control_address, control_token, control_data_dirs) as server:
         print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
         for listener in cluster.cluster.listeners[1:]:
             print(f"bootstrap.servers.{listener.name}={cluster.bootstrap_servers_of(listener.name)}", flush=True)
@@ -264,7 +272,7 @@ def _users(path: str) -> dict[str, object]:
 
 
 def _controlled(
-    cluster: "FakeCluster", address: tuple[str, int] | None, token: str | None
+    cluster: "FakeCluster", address: tuple[str, int] | None, token: str | None, data_dirs: str | None
 ) -> "AbstractContextManager[ControlServer | None]":
     """Return a context manager that serves HTTP control of a cluster; None without an address.
 
@@ -275,7 +283,7 @@ def _controlled(
         return nullcontext()
     from fakebroker.control.server import ControlServer  # the base install has no HTTP server
 
-    return ControlServer(cluster, *address, token)
+    return ControlServer(cluster, *address, token, data_dirs)
 
 
 def _clock(clock: Literal["real", "manual"], speed: float) -> "Literal['real', 'manual'] | Scaled":

@@ -3,6 +3,8 @@
 Manages their lifecycle; operations on a cluster are in `routes`.
 """
 
+import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
@@ -18,8 +20,11 @@ from fakebroker.control.stats.group_index import GroupIndex
 from fakebroker.control.stats.meter import Meter
 from fakebroker.control.stats.rates import Rates, RateWindow
 from fakebroker.control.steps import Pieces, Steps
+from fakebroker.errors import ConfigError, DataDirectoryError
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.topic_partition import is_legal_name
+
+logger = logging.getLogger("fakebroker")
 
 T = TypeVar("T")
 
@@ -31,6 +36,7 @@ MAX_SNAPSHOTS = 100
 """Maximum number of snapshots of one cluster."""
 
 _MAX_NAME_LENGTH = 100
+_LEGAL_NAME = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
 _SAMPLE_S = 1.0
 
 
@@ -185,10 +191,12 @@ class Clusters:
 
     Args:
         first: The default cluster, which cannot be deleted; its owner starts and stops it.
+        data_dirs: The directory that contains the data directories of other clusters; None if they have none.
     """
 
-    def __init__(self, first: FakeCluster) -> None:
+    def __init__(self, first: FakeCluster, data_dirs: str | None = None) -> None:
         self._served = {DEFAULT: ServedCluster(DEFAULT, first)}
+        self._data_dirs = data_dirs
         self._nursery: trio.Nursery
 
     def __iter__(self) -> Iterator[ServedCluster]:
@@ -211,7 +219,7 @@ class Clusters:
             Problem: The name is invalid or in use, or there are too many clusters.
         """
         if not is_legal_name(name) or len(name) > _MAX_NAME_LENGTH:
-            expected = "1 to 100 of the characters a-z A-Z 0-9 . _ -, and neither . nor .."
+            expected = _LEGAL_NAME
             raise Problem(422, f"name={name!r}: expected {expected}", field="name", value=name, expected=expected)
         if name in self._served:
             expected = "an unused name"
@@ -219,6 +227,23 @@ class Clusters:
         if len(self._served) >= MAX_CLUSTERS:
             expected = f"at most {MAX_CLUSTERS}; delete one first"
             raise Problem(409, f"there are {MAX_CLUSTERS} clusters: expected {expected}", expected=expected)
+
+    def data_directory(self, name: str | None) -> str | None:
+        """Return the path of the data directory of a new cluster; None if it has none.
+
+        Args:
+            name: The name of the directory, which cannot lead out of that of all data directories.
+
+        Raises:
+            ConfigError: The name is not valid, or clusters have no data directories.
+        """
+        if name is None:
+            return None
+        if self._data_dirs is None:
+            raise ConfigError.of("data_dir", name, "none: the process was started without --control-data-dirs")
+        if not is_legal_name(name) or len(name) > _MAX_NAME_LENGTH:
+            raise ConfigError.of("data_dir", name, f"the name of a directory: {_LEGAL_NAME}")
+        return os.path.join(self._data_dirs, name)
 
     async def create(self, name: str, cluster: FakeCluster) -> ServedCluster:
         """Start and register a cluster that has not been started yet.
@@ -273,7 +298,10 @@ class Clusters:
                     first = self.get(DEFAULT)
                     await first.run(first.meter.unsubscribe)
                     for name in [served.name for served in self if served.name != DEFAULT]:
-                        await self.delete(name)
+                        try:
+                            await self.delete(name)
+                        except DataDirectoryError as error:  # The disk has failed; the other clusters stop, too.
+                            logger.warning("cluster %s: %s", name, error)
 
     async def _sample(self) -> None:
         while True:

@@ -6,6 +6,8 @@ from typing import Any, NotRequired, TypedDict
 from fakebroker.errors import (
     ClusterStopped,
     ConfigError,
+    DataDirectoryError,
+    DiskFullError,
     FakebrokerError,
     IncompleteHistoryError,
     ListenError,
@@ -29,10 +31,17 @@ _TITLES = {
     422: "Invalid argument",
     500: "Internal error",
     503: "Not available",
+    507: "Disk full",
 }
 
 
-_STATUSES: Mapping[type[FakebrokerError], int] = {ListenError: 409, ClusterStopped: 503, IncompleteHistoryError: 410}
+_STATUSES: Mapping[type[FakebrokerError], int] = {
+    ListenError: 409,
+    ClusterStopped: 503,
+    IncompleteHistoryError: 410,
+    DataDirectoryError: 409,
+    DiskFullError: 507,
+}
 
 
 class Mistake(TypedDict):

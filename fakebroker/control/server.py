@@ -39,6 +39,8 @@ class ControlServer:
         host: The address to listen on.
         port: The port; 0 selects a free one.
         token: Bearer token; generated for addresses other than loopback if None.
+        data_dirs: The directory that contains the data directories of clusters that are created over HTTP; None if
+            they cannot have any.
 
     Attributes:
         url: URL of the server.
@@ -50,8 +52,15 @@ class ControlServer:
         FakebrokerError: On entering: the cluster is not running, or the server has been entered before.
     """
 
-    def __init__(self, cluster: FakeCluster, host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+        data_dirs: str | None = None,
+    ) -> None:
+        self._cluster, self._data_dirs = cluster, data_dirs
         self._host = host
         self._listener = bound(host, port)
         self.token = effective_token(host, token)
@@ -83,7 +92,7 @@ class ControlServer:
     async def _serve(self) -> None:
         """Serve until `_stop` is set."""
         try:
-            clusters = Clusters(self._cluster)
+            clusters = Clusters(self._cluster, self._data_dirs)
             async with clusters.running():
                 app = App(Dispatcher(clusters), Guard(self._host, self.token))
 

@@ -1,10 +1,12 @@
 """The operations of the control API over HTTP: their effects on the cluster and their responses."""
 
+import os
 import socket
 import threading
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +23,7 @@ from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRespons
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
 from fakebroker.protocol.messages.offset_commit import OffsetCommitResponse
+from fakebroker.server.data_directory.directory import DataDirectory
 from fakebroker.server.journal_files import parse_journal
 from tests.support.control.control_server import BASE, TIMEOUT_S, ControlHarness, controlled_cluster
 from tests.support.group_requests import commit_request, join_request
@@ -703,6 +706,47 @@ def test_clusters_are_created_listed_and_deleted(control: ControlHarness) -> Non
     assert control.request("DELETE", "/v1/clusters/other").status == 204
     assert control.request("GET", "/v1/clusters/other").status == 404
     assert control.request("DELETE", "/v1/clusters/default").status == 409
+
+
+def test_clusters_have_data_directories_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeCluster(1) as cluster, ControlServer(cluster, data_dirs=str(tmp_path / "dirs")) as server:
+        control = ControlHarness(cluster, server)
+
+        def create(name: str, **arguments: object) -> tuple[int, Any]:
+            made = control.request("POST", "/v1/clusters", {"name": name, "brokers": 1, "data_dir": "kept"} | arguments)
+            return made.status, made.json.get("detail")
+
+        assert create("first", fsync="always", topics={"t": 2})[0] == 201
+        path = tmp_path / "dirs" / "kept"
+        assert create("second") == (
+            409,
+            f"data_dir='{path}': in use by process {os.getpid()}: expected a directory that no other cluster uses",
+        )
+        assert control.request("DELETE", "/v1/clusters/first").status == 204
+        assert create("second")[0] == 201
+        assert [row["name"] for row in control.request("GET", "/v1/clusters/second/topics").json["topics"]] == ["t"]
+        with monkeypatch.context() as full:
+            full.setattr(DataDirectory, "reserve", lambda *_: False)
+            status, detail = create("third", data_dir="new")
+            assert (status, f"data_dir='{tmp_path / 'dirs' / 'new'}': the disk is full" in detail) == (507, True)
+            more = control.request("POST", "/v1/clusters/second/topics", {"name": "u"})
+            assert (more.status, more.json["title"]) == (507, "Disk full")
+        assert control.request("DELETE", "/v1/clusters/second").status == 204
+        (path / "format").write_text("fakebroker data directory, format 99\n")
+        status, detail = create("second")
+        assert (status, "has format 99: expected format" in detail) == (409, True)
+        for name in ("..", "a/b", "/tmp/a", "", "a\0b"):
+            status, detail = create("second", data_dir=name)
+            assert (status, f"data_dir={name!r}: expected the name of a directory" in detail) == (422, True)
+    assert {each.name for each in (tmp_path / "dirs").iterdir()} == {"kept", "new"}
+
+
+def test_clusters_have_no_data_directory_unless_the_process_allows_it(control: ControlHarness) -> None:
+    refused = control.request("POST", "/v1/clusters", {"name": "other", "data_dir": "kept"})
+    assert (refused.status, refused.json["detail"]) == (
+        422,
+        "data_dir='kept': expected none: the process was started without --control-data-dirs",
+    )
 
 
 def test_a_port_in_use_is_an_error() -> None:

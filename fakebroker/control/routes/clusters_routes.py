@@ -34,10 +34,14 @@ class ClusterList(TypedDict):
     clusters: list[ClusterRow]
 
 
-class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host", "data_dir", "fsync")):  # type: ignore[misc]
-    """A new cluster: its name, and the arguments of `FakeCluster`; it uses free ports on the first cluster's host."""
+class NewCluster(arguments_of(FakeCluster.__init__, "host", "port", "advertised_host", "data_dir")):  # type: ignore[misc]
+    """A new cluster: its name, and the arguments of `FakeCluster`; it uses free ports on the first cluster's host.
+
+    `data_dir` is the name of a directory in that of `--control-data-dirs`, without which there are no data directories.
+    """
 
     name: str
+    data_dir: str | None = None
 
 
 @operation("GET", f"{V1}/clusters")
@@ -64,6 +68,7 @@ async def create_cluster(clusters: Clusters, body: Arguments) -> Overview:
     clusters.check_new(name)
     first = clusters.get(DEFAULT).cluster
     given |= {"host": first.host, "advertised_host": first.advertised_host}
+    given["data_dir"] = clusters.data_directory(given.get("data_dir"))
     served = await clusters.create(name, await trio.to_thread.run_sync(lambda: FakeCluster(**given)))
     return await served.read_in_steps(overview(served))
 
