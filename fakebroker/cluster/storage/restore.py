@@ -1,5 +1,6 @@
 """Restore a cluster from stored entries, after a start."""
 
+from collections.abc import Container
 from dataclasses import replace
 
 from fakebroker.cluster import snapshot as snapshots
@@ -9,6 +10,7 @@ from fakebroker.cluster.storage.entries import StoredTopic
 from fakebroker.cluster.storage.sections import SECTIONS
 from fakebroker.cluster.storage.stored_state import StoredState
 from fakebroker.cluster.topics import Partition, Topic
+from fakebroker.errors import FakebrokerError
 
 
 def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
@@ -34,7 +36,7 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
     )
     for kind, content in stored.sections.items():
         SECTIONS[kind].restore(cluster, content)
-    topics = [_topic(each, stored) for each in stored.topics.values()]
+    topics = [_topic(each, stored, cluster.brokers) for each in stored.topics.values()]
     is_used = all(each.is_visible for each in stored.topics.values())
     snapshot = replace(snapshots.take(cluster), topics=topics, offsets_topic_is_used=is_used)
     snapshots.restore(cluster, snapshot, now_ms)
@@ -46,10 +48,16 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
             partition.log.retain(config.keep_bytes)
 
 
-def _topic(stored: StoredTopic, state: StoredState) -> Topic:
-    """Return a topic with its logs. The first in-sync replica of each partition is its leader."""
+def _topic(stored: StoredTopic, state: StoredState, node_ids: Container[int]) -> Topic:
+    """Return a topic with its logs. The first in-sync replica of each partition is its leader.
+
+    Raises:
+        FakebrokerError: A replica is on an unknown broker.
+    """
     topic = Topic(stored.name, stored.topic_id, [], stored.configs)
     for index, each in enumerate(stored.partitions):
+        if any(node_id not in node_ids for node_id in each.replicas):
+            raise FakebrokerError(f"replicas of {stored.name}-{index}: {each.replicas}: expected stored brokers")
         leader_id = next(node_id for node_id in each.replicas if node_id not in each.copying)
         topic.partitions.append(
             Partition(

@@ -40,6 +40,8 @@ class StateWriter:
         self.was_replaced = False
         cluster.storage = cluster.topics.storage = self
         cluster.handlers = GuardedHandlers(self)
+        if not starts:  # The first entry, so that a crash leaves none without it. (There are some after other starts.)
+            self._entries.write_section(Kind.IDS, encode(self._current_ids()))
         self._attach_all()
 
     # ClusterStorage

@@ -60,6 +60,8 @@ class StoredState:
         """
         logs, size = self._logs, PARTITION.size
         for kind, payload in entries:
+            if self.ids is None and kind != Kind.IDS:
+                raise FakebrokerError(f"first entry of kind {kind}: expected {Kind.IDS:d}, that of ids")
             if kind != Kind.BATCH:
                 self._apply(kind, payload)
                 continue
@@ -80,6 +82,8 @@ class StoredState:
                 self._delete(bytes(payload))
             case Kind.IDS:
                 self.ids = msgspec.msgpack.decode(payload, type=StoredIds)
+                if self.ids.starts < 1:
+                    raise FakebrokerError(f"{self.ids.starts} starts: expected at least 1")
             case _ if kind in SECTIONS:
                 self.sections[Kind(kind)] = msgspec.msgpack.decode(payload, type=SECTIONS[Kind(kind)].type)
             case _:

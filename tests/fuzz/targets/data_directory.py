@@ -27,8 +27,8 @@ _MOST_WARNINGS = 1
 def run(data: bytes) -> None:
     """Start a cluster with a data directory whose files were changed, or whose log has any entries.
 
-    The start fails with an error of a data directory, or the cluster has what was stored up to some moment, and
-    a second start the same.
+    The start fails with an error of a data directory; or, after changes of files, the cluster has what was stored up to
+    some moment, and a second start the same.
 
     Args:
         data: A byte that selects what follows: `FILES` and changes of files, each with a number of the file, a kind,
@@ -39,11 +39,14 @@ def run(data: bytes) -> None:
         path = Path(name)
         if data[:1] == bytes([ENTRIES]):
             _write(path, _entries(data[1:]))
+            _started_or_none(path)  # The next start can find a state that no cluster has, and differ.
+            _started_or_none(path)
         else:
             _change_files(path, data[1:])
-            if not _has_prefix(path):
-                return
-        _start_twice(path)
+            if _has_prefix(path):
+                first = _started_or_none(path)
+                assert first is not None
+                assert _started_or_none(path) == first
 
 
 def _has_prefix(path: Path) -> bool:
@@ -60,12 +63,11 @@ def _has_prefix(path: Path) -> bool:
     return True
 
 
-def _start_twice(path: Path) -> None:
+def _started_or_none(path: Path) -> object | None:
     try:
-        first = _started(path)
+        return _started(path)
     except (ConfigError, DataDirectoryError):
-        return
-    assert _started(path) == first
+        return None
 
 
 def _started(path: Path) -> object:
