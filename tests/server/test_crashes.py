@@ -25,6 +25,7 @@ from tests.support.crash_loads import (
     StaticMembers,
     Transactions,
 )
+from tests.support.crash_setting_loads import ConsumerGroups, Settings
 from tests.support.soak import cases, soak
 from tests.support.wire_client import TIMEOUT_S, WireClient
 
@@ -39,7 +40,7 @@ OPTIONS = [
     *("--config", "transaction.state.log.num.partitions=4"),
     *("--config", "fakebroker.partition.max.bytes=1000000000"),  # All records are read after each restart.
 ]
-MOST_ACKNOWLEDGED = 1_500
+MOST_ACKNOWLEDGED = 2_000
 """The process is killed after at most this number of acknowledged operations."""
 
 
@@ -91,7 +92,9 @@ def check(loads: Sequence[Load], address: Address) -> None:
 @soak
 def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     directory = tmp_path / "data"
-    kinds: list[Callable[[random.Random], Load]] = [Commits, Records, Transactions, StaticMembers, Metadata]
+    kinds: list[Callable[[random.Random], Load]] = [
+        *(Commits, Records, Transactions, StaticMembers, Metadata, Settings, ConsumerGroups),
+    ]
     loads = [kind(random.Random(number)) for number, kind in enumerate(kinds)]
     for seed in cases(3, soak=100):
         fsync = ("always", "interval")[seed % 2]
