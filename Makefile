@@ -45,7 +45,7 @@ soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the en
 	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md
 	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report scenarios/soak.md --numprocesses 2 --dist worksteal
 
-fuzz: $(STAMP) ## search inputs that break decoders, the cluster or the control API, for SECONDS=60; prints a table
+fuzz: $(STAMP) ## search inputs that break decoders, data directories, the cluster or the control API, for SECONDS=60; prints a table
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
 	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(TARGETS)
 

@@ -69,7 +69,7 @@ class Persistence:
         except DataDirectoryError:
             directory.close()
             raise
-        except Exception as error:  # Whatever it is: the checksum is right, so that another version wrote the entry.
+        except Exception as error:  # Any: the checksum is right, so that another version wrote the entry.
             directory.close()
             raise _of_another_version(directory, "an entry cannot be read", error) from error
         except BaseException:

@@ -115,14 +115,19 @@ def recovered_entries(
                 raise _damaged(directory, path, end)
             damaged_bytes, intact_blocks = _check_removable(directory, path, file, number, end)
         operations.truncate(path, end)
-        if intact_blocks:
-            reason = "did not reach the disk when the machine failed"
-            warn(f"{path}: a write at offset {end} {reason}: {damaged_bytes} bytes from there on were removed")
-        elif damaged_bytes:
-            warn(f"{path}: the last write is incomplete: {damaged_bytes} bytes at offset {end} were removed")
+        if damaged_bytes:
+            warn(_removed(path, end, damaged_bytes, intact_blocks))
     if files.logs:
         with_descriptor(log_path(directory, files.logs[-1]), operations.sync)
     return end
+
+
+def _removed(path: str, offset: int, damaged_bytes: int, intact_blocks: int) -> str:
+    """Return the warning of what was removed at the end of a log."""
+    if intact_blocks:
+        reason = "did not reach the disk when the machine failed"
+        return f"{path}: a write at offset {offset} {reason}: {damaged_bytes} bytes from there on were removed"
+    return f"{path}: the last write is incomplete: {damaged_bytes} bytes at offset {offset} were removed"
 
 
 class _OpenFile:
