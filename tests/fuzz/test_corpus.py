@@ -120,6 +120,7 @@ def test_an_internal_error_of_the_control_api_is_noticed(monkeypatch: pytest.Mon
 
 
 def test_a_request_that_changes_another_group_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = next(iter(cluster_frames.seeds()))  # Before, because it is recorded from a cluster.
     handle = Cluster.handle
 
     def damage(cluster: Cluster, call: Call, now_ms: float) -> bool:
@@ -131,4 +132,4 @@ def test_a_request_that_changes_another_group_is_noticed(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Cluster, "handle", damage)
     with pytest.raises(AssertionError, match="another group"):
-        cluster_frames.run(next(iter(cluster_frames.seeds())))
+        cluster_frames.run(seed)
