@@ -40,7 +40,7 @@ OPTIONS = [
     *("--config", "transaction.state.log.num.partitions=4"),
     *("--config", "fakebroker.partition.max.bytes=1000000000"),  # All records are read after each restart.
 ]
-MOST_ACKNOWLEDGED = 2_000
+MOST_ACKNOWLEDGED = 1_500
 """The process is killed after at most this number of acknowledged operations."""
 
 
