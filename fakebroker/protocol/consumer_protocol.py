@@ -163,7 +163,11 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def _decoded_assignment(data: bytes) -> Partitions:
-    return _flat(_without_version(ConsumerProtocolAssignment, data).assigned_partitions)
+    partitions = _flat(_without_version(ConsumerProtocolAssignment, data).assigned_partitions)
+    for topic, index in partitions:
+        if index < 0:
+            raise ProtocolError(f"assignment of {len(data)} bytes: partition {index} of {topic!r}, expected 0 or more")
+    return partitions
 
 
 _decoded_small_assignment = lru_cache(_MOST_KEPT)(_decoded_assignment)

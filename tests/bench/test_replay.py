@@ -21,7 +21,7 @@ def test_all_figures_are_measured_printed_and_written(tmp_path: Path, capsys: py
     alone = dict.fromkeys(("swarm", "confluent-kafka", "aiokafka", "memory"), 1)
     assert counts == {"own connections": 2, "two lanes": 2, **alone}
     for connected in replay.LANES:
-        assert all(played["requests"] > 5 * 5 for played in told["played"][connected])
+        assert all(played["requests"] > 0 for played in told["played"][connected])
     shown = capsys.readouterr().out
     assert all(figure["unit"] in shown and figure["verdict"] in shown for figure in told["figures"])
 

@@ -169,6 +169,12 @@ def test_malformed_assignments_are_errors(subtests: pytest.Subtests) -> None:
             decode_assignment(data)
 
 
+def test_partitions_of_assignments_are_not_negative() -> None:
+    data = encode_assignment([("a", 0), ("a", -2)])
+    with pytest.raises(ProtocolError, match=r"^assignment of [0-9]+ bytes: partition -2 of 'a', expected 0 or more$"):
+        decode_assignment(data)
+
+
 @soak
 @DRAWN
 @given(st.binary(max_size=40))
