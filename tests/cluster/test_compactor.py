@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fakebroker.cluster.logs.compactor import DEFAULT_WINDOW_RECORDS, STEP_RECORDS, SWEEP_FACTOR, Compactor
 from fakebroker.cluster.logs.partition_log import EpochEndOffset, PartitionLog, TimestampAndOffset
 from fakebroker.cluster.logs.producer_state import Producers
-from fakebroker.cluster.logs.segments import Segment
+from fakebroker.cluster.logs.segments import Segment, segment_of
 from fakebroker.protocol.compression import Compression
 from fakebroker.protocol.records import (
     Record,
@@ -529,6 +529,19 @@ def memory_bytes(log: PartitionLog) -> int:
     for batch in log._batches:
         objects += [batch, batch.data, batch.base_offset, batch.last_offset]
     return sum(map(sys.getsizeof, objects))
+
+
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_joined_segments_have_the_offsets_of_both(is_compressed: bool) -> None:
+    records = [Record(offset, 0, b"key", b"value") for offset in range(4)]
+    batches = [RecordBatch(encode_batch([each], base_offset=each.offset)) for each in records]
+    first, second = (segment_of(pair, None) for pair in (batches[:2], batches[2:]))
+    if is_compressed:
+        first, second = first.compressed(), second.compressed()
+    joined = first.followed_by(second)
+    assert joined.last_offset == 3
+    assert [*joined.batches(1)] == batches[1:]
+    assert [*joined.batches(3)] == batches[3:]
 
 
 def test_records_of_many_keys_are_compressed() -> None:
