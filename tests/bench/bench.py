@@ -4,13 +4,14 @@
 
 Servers run on one core and the load on another. Prints tables and writes bench-results/bench.json. Absolute numbers
 depend on the machine and on what else it does; compare ratios. The exit status is 1 if a ratio is more than 15 %
-below the one in recorded.json, in this run and in the run before. `--record` replaces recorded.json by the results of
-this run; then `make rewrite` writes them into scenarios/performance.md.
+below the recorded one, in this run and in the run before. `--record` replaces the recorded results of this processor
+by those of this run; then `make rewrite` writes them into scenarios/performance.md.
 """
 
 import argparse
 import datetime
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,8 @@ from tests.bench.workloads import HEARTBEATS, WORKLOADS
 
 OUT = Path("bench-results")
 RESULTS = OUT / "bench.json"
-RECORDED = Path(__file__).parent / "recorded.json"
+RECORDED = Path(__file__).parent / "recorded"
+"""A file for each processor: C and Python do not gain equally from a faster one, so their ratio depends on it, too."""
 MOST_OTHERS = 0.1
 """Share of the CPU time that other processes may use while results are recorded."""
 PLOT = Path("scenarios/performance/rebalances.svg")
@@ -120,8 +122,21 @@ def _figures_table(figures: Sequence[Figure]) -> Table:
 
 
 def check(run: Run, before: Run, recorded: Run, console: Console) -> bool:
-    """Print ratios that have fallen; return whether one has in two runs in a row."""
-    found = falls(run["ratios"], before.get("ratios", {}), recorded.get("ratios", {}))
+    """Print ratios that have fallen; return whether one has in two runs in a row.
+
+    Args:
+        run: The results of this run.
+        before: Those of the run before; empty if there are none.
+        recorded: Those that were recorded on this processor; empty if there are none.
+        console: Where to print.
+    """
+    if not recorded:
+        console.print(
+            f"[bold red]NOT COMPARED[/] No results are recorded for this processor, {run['machine']['cpu']}, and "
+            "ratios depend on it: record them with --record."
+        )
+        return False
+    found = falls(run["ratios"], before.get("ratios", {}), recorded["ratios"])
     regressions = [fall for fall in found if fall.is_regression]
     for title, lines in (("FAILED", regressions), ("WARNING", [fall for fall in found if fall not in regressions])):
         for line in lines:
@@ -132,6 +147,16 @@ def check(run: Run, before: Run, recorded: Run, console: Console) -> bool:
     if found and run["machine"] != recorded["machine"]:
         console.print(f"The ratios were recorded on {recorded['date']} on another machine: {recorded['machine']}")
     return bool(regressions)
+
+
+def recorded_file(cpu: str) -> Path:
+    """Return the file with the results that were recorded on a processor."""
+    return RECORDED / f"{re.sub('[^a-z0-9]+', '-', cpu.lower()).strip('-')}.json"
+
+
+def recorded_runs() -> list[Run]:
+    """Return the recorded results of all processors, the newest first."""
+    return sorted(map(_read, sorted(RECORDED.glob("*.json"))), key=lambda run: str(run["date"]), reverse=True)
 
 
 def _read(path: Path) -> Run:
@@ -146,7 +171,7 @@ def main() -> None:
     parser.add_argument(
         "--workload", action="append", choices=[workload.name for workload in WORKLOADS], help="only these; repeatable"
     )
-    parser.add_argument("--record", action="store_true", help="replace the recorded results")
+    parser.add_argument("--record", action="store_true", help="replace the recorded results of this processor")
     arguments = parser.parse_args()
     if arguments.record and arguments.workload:
         parser.error("--record: expected no --workload, because all results are recorded")
@@ -156,17 +181,17 @@ def main() -> None:
     except RuntimeError as error:
         raise SystemExit(str(error)) from error
     show(run, console)
-    before = _read(RESULTS)
+    before, path = _read(RESULTS), recorded_file(run["machine"]["cpu"])
     if arguments.record:
         if run["others"] > MOST_OTHERS:
             console.print("[bold red]WARNING[/] recorded on a busy machine: record again when it is idle")
-        RECORDED.write_text(json.dumps(run, indent=1) + "\n")
+        path.write_text(json.dumps(run, indent=1) + "\n")
         PLOT.parent.mkdir(exist_ok=True)
         shutil.copy(OUT / PLOT.name, PLOT)
-        console.print(f"written to {RECORDED}; `make rewrite` updates scenarios/performance.md")
+        console.print(f"written to {path}; `make rewrite` updates scenarios/performance.md")
         has_failed = False
     else:
-        has_failed = check(run, before, _read(RECORDED), console)
+        has_failed = check(run, before, _read(path), console)
     RESULTS.write_text(json.dumps(run | {"ratios": before.get("ratios", {}) | run["ratios"]}, indent=1) + "\n")
     console.print(f"written to {RESULTS}")
     sys.exit(has_failed)

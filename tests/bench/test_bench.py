@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from tests.bench import big_groups, consumer_groups, footprint, simulated
-from tests.bench.bench import check
+from tests.bench.bench import check, recorded_file, recorded_runs
 from tests.bench.figures import Figure, shown
 from tests.bench.parts import PARTS, measure
 from tests.bench.workloads import WORKLOADS
@@ -17,9 +17,11 @@ RECORDED = {"ratios": {"keys / heartbeats": 10.0}, "machine": MACHINE, "date": "
 LOW = {"ratios": {"keys / heartbeats": 8.0}, "machine": MACHINE, "others": 0.0}
 
 
-def checked(run: dict[str, object], before: dict[str, object]) -> tuple[bool, str]:
+def checked(
+    run: dict[str, object], before: dict[str, object], recorded: dict[str, object] = RECORDED
+) -> tuple[bool, str]:
     out = io.StringIO()
-    return check(run, before, RECORDED, Console(file=out, width=200)), out.getvalue()
+    return check(run, before, recorded, Console(file=out, width=200)), out.getvalue()
 
 
 def test_a_low_ratio_is_a_warning_at_first() -> None:
@@ -37,6 +39,20 @@ def test_a_second_low_ratio_fails() -> None:
 def test_another_machine_is_mentioned() -> None:
     _, told = checked({**LOW, "machine": {"cpu": "b", "cores": 8}}, {})
     assert "recorded on 2026-11-23 on another machine: {'cpu': 'a', 'cores': 2}" in told
+
+
+def test_results_of_a_processor_without_recorded_ones_are_not_compared() -> None:
+    assert checked(LOW, LOW, {}) == (
+        False,
+        "NOT COMPARED No results are recorded for this processor, a, and ratios depend on it: "
+        "record them with --record.\n",
+    )
+
+
+def test_each_processor_has_a_file_of_recorded_results() -> None:
+    assert recorded_file("Intel(R) Xeon(R) Processor").name == "intel-r-xeon-r-processor.json"
+    assert all(run["machine"]["cpu"] for run in recorded_runs())
+    assert [recorded_file(run["machine"]["cpu"]).exists() for run in recorded_runs()] == [True] * len(recorded_runs())
 
 
 def test_the_load_of_the_machine_is_mentioned() -> None:

@@ -1,10 +1,9 @@
 """The tables of `scenarios/performance.md`, from the results that `make bench` has recorded last."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.bench.bench import RECORDED
+from tests.bench.bench import recorded_runs
 from tests.bench.figures import Figure, shown
 from tests.bench.loads import ECHO, FAKEBROKER, Result
 from tests.bench.parts import PARTS
@@ -13,16 +12,20 @@ from tests.documents.markdown import table
 
 
 def _recorded() -> dict[str, Any]:
-    run: dict[str, Any] = json.loads(RECORDED.read_text())
-    return run
+    return recorded_runs()[0]
 
 
 def machine() -> str:
     """Return date and machine of the results."""
-    run = _recorded()
+    return "\n".join(
+        f"{'Recorded' if not number else 'Before that,'} {_about(run)}" for number, run in enumerate(recorded_runs())
+    )
+
+
+def _about(run: Mapping[str, Any]) -> str:
     of = run["machine"]
     return (
-        f"Recorded {run['date']} on {of['cpu']}, {of['cores']} cores, {of['system']}, Python {of['python']}.\n"
+        f"{run['date']} on {of['cpu']}, {of['cores']} cores, {of['system']}, Python {of['python']}.\n"
         f"Other processes used {run['others']:.0%} of the CPU time of all cores meanwhile."
     )
 
@@ -63,6 +66,12 @@ def groups() -> str:
 
 
 def ratios() -> str:
-    figures = [Figure(**figure) for figure in _recorded()["figures"]]
-    rows = [(one.what, f"{one.value} {one.unit}", one.shown_aim, one.verdict.lower()) for one in figures]
-    return table(("measured", "value", "aim", ""), rows)
+    """Return the figures of all processors; those of the newest results are first."""
+    runs = recorded_runs()
+    by_what = [{row["what"]: Figure(**row) for row in run["figures"]} for run in runs]
+    rows = []
+    for what, newest in by_what[0].items():
+        found = [figures.get(what) for figures in by_what]
+        cells = ["" if one is None else f"{one.value} {one.unit} {one.verdict.lower()}".strip() for one in found]
+        rows.append((what, newest.shown_aim, *cells))
+    return table(("measured", "aim", *(run["machine"]["cpu"] for run in runs)), rows)
