@@ -13,19 +13,22 @@ OBJECT_FACTOR = 8
 _MIN_SEARCHED_BYTES = 1024
 """Smaller messages are not searched for binary data; each of their bytes counts `OBJECT_FACTOR`."""
 _MIN_MEASURED_BYTES = 256
-"""Smaller requests without tagged fields are not measured: it would take longer than all else that a journal does."""
+"""Smaller requests are not measured if they have few parts: it would take longer than all else that a journal does."""
+_FEW_PARTS = 4
+"""What these can take beyond `OBJECT_FACTOR` is less than what the journal adds to each call for its response."""
 
 
 def request_bytes(request: Struct | None, wire_bytes: int) -> int:
-    """Estimate how many bytes a request keeps in memory: not less than it does, from 256 bytes on the wire.
+    """Estimate how many bytes a request keeps in memory: not less than it does, unless it is small.
 
-    Clients choose what a request is made of: a tagged field of three bytes becomes objects of a hundred.
+    Clients choose what a request is made of: a tagged field of three bytes becomes objects of a hundred. Of less than
+    256 bytes on the wire, a request with few such parts can keep some hundred bytes more.
 
     Args:
         request: The request; None if only its bytes are known.
         wire_bytes: The size of its frame.
     """
-    if wire_bytes < _MIN_MEASURED_BYTES and (request is None or not request.unknown_tags):
+    if wire_bytes < _MIN_MEASURED_BYTES and (request is None or _part_counters[type(request)](request) <= _FEW_PARTS):
         return OBJECT_FACTOR * wire_bytes
     measured = 0 if request is None else _measure(type(request))(request)
     return max(held_bytes(request, wire_bytes), measured)
@@ -69,7 +72,7 @@ def _field_counter(field: Field) -> _Count | None:
         count = _counter(field.type)
     else:
         return None
-    return (lambda items: sum(map(count, items))) if field.is_array and count is not None else count
+    return _sum_of_items(count) if field.is_array and count is not None else count
 
 
 def _sum_of(fields: list[tuple[str, _Count]]) -> _Count:
@@ -77,6 +80,36 @@ def _sum_of(fields: list[tuple[str, _Count]]) -> _Count:
         return lambda struct: sum(count(held) for name, count in fields if (held := getattr(struct, name)))
     ((name, count),) = fields
     return lambda struct: count(held) if (held := getattr(struct, name)) else 0
+
+
+class _PartCounters(dict[type[Struct], _Count]):
+    """Functions that count the items of arrays, the structs and the tagged fields in structs of a class, by class."""
+
+    def __missing__(self, cls: type[Struct]) -> _Count:
+        found: list[tuple[str, _Count]] = []
+        for field in cls.FIELDS:
+            count = None if isinstance(field.type, Primitive) else self[field.type]
+            if field.is_array:
+                found.append((field.name, len if count is None else _sum_of_items(count)))
+            elif count is not None:
+                found.append((field.name, count))
+
+        def parts_of(struct: Struct) -> int:
+            parts = 1 + len(struct.unknown_tags)
+            for name, count in found:
+                if held := getattr(struct, name):
+                    parts += count(held)
+            return parts
+
+        self[cls] = parts_of
+        return parts_of
+
+
+_part_counters = _PartCounters()
+
+
+def _sum_of_items(count: _Count) -> _Count:
+    return lambda items: sum(map(count, items))
 
 
 _OBJECT_BYTES = sys.getsizeof(object()) + 16  # With the header for the garbage collector.
