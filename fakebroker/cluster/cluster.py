@@ -81,24 +81,22 @@ CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 class ClusterStorage(Protocol):
     """Where the state of a cluster is stored (`fakebroker.cluster.storage`)."""
 
-    def claim(self, growth_bytes: int = 0) -> bool:
+    def claim(self, growth_bytes: int = 0, log_bytes: int = 0) -> bool:
         """Return whether topics and the small parts of the state can be changed, and keep space free for it.
 
         Appends to logs raise `DiskFullError` if they cannot be stored.
 
         Args:
             growth_bytes: How much what is stored of them grows, at most.
+            log_bytes: The size of the batches that will be appended besides.
         """
         ...
 
-    def require_space(self, size_bytes: int = 0) -> None:
-        """Check that changes can be stored, those of logs included.
-
-        Args:
-            size_bytes: The size of the batches that will be appended.
+    def require_space(self, growth_bytes: int = 0, log_bytes: int = 0) -> None:
+        """Like `claim`, but raise an error.
 
         Raises:
-            DiskFullError: They cannot.
+            DiskFullError: There is no space.
         """
         ...
 
@@ -488,9 +486,7 @@ class Cluster:
             DiskFullError: They cannot.
         """
         if self.storage is not None:
-            growth_bytes = partitions * self.partition_bytes
-            self.storage.require_space(growth_bytes)
-            self.storage.claim(growth_bytes)
+            self.storage.require_space(partitions * self.partition_bytes)
 
     @property
     def partition_bytes(self) -> int:

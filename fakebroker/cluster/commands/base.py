@@ -54,8 +54,7 @@ class CommandsBase:
             DiskFullError: There is no space to store it.
         """
         if self._cluster.storage is not None:
-            self._cluster.storage.require_space(log_bytes)
-            self._cluster.storage.claim()
+            self._cluster.storage.require_space(log_bytes=log_bytes)
         return self._run(step)
 
     def _now_ms(self) -> float:

@@ -134,7 +134,7 @@ def append(cluster: Cluster, batches: Sequence[PreparedBatch], now_ms: float) ->
         DiskFullError: There is no space to store them. Nothing was appended.
     """
     if cluster.storage is not None:
-        cluster.storage.require_space(sum(each.prepared.batch.size_bytes for each in batches))
+        cluster.storage.require_space(log_bytes=sum(each.prepared.batch.size_bytes for each in batches))
     offsets: dict[int, list[int]] = {}
     for call, prepared in batches:
         response = produce_handler.append(cluster, call, prepared, now_ms)

@@ -1,5 +1,6 @@
 """`EntryWriter`: writes entries while there is space, and postpones those that cannot be refused."""
 
+from collections import deque
 from collections.abc import Callable
 
 from fakebroker.cluster.storage.entries import Kind, Storage
@@ -13,8 +14,7 @@ SPARE_BYTES = 1024 * 1024
 class EntryWriter:
     """Writes entries in the order of their changes, and nothing for which there is no space.
 
-    Appends, requests and commands ask for space first, and are refused if there is none (`append`, `claim`,
-    `require_space`). Other changes have been made already, such as the election of a leader: their entries use the
+    Appends, requests and commands ask for space first, and are refused if there is none (`append`, `claim`). Other changes have been made already, such as the election of a leader: their entries use the
     spare space, and wait until there is some. Meanwhile all else is refused, because entries refer to earlier ones.
 
     Args:
@@ -26,7 +26,7 @@ class EntryWriter:
         self._storage = storage
         self._encoded = encoded
         self._changed: dict[bytes, Topic] = {}
-        self._postponed: list[tuple[Kind, tuple[bytes, ...]]] = []
+        self._postponed: deque[tuple[Kind, tuple[bytes, ...]]] = deque()
         # The sizes of the last entries of topics and sections, by id and kind: what a change of all of them writes.
         self._sizes: dict[bytes | Kind, int] = {}
         self._state_bytes = 0
@@ -49,35 +49,24 @@ class EntryWriter:
         if self._claimed_bytes:
             needed += self._claimed_bytes + self._state_bytes
         if (self.is_behind and not self.catch_up()) or not self._storage.reserve(needed):
-            raise self._full()
+            raise self.full()
         self._storage.write(kind, parts)
 
-    def has_space(self, size_bytes: int = 0) -> bool:
-        """Return whether all topics and sections can be written again, and entries of this size besides."""
-        needed = size_bytes + self._state_bytes + self._claimed_bytes + SPARE_BYTES
-        return self.catch_up() and self._storage.reserve(needed)
-
-    def claim(self, growth_bytes: int) -> bool:
+    def claim(self, growth_bytes: int, log_bytes: int) -> bool:
         """Return whether topics and sections can be changed, and keep the space free until they are written.
 
         Args:
             growth_bytes: How much their entries grow by the change, at most.
+            log_bytes: The size of the batches that will be appended besides, for which no space is kept.
         """
-        if not self.has_space(growth_bytes):
+        needed = growth_bytes + log_bytes + self._state_bytes + self._claimed_bytes + SPARE_BYTES
+        if not self.catch_up() or not self._storage.reserve(needed):
             return False
         self._claimed_bytes += growth_bytes
         return True
 
-    def require_space(self, size_bytes: int = 0) -> None:
-        """Check that `has_space` is true.
-
-        Raises:
-            DiskFullError: It is not.
-        """
-        if not self.has_space(size_bytes):
-            raise self._full()
-
-    def _full(self) -> DiskFullError:
+    def full(self) -> DiskFullError:
+        """Return the error for what was refused."""
         expected = "free space; until there is some, writes are refused"
         return DiskFullError.of(self._storage.path, "the disk is full", expected)
 
@@ -92,7 +81,7 @@ class EntryWriter:
         self._changed.pop(topic_id, None)
         self._state_bytes -= self._sizes.pop(topic_id, 0)
         # All entries of a partition start with the id of its topic.
-        self._postponed = [each for each in self._postponed if not each[1][0].startswith(topic_id)]
+        self._postponed = deque(each for each in self._postponed if not each[1][0].startswith(topic_id))
         if not self._written(Kind.DELETED_TOPIC, topic_id):
             self._postponed.append((Kind.DELETED_TOPIC, (topic_id,)))
 
@@ -126,7 +115,7 @@ class EntryWriter:
             kind, parts = self._postponed[0]
             if not self._written(kind, *parts):
                 return False
-            del self._postponed[0]
+            self._postponed.popleft()
         return True
 
     def release_claims(self) -> None:

@@ -46,20 +46,21 @@ class StateWriter:
 
     # ClusterStorage
 
-    def require_space(self, size_bytes: int = 0) -> None:
-        """Check that changes can be stored, and batches of this size.
-
-        Raises:
-            DiskFullError: They cannot, because the disk is full.
-        """
-        self._entries.require_space(size_bytes)
-
-    def claim(self, growth_bytes: int = 0) -> bool:
+    def claim(self, growth_bytes: int = 0, log_bytes: int = 0) -> bool:
         """Return whether topics and sections can be changed; then they may be, see `EntryWriter.claim`."""
-        if not self._entries.claim(growth_bytes):
+        if not self._entries.claim(growth_bytes, log_bytes):
             return False
         self.sections_may_differ = True
         return True
+
+    def require_space(self, growth_bytes: int = 0, log_bytes: int = 0) -> None:
+        """Like `claim`, but raise an error.
+
+        Raises:
+            DiskFullError: There is no space.
+        """
+        if not self.claim(growth_bytes, log_bytes):
+            raise self._entries.full()
 
     # TopicStorage
 
