@@ -93,6 +93,7 @@ def command(method: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+@cache
 def commands_of(owner: type) -> Mapping[str, Command]:
     """Return the commands of a class by name, in alphabetical order, including those that a subclass overrides."""
     methods = {name: method for base in owner.__mro__ for name, method in vars(base).items() if name[0] != "_"}

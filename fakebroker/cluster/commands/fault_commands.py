@@ -126,15 +126,14 @@ class FaultCommands(CommandsBase):
 
         Args:
             transactional_id: The transactional id, which need not exist.
-            error: The error of the log, by Kafka's name.
-            times: Number of appends that fail. None: all, until the failure is removed.
+            error: As for `fail_append`.
+            times: As for `fail_append`.
 
         Returns:
-            A handle that counts the failed appends (`hits`) and removes the failure, also as a context manager.
-            `clear_faults` removes all failures.
+            As `fail_append`.
 
         Raises:
-            ConfigError: Appends do not fail with this error, or the number is below 1.
+            ConfigError: As `fail_append`.
         """
         return self._fail_append(lambda: self._cluster.transactions_partition_of(transactional_id), error, times)
 
