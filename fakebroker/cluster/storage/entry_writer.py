@@ -14,8 +14,9 @@ SPARE_BYTES = 1024 * 1024
 class EntryWriter:
     """Writes entries in the order of their changes, and nothing for which there is no space.
 
-    Appends, requests and commands ask for space first, and are refused if there is none (`append`, `claim`). Other changes have been made already, such as the election of a leader: their entries use the
-    spare space, and wait until there is some. Meanwhile all else is refused, because entries refer to earlier ones.
+    Appends, requests and commands ask for space first, and are refused if there is none (`append`, `claim`). Other
+    changes have been made already, such as the election of a leader: their entries use the spare space, and wait until
+    there is some. Meanwhile all else is refused, because entries refer to earlier ones.
 
     Args:
         storage: Where entries are written.
