@@ -93,11 +93,16 @@ def command(method: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-@cache
+_by_class: dict[type, Mapping[str, Command]] = {}
+
+
 def commands_of(owner: type) -> Mapping[str, Command]:
     """Return the commands of a class by name, in alphabetical order, including those that a subclass overrides."""
-    methods = {name: method for base in owner.__mro__ for name, method in vars(base).items() if name[0] != "_"}
-    return {name: methods[name].definition for name in sorted(methods) if hasattr(methods[name], "definition")}
+    if owner not in _by_class:
+        methods = {name: method for base in owner.__mro__ for name, method in vars(base).items() if name[0] != "_"}
+        defined = [name for name in sorted(methods) if hasattr(methods[name], "definition")]
+        _by_class[owner] = {name: methods[name].definition for name in defined}
+    return _by_class[owner]
 
 
 NONE = "none"
