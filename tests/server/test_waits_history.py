@@ -292,7 +292,7 @@ def test_a_wait_that_depends_on_dropped_changes_is_not_decided(fake_cluster: Fak
         fake_cluster.evict("g", member.member_id)
     assert fake_cluster.group("g").state == "Empty"
     waits = fake_cluster.waits
-    stable = waits.group_in_state("g", "Stable", None, seen_changes=seen)
+    stable = waits.group_in_state("g", "Stable", seen_changes=seen)
     dropped = history.dropped_of("g").count
     expected = (
         f"not decided: group g in Stable since its first {seen} changes: {dropped} earlier changes were dropped "
@@ -300,10 +300,10 @@ def test_a_wait_that_depends_on_dropped_changes_is_not_decided(fake_cluster: Fak
     )
     with pytest.raises(IncompleteHistoryError, match=re.escape(expected)):
         waits.wait(stable, 0)
-    empty = waits.group_in_state("g", "Empty", None, seen_changes=seen)
+    empty = waits.group_in_state("g", "Empty", seen_changes=seen)
     assert waits.wait(empty, 0).state == "Empty", "the state now decides"
     with pytest.raises(WaitTimeout):
-        waits.wait(waits.group_in_state("g", "Stable", None, seen_changes=history.count_of("g")), 0)
+        waits.wait(waits.group_in_state("g", "Stable", seen_changes=history.count_of("g")), 0)
 
 
 @pytest.mark.fake_cluster(brokers=1, topics={"orders": 3}, config={"group.initial.rebalance.delay.ms": 0})

@@ -8,13 +8,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from fakebroker.cluster.acl_rules import AclOptions, OperationName
-from fakebroker.cluster.call import Call
 from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.cluster.commands.definition import check_type
 from fakebroker.cluster.commands.environment import Accept
@@ -24,7 +23,6 @@ from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
-from fakebroker.cluster.inspect.journal_filters import Filters
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.record_views import RecordView
 from fakebroker.cluster.inspect.timeline import Timeline
@@ -54,6 +52,7 @@ from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeou
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault
 from fakebroker.server.seed_tables import Seeds, seeds_from
+from fakebroker.server.waits.blocking_waits import BlockingWaits, WaitKind
 from fakebroker.server.waits.polling import SETTLE_S, STABLE, ConsumerPoller, Polled, collecting, have_received
 from fakebroker.validation import Data, convert, plain
 
@@ -167,7 +166,7 @@ class RemoteAppendFailure(_RemoteHandle):
         super().__init__(client, "append_failures", failure_id)
 
 
-class Client(JournalExport):
+class Client(BlockingWaits, JournalExport):
     """A cluster in another process.
 
     Methods that query requests (`requests`, `count`, `assert_order` and so on) fetch the whole journal each time. There
@@ -337,30 +336,31 @@ class Client(JournalExport):
 
     # Waits
 
-    def _wait(
-        self,
-        kind: str,
-        timeout_s: float,
-        polling: Sequence[Any] | None,
-        result: Callable[[Any], T],
-        **arguments: Any,
-    ) -> T | Polled[T]:
-        """Wait with one request, or several if it is long or consumers are polled in between.
-
-        Args:
-            kind: The last part of the path.
-            timeout_s: Maximum wait in wall-clock seconds.
-            polling: Consumers to poll, or None.
-            result: Converts the JSON of the response.
-            arguments: The body.
-        """
+    def _wait_for(
+        self, kind: WaitKind, arguments: Mapping[str, Any], timeout_s: float, polling: Sequence[Any] | None
+    ) -> Any:
+        """Wait with one request, or several if it is long or consumers are polled in between."""
         check_number("timeout_s", timeout_s, least=0)
+        if kind != "request":  # An id that is None would be left out of the request.
+            for name in ("group_id", "member", "transactional_id"):
+                if name in arguments:
+                    check_type(name, arguments[name], str, "a string")
         poller = None if polling is None else ConsumerPoller(polling, is_async=False)
         with collecting(poller):
-            value = result(self._wait_in_steps(kind, timeout_s, poller, arguments))
+            value = self._waited(kind, arguments, self._wait_in_steps(kind, timeout_s, poller, named_error(arguments)))
             if poller is not None and kind == "state" and arguments["state"] == STABLE:
                 value = self._wait_for_assignments(value, arguments["members"], poller)
         return value if poller is None else Polled(value, poller.records)
+
+    def _waited(self, kind: WaitKind, arguments: Mapping[str, Any], found: Any) -> Any:
+        """Return the result of a wait, from the JSON of its response."""
+        if kind == "commit":
+            return CommittedOffset(**found)
+        if kind == "transaction":
+            return transaction_view(found, self.transaction_timeline(found["transactional_id"]))
+        if kind == "request":
+            return self.requests(**{name: value for name, value in arguments.items() if name != "count"})
+        return group_view(found, self.timeline(found["group_id"]))
 
     def _wait_in_steps(
         self, kind: str, timeout_s: float, poller: ConsumerPoller | None, arguments: Mapping[str, Any]
@@ -397,199 +397,6 @@ class Client(JournalExport):
                 return group if group.state == STABLE and members in (None, len(group.members)) else reached
             poller.poll(lambda: False)
         return reached
-
-    @overload
-    def wait_for_state(
-        self,
-        group_id: str,
-        state: str,
-        *,
-        members: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: None = None,
-    ) -> GroupView: ...
-
-    @overload
-    def wait_for_state(
-        self,
-        group_id: str,
-        state: str,
-        *,
-        members: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any],
-    ) -> Polled[GroupView]: ...
-
-    def wait_for_state(
-        self,
-        group_id: str,
-        state: str,
-        *,
-        members: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any] | None = None,
-    ) -> GroupView | Polled[GroupView]:
-        check_type("group_id", group_id, str, "a string")
-        arguments = {"group_id": group_id, "state": state, "members": members}
-        return self._wait("state", timeout_s, polling, self._group_view, **arguments)
-
-    @overload
-    def wait_for_generation(
-        self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S, polling: None = None
-    ) -> GroupView: ...
-
-    @overload
-    def wait_for_generation(
-        self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S, polling: Sequence[Any]
-    ) -> Polled[GroupView]: ...
-
-    def wait_for_generation(
-        self, group_id: str, *, above: int, timeout_s: float = TIMEOUT_S, polling: Sequence[Any] | None = None
-    ) -> GroupView | Polled[GroupView]:
-        check_type("group_id", group_id, str, "a string")
-        return self._wait("generation", timeout_s, polling, self._group_view, group_id=group_id, above=above)
-
-    @overload
-    def wait_for_member(
-        self,
-        group_id: str,
-        member: str,
-        state: str | None = None,
-        *,
-        above: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: None = None,
-    ) -> GroupView: ...
-
-    @overload
-    def wait_for_member(
-        self,
-        group_id: str,
-        member: str,
-        state: str | None = None,
-        *,
-        above: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any],
-    ) -> Polled[GroupView]: ...
-
-    def wait_for_member(
-        self,
-        group_id: str,
-        member: str,
-        state: str | None = None,
-        *,
-        above: int | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any] | None = None,
-    ) -> GroupView | Polled[GroupView]:
-        for name, value in (("group_id", group_id), ("member", member)):
-            check_type(name, value, str, "a string")
-        arguments = {"group_id": group_id, "member": member, "state": state, "above": above}
-        return self._wait("member", timeout_s, polling, self._group_view, **arguments)
-
-    @overload
-    def wait_for_transaction(
-        self,
-        transactional_id: str,
-        state: str | None = None,
-        *,
-        pending_state: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: None = None,
-    ) -> TransactionView: ...
-
-    @overload
-    def wait_for_transaction(
-        self,
-        transactional_id: str,
-        state: str | None = None,
-        *,
-        pending_state: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any],
-    ) -> Polled[TransactionView]: ...
-
-    def wait_for_transaction(
-        self,
-        transactional_id: str,
-        state: str | None = None,
-        *,
-        pending_state: str | None = None,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any] | None = None,
-    ) -> TransactionView | Polled[TransactionView]:
-        check_type("transactional_id", transactional_id, str, "a string")
-        arguments = {"transactional_id": transactional_id, "state": state, "pending_state": pending_state}
-        return self._wait("transaction", timeout_s, polling, self._transaction_view, **arguments)
-
-    @overload
-    def wait_for_commit(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S, polling: None = None
-    ) -> CommittedOffset: ...
-
-    @overload
-    def wait_for_commit(
-        self, group_id: str, partition: str, *, at_least: int, timeout_s: float = TIMEOUT_S, polling: Sequence[Any]
-    ) -> Polled[CommittedOffset]: ...
-
-    def wait_for_commit(
-        self,
-        group_id: str,
-        partition: str,
-        *,
-        at_least: int,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any] | None = None,
-    ) -> CommittedOffset | Polled[CommittedOffset]:
-        check_type("group_id", group_id, str, "a string")
-        arguments = {"group_id": group_id, "partition": partition, "at_least": at_least}
-        return self._wait("commit", timeout_s, polling, lambda committed: CommittedOffset(**committed), **arguments)
-
-    @overload
-    def wait_for_request(
-        self,
-        api: str | None = None,
-        client_id: str | None = None,
-        *,
-        count: int = 1,
-        timeout_s: float = TIMEOUT_S,
-        polling: None = None,
-        **filters: Unpack[Filters],
-    ) -> list[Call]: ...
-
-    @overload
-    def wait_for_request(
-        self,
-        api: str | None = None,
-        client_id: str | None = None,
-        *,
-        count: int = 1,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any],
-        **filters: Unpack[Filters],
-    ) -> Polled[list[Call]]: ...
-
-    def wait_for_request(
-        self,
-        api: str | None = None,
-        client_id: str | None = None,
-        *,
-        count: int = 1,
-        timeout_s: float = TIMEOUT_S,
-        polling: Sequence[Any] | None = None,
-        **filters: Unpack[Filters],
-    ) -> list[Call] | Polled[list[Call]]:
-        arguments = {"api": api, "client_id": client_id, "count": count, **named_error(filters)}
-        return self._wait(
-            "request", timeout_s, polling, lambda _: self.requests(api, client_id, **filters), **arguments
-        )
-
-    def _transaction_view(self, row: Mapping[str, Any]) -> TransactionView:
-        return transaction_view(row, self.transaction_timeline(row["transactional_id"]))
-
-    def _group_view(self, detail: Mapping[str, Any]) -> GroupView:
-        return group_view(detail, self.timeline(detail["group_id"]))
 
     # Clusters
 

@@ -20,7 +20,7 @@ from fakebroker.control.routes.transaction_views import TransactionRow, transact
 from fakebroker.control.steps import Steps, next_piece
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
-from fakebroker.server.waits.waits import DEFAULT_TIMEOUT_S
+from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S
 
 MAX_LISTED = 1_000
 MAX_WAIT_S = 60
@@ -227,10 +227,9 @@ def _wait_arguments(body: Arguments) -> tuple[dict[str, Any], float]:
 async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group is in a state, or has been since the request, or since its first `seen_changes` changes."""
     given, timeout_s = _wait_arguments(body)
-    waits = served.cluster.waits
-    condition = waits.group_in_state(given.pop("group_id"), given.pop("state"), given.pop("members", None), **given)
+    condition = served.cluster.waits.condition("state", given)
     with served.waiting():
-        view = await waits.wait_async(condition, timeout_s)
+        view = await served.cluster.waits.wait_async(condition, timeout_s)
     return await served.read(lambda: detail(served, view.group_id, view))
 
 
@@ -238,10 +237,9 @@ async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
 async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group's generation exceeds a number, or has since the request; `seen_changes` as for a state."""
     given, timeout_s = _wait_arguments(body)
-    waits = served.cluster.waits
-    condition = waits.group_past_generation(given.pop("group_id"), given.pop("above"), **given)
+    condition = served.cluster.waits.condition("generation", given)
     with served.waiting():
-        view = await waits.wait_async(condition, timeout_s)
+        view = await served.cluster.waits.wait_async(condition, timeout_s)
     return await served.read(lambda: detail(served, view.group_id, view))
 
 
@@ -249,10 +247,9 @@ async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDe
 async def wait_for_member(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a member of a consumer group is in a state or epoch, or has been since the request."""
     given, timeout_s = _wait_arguments(body)
-    waits = served.cluster.waits
-    condition = waits.member(given.pop("group_id"), given.pop("member"), given.pop("state", None), **given)
+    condition = served.cluster.waits.condition("member", given)
     with served.waiting():
-        view = await waits.wait_async(condition, timeout_s)
+        view = await served.cluster.waits.wait_async(condition, timeout_s)
     return await served.read(lambda: detail(served, view.group_id, view))
 
 
@@ -260,10 +257,9 @@ async def wait_for_member(served: ServedCluster, body: Arguments) -> GroupDetail
 async def wait_for_transaction(served: ServedCluster, body: Arguments) -> TransactionRow:
     """Wait until a transactional id is in a state, or has been since the request; `seen_changes` as for a group."""
     given, timeout_s = _wait_arguments(body)
-    waits = served.cluster.waits
-    condition = waits.transaction_in_state(given.pop("transactional_id"), given.pop("state", None), **given)
+    condition = served.cluster.waits.condition("transaction", given)
     with served.waiting():
-        view = await waits.wait_async(condition, timeout_s)
+        view = await served.cluster.waits.wait_async(condition, timeout_s)
     return transaction_row(view)
 
 

@@ -28,6 +28,7 @@ from fakebroker.errors import (
 )
 from fakebroker.server.event_loops import LoopEvent, checkpoint, run_in_thread
 from fakebroker.server.lifecycle import ClusterServer
+from fakebroker.server.waits.blocking_waits import WaitKind
 from fakebroker.server.waits.conditions import (
     CommitCondition,
     Condition,
@@ -42,7 +43,6 @@ from fakebroker.topic_partition import parse_partition
 
 T = TypeVar("T")
 
-DEFAULT_TIMEOUT_S = 10.0
 _IDLE_S = 0.005
 """How long to wait for the condition before consumers that had no records are polled again."""
 
@@ -108,12 +108,33 @@ class Waits:
 
     # Conditions
 
+    def condition(self, kind: WaitKind, arguments: Mapping[str, Any]) -> Condition[Any]:
+        """Return the condition of a wait.
+
+        Args:
+            kind: What the wait is for.
+            arguments: The arguments of its method of `BlockingWaits`, except the timeout and `polling`; `seen_changes`,
+                too, if it is for a group or a transactional id.
+
+        Raises:
+            ConfigError: An argument is invalid.
+        """
+        conditions: Mapping[WaitKind, Callable[..., Condition[Any]]] = {
+            "state": self.group_in_state,
+            "generation": self.group_past_generation,
+            "member": self.member,
+            "transaction": self.transaction_in_state,
+            "commit": self.committed,
+            "request": self.requested,
+        }
+        return conditions[kind](**arguments)
+
     def holds(self, what: str, predicate: Callable[[Cluster], T | None]) -> Condition[T]:
         """Return the condition that a predicate returns a true value; `what` describes it."""
         return PredicateCondition(self._cluster, self._server.now_ms, what, predicate)
 
     def group_in_state(
-        self, group_id: str, state: str, members: int | None, *, seen_changes: int | None = None
+        self, group_id: str, state: str, members: int | None = None, *, seen_changes: int | None = None
     ) -> Condition[GroupView]:
         """Return the condition that a group is in a state, and has this number of members unless it is None.
 
@@ -140,23 +161,23 @@ class Waits:
         )
 
     def group_past_generation(
-        self, group_id: str, generation: int, *, seen_changes: int | None = None
+        self, group_id: str, above: int, *, seen_changes: int | None = None
     ) -> Condition[GroupView]:
         """Return the condition that a group's generation is above a number.
 
         Args:
             group_id: The group.
-            generation: The number.
+            above: The number.
             seen_changes: See `GroupCondition`.
 
         Raises:
             ConfigError: The id is not a string, or a number is not an integer, or out of range.
         """
-        check_integer("above", generation, least=-1)
+        check_integer("above", above, least=-1)
         return self._group(
             group_id,
-            f"in a generation above {generation}",
-            lambda name, generation_id, _: name != GroupState.DEAD.value and generation_id > generation,
+            f"in a generation above {above}",
+            lambda name, generation_id, _: name != GroupState.DEAD.value and generation_id > above,
             seen_changes,
         )
 
@@ -219,7 +240,7 @@ class Waits:
     def transaction_in_state(
         self,
         transactional_id: str,
-        state: str | None,
+        state: str | None = None,
         pending_state: str | None = None,
         *,
         seen_changes: int | None = None,
@@ -258,7 +279,7 @@ class Waits:
         check_integer("at_least", at_least, least=0)
         return CommitCondition(self._cluster, self._server.now_ms, group_id, parse_partition(partition), at_least)
 
-    def requested(self, api: str | None, filters: Mapping[str, object], count: int) -> Condition[list[Call]]:
+    def requested(self, api: str | None = None, *, count: int = 1, **filters: object) -> Condition[list[Call]]:
         """Return the condition that the journal has a number of matching requests; see `JournalQueries.requests`.
 
         Raises:
