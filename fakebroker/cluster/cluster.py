@@ -185,7 +185,7 @@ class Cluster:
         self.cluster_id = urlsafe_b64encode(new_id()).decode().rstrip("=")
         self.broker_configs: Mapping[str, str] = {}
         self.has_new_broker_configs = False
-        self.check_listener_configs: Callable[[Mapping[str, str]], None] = lambda _: None
+        self.check_listener_configs: Callable[[BrokerNode, Mapping[str, str]], None] = lambda _, configs: None
         self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
         self.features = Features.of_new_cluster(each.release for each in releases)

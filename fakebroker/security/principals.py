@@ -1,4 +1,4 @@
-"""Names of principals of clients with certificates: the subject, and the rules that map it to a name (KIP-371).
+"""Names in certificates: the subject, the rules that map it to a name of a principal (KIP-371), alternative names.
 
 Follows Kafka's `SslPrincipalMapper`, and Java's `X500Principal` for the text of subjects (RFC 2253).
 """
@@ -93,6 +93,8 @@ def _parsed(rules: str) -> Iterator[_Rule]:
 
 _VERSION = 0xA0
 """The tag of the version of a certificate, which is the first field if it is there."""
+_EXTENSIONS, _ALTERNATIVE_NAMES = 0xA3, "2.5.29.17"
+"""The tag of the extensions of a certificate; the extension with subject alternative names."""
 _STRINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
 """Encodings by the tags of strings: UTF8, Printable, T61, IA5, BMP."""
 
@@ -128,12 +130,31 @@ def subject_of(certificate: bytes) -> str:
     Args:
         certificate: The certificate, in DER, which was verified before.
     """
-    whole = next(_items(certificate))
-    signed = next(_items(whole.content))
-    fields = [each for each in _items(signed.content) if each.tag != _VERSION]
-    subject = fields[4]  # After the serial number, the algorithm, the issuer and the validity.
+    subject = _fields(certificate)[4]  # After the serial number, the algorithm, the issuer and the validity.
     names = ["+".join(map(_attribute, _items(each.content))) for each in _items(subject.content)]
     return ",".join(reversed(names))
+
+
+def alternative_names_of(certificate: bytes) -> frozenset[bytes]:
+    """Return the subject alternative names of a certificate, each in DER.
+
+    Args:
+        certificate: As for `subject_of`.
+    """
+    for field in _fields(certificate):
+        if field.tag == _EXTENSIONS:
+            for extension in _items(next(_items(field.content)).content):
+                kind, *_, value = _items(extension.content)
+                if _object_id(kind.content) == _ALTERNATIVE_NAMES:
+                    return frozenset(each.encoded for each in _items(next(_items(value.content)).content))
+    return frozenset()
+
+
+def _fields(certificate: bytes) -> list[_Item]:
+    """Return the fields of what is signed in a certificate, without the version."""
+    whole = next(_items(certificate))
+    signed = next(_items(whole.content))
+    return [each for each in _items(signed.content) if each.tag != _VERSION]
 
 
 def _items(data: bytes) -> Iterator[_Item]:

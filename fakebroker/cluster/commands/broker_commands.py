@@ -95,14 +95,16 @@ class BrokerCommands(CommandsBase):
 
         With `tls=True`, the authority of the cluster signs them, so that clients need not trust another one. Otherwise
         the files of `ssl.keystore.location` and `ssl.truststore.location` are read again. As in Kafka, they are also
-        read again when configs of a broker are altered, such as `listener.name.ssl.ssl.keystore.location`.
+        read again when configs of a broker are altered, such as `listener.name.ssl.ssl.keystore.location`. A new
+        certificate needs the subject and the alternative names of the old one, unless `ssl.allow.dn.changes` and
+        `ssl.allow.san.changes` are true (KIP-978).
 
         Args:
             expired: Whether the new certificates have expired already, so that clients have to refuse them.
 
         Raises:
-            ConfigError: No listener has TLS; a file cannot be used, and nothing has changed; or `expired` is true
-                without `tls=True`.
+            ConfigError: No listener has TLS; a file cannot be used or has other names, and nothing has changed; or
+                `expired` is true without `tls=True`.
         """
         self._run(lambda: self._environment.renew_certificates(expired=expired))
 

@@ -229,7 +229,7 @@ def _checked_broker_configs(cluster: "Cluster", broker: BrokerNode, change: Reso
         raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, fault)
     if change.resource_name and any(without_prefix(each.name) in SSL_SETTINGS for each in change.changes):
         try:
-            cluster.check_listener_configs(configs)
+            cluster.check_listener_configs(broker, configs)
         except ConfigError as error:
             message = f"Validation of dynamic config update of SSLFactory failed: {error}"
             raise ConfigRefusedError(ErrorCode.INVALID_REQUEST, message) from error

@@ -8,10 +8,11 @@ import re
 from fakebroker.cluster.configs.definitions import ConfigKey, ConfigType
 from fakebroker.security.mechanisms import MECHANISMS, PASSWORD_MECHANISMS
 
-_STRING, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
+_STRING, _LIST, _PASSWORD, _BOOLEAN = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD, ConfigType.BOOLEAN
 
 SASL_MECHANISMS, SASL_MAX_BYTES = "sasl.enabled.mechanisms", "sasl.server.max.receive.size"
 AUTHENTICATION_DELAY, MAX_SESSION = "connection.failed.authentication.delay.ms", "connections.max.reauth.ms"
+ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 CLIENT_AUTH, PROTOCOLS, PRINCIPAL_RULES = "ssl.client.auth", "ssl.enabled.protocols", "ssl.principal.mapping.rules"
 KEYSTORE, KEYSTORE_TYPE = "ssl.keystore.location", "ssl.keystore.type"
 CERTIFICATE_CHAIN, PRIVATE_KEY, KEY_PASSWORD = "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.key.password"
@@ -23,6 +24,12 @@ MAX_CONNECTIONS, MAX_CONNECTION_RATE = "max.connections", "max.connection.creati
 _STORE_TYPES = ("JKS", "PKCS12", PEM)
 
 SSL_SETTINGS: dict[str, ConfigKey] = {
+    ALLOW_DN_CHANGES: ConfigKey(
+        _BOOLEAN, False, about="A new certificate of a running broker may have another subject (KIP-978; from 3.7)."
+    ),
+    ALLOW_SAN_CHANGES: ConfigKey(
+        _BOOLEAN, False, about="A new certificate of a running broker may lack alternative names of the old one."
+    ),
     CLIENT_AUTH: ConfigKey(
         _STRING,
         "none",

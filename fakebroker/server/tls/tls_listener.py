@@ -3,6 +3,7 @@
 Source: org.apache.kafka.common.security.ssl.DefaultSslEngineFactory, of which only PEM is supported (KIP-651).
 """
 
+import base64
 import logging
 import os
 import re
@@ -12,6 +13,8 @@ import tempfile
 from collections.abc import Callable
 
 from fakebroker.cluster.configs.listener_settings import (
+    ALLOW_DN_CHANGES,
+    ALLOW_SAN_CHANGES,
     CERTIFICATE_CHAIN,
     CLIENT_AUTH,
     KEY_PASSWORD,
@@ -29,8 +32,9 @@ from fakebroker.cluster.configs.listener_settings import (
 from fakebroker.cluster.configs.settings import Config
 from fakebroker.cluster.listeners import Listener
 from fakebroker.errors import ConfigError, TransportError
+from fakebroker.protocol.releases import Release
 from fakebroker.security.acls import ANONYMOUS
-from fakebroker.security.principals import PrincipalMapper, subject_of
+from fakebroker.security.principals import PrincipalMapper, alternative_names_of, subject_of
 from fakebroker.server.tls.tls_socket import TlsSocket
 
 logger = logging.getLogger("fakebroker")
@@ -38,6 +42,9 @@ logger = logging.getLogger("fakebroker")
 _MODES = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _ENTRY = re.compile(r"(-----BEGIN [^-]+-----)([^-]*)(-----END [^-]+-----)")
+_CERTIFICATE = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END")
+KIP_978 = Release(3, 7)
+"""The first release in which settings allow a new certificate to have other names."""
 
 
 class TlsListener:
@@ -49,6 +56,9 @@ class TlsListener:
 
     Raises:
         ConfigError: A setting is missing, or a file or certificate cannot be used.
+
+    Attributes:
+        settings: The settings of the cluster that were given.
     """
 
     def __init__(self, config: Config, listener: Listener) -> None:
@@ -65,7 +75,8 @@ class TlsListener:
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version, self._context.maximum_version = versions[0], versions[-1]
         self._context.options |= ssl.OP_NO_RENEGOTIATION
-        _load_key(self._context, own)
+        self.settings, self._own = config.overrides, own
+        self._certificate = _load_key(self._context, own)
         if mode != "none":
             _load_trusted(self._context, own)
             self._context.verify_mode = _MODES[mode]
@@ -76,6 +87,30 @@ class TlsListener:
     ) -> TlsSocket:
         """Return the encrypted side of a connection; for the functions, see `TlsSocket`."""
         return TlsSocket(sock, self._context, on_established, on_unsent)
+
+    def require_names_of(self, old: "TlsListener", release: Release) -> None:
+        """Check that the certificate may replace another one while a broker runs (SslFactory.CertificateEntries).
+
+        Args:
+            old: The listener with the certificate that is replaced.
+            release: The release of the broker, which has the settings that allow changes from 3.7 on.
+
+        Raises:
+            ConfigError: It has another subject, or lacks alternative names of the other one.
+        """
+        if self._certificate == old._certificate:
+            return
+        has_settings = release >= KIP_978
+        field = KEYSTORE if self._own.text(KEYSTORE) is not None else CERTIFICATE_CHAIN
+        value = self._own.text(KEYSTORE) or "..."
+        subject, old_subject = subject_of(self._certificate), subject_of(old._certificate)
+        if subject.lower() != old_subject.lower() and not (has_settings and self._own.switch(ALLOW_DN_CHANGES)):
+            setting = f", or {ALLOW_DN_CHANGES}=true" if has_settings else ""
+            raise ConfigError.of(field, value, f"the subject {old_subject!r} as before, not {subject!r}{setting}")
+        missing = alternative_names_of(old._certificate) - alternative_names_of(self._certificate)
+        if missing and not (has_settings and self._own.switch(ALLOW_SAN_CHANGES)):
+            setting = f", or {ALLOW_SAN_CHANGES}=true" if has_settings else ""
+            raise ConfigError.of(field, value, f"all subject alternative names of the certificate before{setting}")
 
     def principal_of(self, certificate: bytes | None) -> str:
         """Return type and name of the principal of a client (DefaultKafkaPrincipalBuilder).
@@ -95,8 +130,8 @@ class TlsListener:
         return f"User:{name}"
 
 
-def _load_key(context: ssl.SSLContext, config: Config) -> None:
-    """Load the private key and the certificates of the brokers.
+def _load_key(context: ssl.SSLContext, config: Config) -> bytes:
+    """Load the private key and the certificates of the brokers, and return the certificate of the key, in DER.
 
     Raises:
         ConfigError: They are missing, or cannot be used.
@@ -112,7 +147,8 @@ def _load_key(context: ssl.SSLContext, config: Config) -> None:
     password = config.text(KEY_PASSWORD)
     if location is not None:
         _load_file(context, location, password, KEYSTORE, location)
-        return
+        with open(location, encoding="latin-1") as file:
+            return _first_certificate(file.read())
     # OpenSSL in Python reads keys from files only. The file is readable by this user only, and deleted at once.
     handle, path = tempfile.mkstemp(suffix=".pem")
     try:
@@ -121,6 +157,14 @@ def _load_key(context: ssl.SSLContext, config: Config) -> None:
         _load_file(context, path, password, PRIVATE_KEY, "...")
     finally:
         os.unlink(path)
+    return _first_certificate(chain or "")
+
+
+def _first_certificate(pem: str) -> bytes:
+    """Return the first certificate of a text that OpenSSL has accepted, in DER. As in Kafka, it is that of the key."""
+    found = _CERTIFICATE.search(pem)
+    assert found is not None
+    return base64.b64decode(found[1])
 
 
 def _load_file(context: ssl.SSLContext, path: str, password: str | None, field: str, shown: str) -> None:

@@ -1,6 +1,6 @@
 """The TLS sides of all listeners of a cluster, and their renewal when files or configs of brokers change.
 
-Source: SslFactory.reconfigure, DynamicBrokerConfig. Unlike in Kafka, the names in a new certificate may be other ones.
+Source: SslFactory.reconfigure, DynamicBrokerConfig.
 """
 
 import logging
@@ -43,20 +43,22 @@ class TlsListeners:
         """Return the TLS side of a listener of a broker."""
         return self._own.get((broker.node_id, listener.name)) or self._shared[listener.name]
 
-    def check(self, configs: Mapping[str, str]) -> None:
+    def check(self, broker: BrokerNode, configs: Mapping[str, str]) -> None:
         """Check the dynamic configs that a broker would have.
 
         Raises:
-            ConfigError: A file or certificate cannot be used.
+            ConfigError: A file or certificate cannot be used, or has other names than the one in use.
         """
         for listener in self._listeners:
-            self._made(listener, configs)
+            made = self._made(listener, configs) or TlsListener(self._config, listener)
+            made.require_names_of(self.of(broker, listener), broker.release)
 
     def renew(self, brokers: Iterable[BrokerNode], *, expired: bool) -> None:
         """Let the authority issue new certificates, if there is one, and `load` them.
 
         Raises:
-            ConfigError: A file cannot be used, and nothing has changed; or `expired` is true without an authority.
+            ConfigError: A file cannot be used or has other names, and nothing has changed; or `expired` is true without
+                an authority.
         """
         if self._authority is not None:
             self._authority.renew(expired=expired)
@@ -67,9 +69,13 @@ class TlsListeners:
     def load(self, brokers: Iterable[BrokerNode]) -> None:
         """Read all files again, and apply the dynamic configs of brokers.
 
+        Names are compared if only files have changed: `check` has compared those of altered configs; others are of a
+        start, a reset or a restored snapshot, which may change names.
+
         Raises:
-            ConfigError: A file or certificate cannot be used. Nothing has changed.
+            ConfigError: A file or certificate cannot be used, or has other names. Nothing has changed.
         """
+        brokers = list(brokers)
         shared = {each.name: TlsListener(self._config, each) for each in self._listeners}
         own = {
             (broker.node_id, listener.name): made
@@ -77,6 +83,11 @@ class TlsListeners:
             for listener in self._listeners
             if (made := self._made(listener, broker.configs)) is not None
         }
+        for broker in brokers:
+            for listener in self._listeners:
+                made, old = own.get((broker.node_id, listener.name)) or shared[listener.name], self.of(broker, listener)
+                if made.settings == old.settings:
+                    made.require_names_of(old, broker.release)
         self._shared, self._own = shared, own
 
     def reload(self, brokers: Iterable[BrokerNode]) -> None:

@@ -1,5 +1,6 @@
 """New certificates while a cluster runs: by `renew_certificates`, by new files, and by configs of a broker."""
 
+import re
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,8 @@ VERSIONS = ApiVersionsRequest(client_software_name="t", client_software_version=
 KEYSTORE = "listener.name.ssl.ssl.keystore.location"
 SET, DELETE, BROKER = 0, 1, 4
 Factory = Callable[..., FakeCluster]
+
+ALLOWED = {"ssl.allow.dn.changes": True, "ssl.allow.san.changes": True}
 
 pytestmark = pytest.mark.fake_cluster(brokers=1, tls=True)
 
@@ -51,9 +54,16 @@ def refusal(broker: BrokerView, trusted: ssl.SSLContext) -> str:
 
 
 class Store:
-    """A key store: the file `path`, and a client that trusts its authority only."""
+    """A key store: the file `path`, and a client that trusts its authority only.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: Where the file is.
+        names: Alternative names of the first certificate.
+        unit: The organizational unit in its subject.
+    """
+
+    def __init__(self, folder: Path, *names: str, unit: str = "tests") -> None:
+        self._names, self._unit = names, unit
         authority = trustme.CA()
         self._authority, self._folder = authority, folder
         self.path = folder / "store.pem"
@@ -61,10 +71,15 @@ class Store:
         self.trusted = client_context(str(folder / "ca.pem"))
         self.renew()
 
-    def renew(self, *, expired: bool = False) -> None:
-        """Write a new certificate to the file."""
-        end = EXPIRED if expired else None
-        issued = self._authority.issue_cert("127.0.0.1", not_before=LONG_AGO if expired else None, not_after=end)
+    def renew(self, *names: str, unit: str = "", expired: bool = False) -> None:
+        """Write a new certificate to the file, with the names and unit of the first one, unless they are given."""
+        issued = self._authority.issue_cert(
+            "127.0.0.1",
+            *(names or self._names),
+            organization_unit_name=unit or self._unit,
+            not_before=LONG_AGO if expired else None,
+            not_after=EXPIRED if expired else None,
+        )
         issued.private_key_and_cert_chain_pem.write_to_path(str(self.path))
 
 
@@ -101,7 +116,7 @@ def test_clients_refuse_an_expired_certificate_until_it_is_renewed(fake_cluster:
         certificate_of(broker, trusted)
 
 
-@pytest.mark.fake_cluster(brokers=2)
+@pytest.mark.fake_cluster(brokers=2, config=ALLOWED)
 def test_a_config_of_a_broker_changes_its_certificate_only(fake_cluster: FakeCluster, tmp_path: Path) -> None:
     store, trusted = Store(tmp_path), context_of(fake_cluster)
     one, two = fake_cluster.brokers
@@ -141,6 +156,7 @@ def test_a_config_that_cannot_be_used_is_refused(fake_cluster: FakeCluster, tmp_
         assert certificate_of(broker, trusted) == before
 
 
+@pytest.mark.fake_cluster(config=ALLOWED)
 def test_a_file_that_has_become_useless_changes_nothing(
     fake_cluster: FakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -180,9 +196,72 @@ def test_files_of_settings_are_read_again(fake_cluster_factory: Factory, tmp_pat
 def test_a_stored_config_is_applied_at_the_next_start(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for starts in range(2):
-        with FakeCluster(brokers=1, tls=True, data_dir=tmp_path / "data") as cluster:
+        # The certificates of a start need not have the names of those before.
+        config = {} if starts else ALLOWED
+        with FakeCluster(brokers=1, tls=True, data_dir=tmp_path / "data", config=config) as cluster:
             (broker,) = cluster.brokers
             if not starts:
                 with WireClient(broker, tls=context_of(cluster)) as wire:
                     assert alter(wire, KEYSTORE, str(store.path)) == (0, None)
             certificate_of(broker, store.trusted)
+
+
+DN, SAN = "ssl.allow.dn.changes", "ssl.allow.san.changes"
+
+
+@pytest.mark.parametrize(
+    ("names", "unit", "setting", "refused"),
+    [
+        ((), "others", DN, "the subject 'OU=tests,O=trustme v"),
+        ((), "TESTS", None, None),
+        (("b.example",), "", SAN, "all subject alternative names of the certificate before"),
+        (("a.example", "b.example", "c.example"), "", None, None),
+    ],
+    ids=["another subject", "a subject in capitals", "a name less", "a name more"],
+)
+def test_names_of_a_file_that_is_read_again_are_compared(
+    fake_cluster_factory: Factory,
+    tmp_path: Path,
+    names: tuple[str, ...],
+    unit: str,
+    setting: str | None,
+    refused: str | None,
+) -> None:
+    for allowed in (DN, SAN):
+        store = Store(tmp_path, "a.example", "b.example", unit="tests")
+        config = {"ssl.keystore.location": str(store.path), "ssl.keystore.type": "PEM", allowed: True}
+        cluster = fake_cluster_factory(brokers=1, tls=True, config=config)
+        (broker,) = cluster.brokers
+        before = certificate_of(broker, store.trusted)
+        store.renew(*names, unit=unit)
+        if refused is None or allowed == setting:
+            cluster.renew_certificates()
+            assert certificate_of(broker, store.trusted) != before
+        else:
+            with pytest.raises(ConfigError, match=re.escape(refused)) as caught:
+                cluster.renew_certificates()
+            assert str(caught.value).endswith(f"or {setting}=true")
+            assert certificate_of(broker, store.trusted) == before
+
+
+@pytest.mark.fake_cluster(config={SAN: True})
+def test_a_config_with_another_subject_is_refused(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    store, (broker,) = Store(tmp_path), fake_cluster.brokers
+    with WireClient(broker, tls=context_of(fake_cluster)) as wire:
+        before = ask(wire)
+        error, message = alter(wire, KEYSTORE, str(store.path))
+        assert error == 42
+        assert message is not None
+        assert "expected the subject 'CN=fakebroker' as before, not 'OU=tests,O=trustme" in message
+        assert message.startswith("Validation of dynamic config update of SSLFactory failed: ssl.keystore.location=")
+        assert certificate_of(broker, context_of(fake_cluster)) == before
+
+
+@pytest.mark.fake_cluster(as_version="3.6", config=ALLOWED)
+def test_older_releases_lack_the_settings_that_allow_other_names(fake_cluster: FakeCluster, tmp_path: Path) -> None:
+    store, (broker,) = Store(tmp_path), fake_cluster.brokers
+    with WireClient(broker, tls=context_of(fake_cluster)) as wire:
+        _, message = alter(wire, KEYSTORE, str(store.path))
+    assert message is not None
+    assert "as before" in message
+    assert DN not in message
