@@ -565,7 +565,7 @@ class Cluster:
             partition.copying = ()
             self.controller.copies.keep(partition)
         for broker in self.brokers.values():
-            broker.coordinator.delete_topic_offsets(topic.name)
+            broker.coordinator.offsets.delete_topic(topic.name)
 
     def offsets_partition_of(self, group_id: str) -> Partition:
         """Return the partition of __consumer_offsets that has the records of a group."""

@@ -156,7 +156,7 @@ def _release_all(cluster: Cluster, now_ms: float) -> None:
     cluster.faults.active.clear()
     cluster.append_failures.active.clear()
     for broker in cluster.brokers.values():
-        groups = list(broker.coordinator.all_groups())
+        groups = list(broker.coordinator.groups)
         for index in dict.fromkeys(group.partition for group in groups):
             broker.coordinator.resign(index, now_ms)
         cluster.transactions.moves.resign_all(broker, now_ms)

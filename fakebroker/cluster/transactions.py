@@ -384,7 +384,7 @@ class Transactions:
         if is_of_groups:
             end = TransactionEnd(markers.producer_id, markers.epoch, markers.is_commit, markers.coordinator_epoch)
             errors: list[ErrorCode] = []
-            leader.coordinator.end_transaction(partition.index, end, errors.append)
+            leader.coordinator.offsets.end_transaction(partition.index, end, errors.append)
             error = errors[0] if errors else ErrorCode.REQUEST_TIMED_OUT
             if error:
                 return error

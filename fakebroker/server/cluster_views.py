@@ -99,7 +99,7 @@ class ClusterViews:
             ConfigError: The id is not a string.
         """
         check_type("group_id", group_id, str, "a string")
-        return self._server.run(lambda: committed_offsets(self.cluster, group_id, self.clock.now_ms()))
+        return self._server.run(lambda: committed_offsets(self.cluster, group_id))
 
     def timeline(self, group_id: str) -> Timeline:
         """Return the state transitions of a group with their causes; `str()` of the result is a text diagram.

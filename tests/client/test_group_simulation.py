@@ -111,7 +111,7 @@ def test_a_static_member_that_returns_within_its_session_timeout_keeps_its_parti
     for index in range(3):
         simulation.start(index)
     simulation.run(20_000)
-    group = simulation.coordinator.group("g")
+    group = simulation.coordinator.groups.classic.get("g")
     assert group is not None
     generation_id, assigned = group.generation_id, [member.assigned for member in simulation.members]
     simulation.crash(2)

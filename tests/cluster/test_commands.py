@@ -205,7 +205,7 @@ def test_a_seeded_group_is_held_and_released(commands: ClusterCommands, harness:
     with commands.hold("g", "PreparingRebalance"):
         commands.force_rebalance("g")
         harness.advance(600_000)
-        group = harness.cluster.coordinator_of("g").coordinator.group("g")  # type: ignore[union-attr]
+        group = harness.cluster.coordinator_of("g").coordinator.groups.classic.get("g")  # type: ignore[union-attr]
         assert group is not None
         assert group.state.value == "PreparingRebalance"
     with pytest.raises(ConfigError, match=r"^group_id='g': expected a group that is held, but there is none$"):

@@ -44,7 +44,7 @@ def commit(
 
 def committed(harness: ClusterHarness) -> list[Any]:
     """Return the topic, partition and committed offset of all partitions of the group "g"."""
-    return list(harness.cluster.brokers[1].coordinator.fetch_offsets("g", None, harness.now_ms)[1])
+    return list(harness.cluster.brokers[1].coordinator.offsets.fetch("g", None)[1])
 
 
 def test_commit_in_each_version(subtests: pytest.Subtests) -> None:
@@ -75,7 +75,7 @@ def test_a_commit_without_known_partitions_does_not_check_the_group() -> None:
     harness = ClusterHarness()
     member: dict[str, Any] = {"member_id": "m", "generation_id_or_member_epoch": 5}
     assert commit(harness, 9, offset_to_commit(0), topic="other", **member) == [3]
-    assert harness.cluster.brokers[1].coordinator.group("g") is None
+    assert harness.cluster.brokers[1].coordinator.groups.classic.get("g") is None
 
 
 def test_a_commit_of_a_member_to_a_missing_group(subtests: pytest.Subtests) -> None:
@@ -161,7 +161,7 @@ def test_a_missing_group_has_no_offsets(subtests: pytest.Subtests) -> None:
             assert result.error_code == 0
             (one,) = result.topics[0].partitions
             assert (one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code) == (-1, -1, "", 0)
-            assert harness.cluster.brokers[1].coordinator.group("missing") is None
+            assert harness.cluster.brokers[1].coordinator.groups.classic.get("missing") is None
             if version >= 2:
                 assert fetch(harness, version, None, "missing").topics == []
 

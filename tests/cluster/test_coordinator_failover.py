@@ -106,7 +106,7 @@ def test_a_generation_that_has_not_synced_is_lost() -> None:
     group = FailoverHarness(synced=False)
     group.move_coordinator(2)
     assert group.heartbeat(2) == UNKNOWN_MEMBER_ID
-    loaded = group.cluster.brokers[2].coordinator.group("g")
+    loaded = group.cluster.brokers[2].coordinator.groups.classic.get("g")
     assert loaded is not None
     assert (loaded.state.value, loaded.generation_id) == ("Empty", 0)
 

@@ -26,7 +26,7 @@ def pending(groups: GroupAdminHarness) -> list[Any]:
 
 def members(groups: GroupAdminHarness) -> list[str]:
     """Return the member ids of the only group."""
-    (group,) = groups.coordinator.groups()
+    (group,) = groups.coordinator.groups.classic.values()
     return list(group.members)
 
 
@@ -98,7 +98,7 @@ def test_a_session_without_effect_is_not_pending() -> None:
 def test_a_held_group_has_no_deadline_of_its_phase() -> None:
     groups = GroupAdminHarness(group_initial_rebalance_delay_ms=3_000)
     assert groups.join() is None
-    (group,) = groups.coordinator.groups()
+    (group,) = groups.coordinator.groups.classic.values()
     group.controls = GroupControls(held_states={GroupState.PREPARING_REBALANCE: None})
     assert pending(groups) == [(300.0, "session", "g", tuple(members(groups))), OFFSETS_EXPIRY]
 

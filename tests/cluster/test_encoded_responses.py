@@ -77,7 +77,7 @@ def cluster_with_offsets(seed: int) -> ClusterHarness:
         assert coordinator is not None
         offsets = [OffsetToCommit(topic="news", partition=index, offset=9) for index in (0, 3)]
         committed: list[list[ErrorCode]] = []
-        coordinator.coordinator.commit_pending_offsets(
+        coordinator.coordinator.offsets.commit_pending(
             group_id, -1, "", None, 1, 0, offsets, harness.now_ms, committed.append
         )
         assert committed == [[ErrorCode.NONE, ErrorCode.NONE]]
@@ -168,7 +168,7 @@ def test_offset_fetch(groups: list[OffsetFetchRequestGroup], seed: int, version:
         and all(len(topic.name.encode()) < 127 for topic in group.topics)
         for group in groups
     )
-    may_be_unstable = require_stable and call.broker.coordinator.has_pending_offsets
+    may_be_unstable = require_stable and call.broker.coordinator.offsets.has_pending
     assert (call.body is not None) is (is_usual and not may_be_unstable)
 
 

@@ -87,7 +87,7 @@ def errors(result: Any) -> dict[tuple[str, int], str]:
 
 
 def committed(h: ClusterHarness, group_id: str = "g") -> dict[tuple[str, int], int]:
-    offsets = h.cluster.brokers[1].coordinator.fetch_offsets(group_id, None, h.now_ms)[1]
+    offsets = h.cluster.brokers[1].coordinator.offsets.fetch(group_id, None)[1]
     return {(topic, index): offset.offset for topic, index, offset in offsets if offset is not None}
 
 
@@ -456,7 +456,7 @@ def test_with_handles_a_parked_join_takes_effect_in_spite_of_the_error() -> None
     h.advance(10_000)
     result = response(call)
     assert (result.error_code, result.members, result.generation_id) == (15, [], -1)
-    group = h.cluster.brokers[1].coordinator.group("g")
+    group = h.cluster.brokers[1].coordinator.groups.classic.get("g")
     assert group is not None
     assert group.generation_id == 1
 

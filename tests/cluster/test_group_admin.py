@@ -208,7 +208,7 @@ def test_each_broker_lists_the_groups_that_it_coordinates(subtests: pytest.Subte
     coordinators = {group_id: partition_for(group_id, 2) + 1 for group_id in ("a", "b", "c", "d")}
     assert set(coordinators.values()) == {1, 2}
     for group_id, node_id in coordinators.items():
-        commit = groups.cluster.brokers[node_id].coordinator.commit_offsets
+        commit = groups.cluster.brokers[node_id].coordinator.offsets.commit
         offset = OffsetToCommit(topic="news", partition=0, offset=5)
         assert result_of(commit, group_id, -1, "", None, [offset], groups.cluster_harness.now_ms) == [NONE]
     for version in versions("ListGroups"):
@@ -287,9 +287,9 @@ def test_a_deleted_group_is_deleted_from_the_log() -> None:
     groups.leave(groups.create_stable_group())
     groups.commit("g", ("news", 0), ("sport", 0))
     groups.commit("other")
-    assert [group.group_id for group in groups.reloaded_coordinator().groups()] == ["g", "other"]
+    assert [group.group_id for group in groups.reloaded_coordinator().groups.classic.values()] == ["g", "other"]
     assert groups.delete("g") == [("g", NONE)]
-    assert [group.group_id for group in groups.reloaded_coordinator().groups()] == ["other"]
+    assert [group.group_id for group in groups.reloaded_coordinator().groups.classic.values()] == ["other"]
 
 
 def test_a_pending_member_is_deleted_with_its_group() -> None:

@@ -51,7 +51,7 @@ def test_join_in_each_version(subtests: pytest.Subtests) -> None:
             assert joined.protocol_name == "range"
             assert joined.protocol_type == ("consumer" if version >= 7 else None)
             assert [(member.member_id, member.metadata) for member in joined.members] == [(joined.member_id, b"r")]
-            group = harness.cluster.brokers[1].coordinator.group("g")
+            group = harness.cluster.brokers[1].coordinator.groups.classic.get("g")
             assert group is not None
             member = group.members[joined.member_id]
             assert member.rebalance_timeout_ms == (60_000 if version else 30_000)

@@ -38,7 +38,7 @@ def allocated_bytes(work: Callable[[], object]) -> int:
 
 
 def groups_of(idle: IdleGroups) -> list[Group]:
-    return list(idle.cluster.brokers[1].coordinator.groups())
+    return list(idle.cluster.brokers[1].coordinator.groups.classic.values())
 
 
 def test_idle_groups_share_what_is_empty_or_equal() -> None:

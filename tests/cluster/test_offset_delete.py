@@ -14,7 +14,7 @@ def test_offsets_are_deleted_from_the_log() -> None:
     groups.commit("g", ("news", 0), ("news", 1), ("sport", 0))
     assert groups.delete_offsets(("news", 1), ("sport", 0)) == (NONE, [("news", 1, NONE), ("sport", 0, NONE)])
     assert groups.committed() == [("news", 0)]
-    reloaded = groups.reloaded_coordinator().group("g")
+    reloaded = groups.reloaded_coordinator().groups.classic.get("g")
     assert reloaded is not None
     assert [(topic, index) for topic, index, _ in reloaded.offsets] == [("news", 0)]
 

@@ -169,7 +169,7 @@ def test_a_snapshot_from_before_restores_the_number_of_partitions() -> None:
         assert NAME in topics(harness) if partitions == 7 else NAME not in topics(harness)
         found = harness.cluster.coordinator_of("g")
         assert found is not None
-        assert (found.coordinator.group("g") is not None) == (partitions == 7)
+        assert (found.coordinator.groups.classic.get("g") is not None) == (partitions == 7)
         partition = harness.cluster.offsets_partition(partition_for("g", partitions))
         assert found.node_id == partition.leader_id
     commands.reset()

@@ -47,7 +47,7 @@ def work_of_a_rebalance(members: int) -> Counter[str]:
     """Return what a rebalance takes: calls of functions, visits of members and parked requests, and encoded bytes."""
     frames = GroupFrames(members)
     cluster = frames.cluster
-    group = cluster.brokers[1].coordinator.group(GROUP)
+    group = cluster.brokers[1].coordinator.groups.classic.get(GROUP)
     assert group is not None
     group.members = CountingDict(group.members.items())
     log = cluster.offsets_partition_of(GROUP).log

@@ -64,7 +64,7 @@ def check_seeded(harness: ClusterHarness, seed: dict[str, Any]) -> None:
     group = find_group(harness.cluster, seed["group_id"])
     assert group is not None
     check(group)
-    committed = committed_offsets(harness.cluster, seed["group_id"], harness.now_ms)
+    committed = committed_offsets(harness.cluster, seed["group_id"])
     lag = seed.get("lag") or {}
     for (topic, index), offset in committed.items():
         batches = batches_of(harness.cluster, topic, index, offset.offset)

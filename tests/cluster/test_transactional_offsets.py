@@ -262,7 +262,7 @@ def test_identities_of_members(subtests: pytest.Subtests) -> None:
     client = new_client(config=NO_INITIAL_DELAY)
     client.add_offsets()
     assert client.commit_in_transaction({0: 1}, generation_id=1, member_id="x") == {0: "ILLEGAL_GENERATION"}
-    assert client.harness.cluster.brokers[1].coordinator.group(GROUP) is None
+    assert client.harness.cluster.brokers[1].coordinator.groups.classic.get(GROUP) is None
     member_id = joined(client, group_instance_id="i")
     identities: tuple[tuple[str, dict[str, Any], str], ...] = (
         ("none", {}, "NONE"),
@@ -293,7 +293,7 @@ def test_the_identity_is_checked_in_each_state(subtests: pytest.Subtests) -> Non
 
     def check(state: str, *, generation_id: int = 1) -> None:
         with subtests.test(state):
-            group = harness.cluster.brokers[broker].coordinator.group(GROUP)
+            group = harness.cluster.brokers[broker].coordinator.groups.classic.get(GROUP)
             assert group is not None
             assert group.state.value == state
             identity: dict[str, Any] = {"generation_id": generation_id, "member_id": member_id}
@@ -363,11 +363,11 @@ def test_pending_offsets_protect_partition_and_group_from_expiry() -> None:
     assert client.stored() == {0: 3}
     client.end(commit=False)
     client.harness.advance(1_200_000)
-    assert client.harness.cluster.brokers[1].coordinator.group(GROUP) is None
+    assert client.harness.cluster.brokers[1].coordinator.groups.classic.get(GROUP) is None
     client.add_offsets()
     client.commit_in_transaction({2: 5})
     client.harness.advance(1_200_000)
-    assert client.harness.cluster.brokers[1].coordinator.group(GROUP) is not None
+    assert client.harness.cluster.brokers[1].coordinator.groups.classic.get(GROUP) is not None
     client.end(commit=True)
     assert client.stored() == {2: 5}
 
@@ -487,7 +487,7 @@ def test_failovers_in_each_state_of_the_group(is_commit: bool, subtests: pytest.
                 harness.send(join_request(member_id=other_id), 9, broker=broker)
             if state == "CompletingRebalance":
                 harness.send(join_request(member_id=member_id), 9, broker=broker)
-            group = harness.cluster.brokers[broker].coordinator.group(GROUP)
+            group = harness.cluster.brokers[broker].coordinator.groups.classic.get(GROUP)
             assert group is not None
             assert group.state.value == state
             fail_over(client)
@@ -545,9 +545,9 @@ def test_a_zombie_coordinator() -> None:
     client.end(commit=True)
     assert client.stored() == {0: 5}
     coordinator = client.harness.cluster.brokers[zombie].coordinator
-    assert list(coordinator.unstable_partitions(GROUP)) == [("news", 0)]
+    assert list(coordinator.offsets.unstable_partitions(GROUP)) == [("news", 0)]
     client.harness.cluster.group_moves.stop_zombies(client.harness.now_ms)
-    assert not coordinator.has_pending_offsets
+    assert not coordinator.offsets.has_pending
     assert client.commit_in_transaction({1: 6}, broker=zombie) == {1: "NOT_COORDINATOR"}
 
 

@@ -142,7 +142,7 @@ def test_failed_append_rejects_all_partitions_of_a_commit(error: ErrorCode, has_
     harness.advance(1)
     offsets = [OffsetToCommit(topic="t", partition=index, offset=9, metadata="m" * 4096 * index) for index in range(3)]
     commit = partial(
-        result_of, harness.coordinator.commit_offsets, "g", generation_id, member_id, None, offsets, harness.now_ms
+        result_of, harness.coordinator.offsets.commit, "g", generation_id, member_id, None, offsets, harness.now_ms
     )
     assert with_failing_appends(harness, error, commit) == [error] * 3
     assert harness.committed() == (3 if has_group else None)
@@ -170,16 +170,16 @@ def test_failed_append_rejects_deletions(error: ErrorCode) -> None:
     before = contents(harness.group())
     coordinator = harness.coordinator
     assert with_failing_appends(
-        harness, error, lambda: result_of(coordinator.delete_offsets, "g", [("t", 0), ("x", 0)])
+        harness, error, lambda: result_of(coordinator.offsets.delete, "g", [("t", 0), ("x", 0)])
     ) == (error, [])
-    assert with_failing_appends(harness, error, lambda: result_of(coordinator.delete_offsets, "g", [("x", 0)])) == (
+    assert with_failing_appends(harness, error, lambda: result_of(coordinator.offsets.delete, "g", [("x", 0)])) == (
         NONE,
         [NONE],
     )
     assert (
         with_failing_appends(harness, error, lambda: result_of(coordinator.delete_group, "g", harness.now_ms)) is error
     )
-    with_failing_appends(harness, error, lambda: coordinator.delete_topic_offsets("t"))
+    with_failing_appends(harness, error, lambda: coordinator.offsets.delete_topic("t"))
     assert contents(harness.group()) == before
 
 
@@ -200,7 +200,7 @@ def test_groups_of_one_partition_are_deleted_together_or_not_at_all(error: Error
         "absent": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     assert len(harness.batches) == batches + 1
-    assert [group.group_id for group in harness.coordinator.groups()] == ["busy"]
+    assert [group.group_id for group in harness.coordinator.groups.classic.values()] == ["busy"]
 
 
 def test_groups_of_other_partitions_are_deleted_if_one_append_fails() -> None:
@@ -243,5 +243,5 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_partitions_whose_append_succe
     harness.coordinator._runtime._append = lambda partition, records, done: (
         done(ErrorCode.NOT_COORDINATOR) if partition == refused else append(partition, records, done)
     )
-    harness.coordinator.delete_topic_offsets("t")
+    harness.coordinator.offsets.delete_topic("t")
     assert (harness.committed(group_id="g"), harness.committed(group_id="h")) == (1, None)

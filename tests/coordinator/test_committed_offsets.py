@@ -12,14 +12,14 @@ NONE = ErrorCode.NONE
 def fetch(
     harness: CoordinatorHarness, *partitions: tuple[str, int], group_id: str = "g"
 ) -> list[CommittedOffset | None]:
-    error, offsets = harness.coordinator.fetch_offsets(group_id, partitions, harness.now_ms)
+    error, offsets = harness.coordinator.offsets.fetch(group_id, partitions)
     assert error is NONE
     assert [(topic, partition) for topic, partition, _ in offsets] == list(partitions)
     return [committed for _, _, committed in offsets]
 
 
 def fetch_all(harness: CoordinatorHarness, group_id: str = "g") -> list[tuple[str, int, int]]:
-    error, offsets = harness.coordinator.fetch_offsets(group_id, None, harness.now_ms)
+    error, offsets = harness.coordinator.offsets.fetch(group_id, None)
     assert error is NONE
     return [(topic, partition, committed.offset) for topic, partition, committed in offsets if committed is not None]
 
@@ -71,7 +71,7 @@ def test_rejected_partition_does_not_affect_the_other_partitions_of_a_commit() -
         OffsetToCommit(topic="t", partition=1, offset=2, metadata="m" * 4097),
         OffsetToCommit(topic="u", partition=0, offset=3),
     ]
-    errors = result_of(harness.coordinator.commit_offsets, "g", -1, "", None, offsets, harness.now_ms)
+    errors = result_of(harness.coordinator.offsets.commit, "g", -1, "", None, offsets, harness.now_ms)
     assert errors == [NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, NONE]
     assert fetch_all(harness) == [("t", 0, 1), ("u", 0, 3)]
 
@@ -79,7 +79,7 @@ def test_rejected_partition_does_not_affect_the_other_partitions_of_a_commit() -
 def test_error_of_the_request_is_repeated_for_each_partition() -> None:
     harness = CoordinatorHarness()
     offsets = [OffsetToCommit(topic="t", partition=partition, offset=1) for partition in range(2)]
-    errors = result_of(harness.coordinator.commit_offsets, "g", 1, "x", None, offsets, harness.now_ms)
+    errors = result_of(harness.coordinator.offsets.commit, "g", 1, "x", None, offsets, harness.now_ms)
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND] * 2
 
 
@@ -98,7 +98,7 @@ def test_empty_group_id_is_legal_for_offsets_only() -> None:
     for error in (harness.heartbeat("x", 0, group_id=""), harness.join(group_id="").error):
         assert error is ErrorCode.INVALID_GROUP_ID
     assert result_of(harness.coordinator.leave_group, "", [], harness.now_ms)[0] is ErrorCode.INVALID_GROUP_ID
-    assert result_of(harness.coordinator.delete_offsets, "", [])[0] is ErrorCode.INVALID_GROUP_ID
+    assert result_of(harness.coordinator.offsets.delete, "", [])[0] is ErrorCode.INVALID_GROUP_ID
     assert harness.delete_group("") is NONE
 
 
@@ -115,7 +115,7 @@ def test_offsets_of_a_deleted_topic_are_deleted_in_all_groups() -> None:
     for group_id in "gh":
         for topic in "tu":
             harness.commit(group_id=group_id, topic=topic)
-    harness.coordinator.delete_topic_offsets("t")
+    harness.coordinator.offsets.delete_topic("t")
     assert fetch_all(harness, "g") == fetch_all(harness, "h") == [("u", 0, 1)]
 
 
@@ -125,7 +125,7 @@ def test_offset_delete_rejects_subscribed_topics() -> None:
         harness.commit(topic=topic)
     harness.create_stable_group()
     partitions = [("t", 0), ("u", 0), ("u", 5)]
-    error, errors = result_of(harness.coordinator.delete_offsets, "g", partitions)
+    error, errors = result_of(harness.coordinator.offsets.delete, "g", partitions)
     assert (error, errors) == (NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, NONE, NONE])
     assert fetch_all(harness) == [("t", 0, 1)]
 

@@ -173,7 +173,7 @@ def test_deletions_survive() -> None:
             harness.commit(group_id=group_id, topic=topic)
     harness.delete_group()
     harness.delete_offsets(("t", 0), group_id="h")
-    harness.coordinator.delete_topic_offsets("u")
+    harness.coordinator.offsets.delete_topic("u")
     harness.fail_over()
     assert harness.state("g") == "-"
     assert [harness.committed(topic, group_id="h") for topic in "tuv"] == [None, None, 1]
@@ -273,7 +273,7 @@ def sync(harness: CoordinatorHarness, group_id: str) -> SyncResult:
 
 def commit(harness: CoordinatorHarness, group_id: str, generation_id: int) -> list[ErrorCode]:
     offsets = [OffsetToCommit(topic="t", partition=index, offset=1) for index in range(2)]
-    return result_of(harness.coordinator.commit_offsets, group_id, generation_id, "", None, offsets, harness.now_ms)
+    return result_of(harness.coordinator.offsets.commit, group_id, generation_id, "", None, offsets, harness.now_ms)
 
 
 Send = Callable[[CoordinatorHarness, str], object]
@@ -291,9 +291,9 @@ REQUESTS: dict[str, tuple[Send, Callable[[ErrorCode], object]]] = {
     ),
     "OffsetCommit": (lambda h, g: commit(h, g, -1), lambda error: [error] * 2),
     "OffsetCommit of a member": (lambda h, g: commit(h, g, 1), lambda error: [error] * 2),
-    "OffsetFetch": (lambda h, g: h.coordinator.fetch_offsets(g, [("t", 0)], h.now_ms), lambda error: (error, [])),
-    "OffsetFetch of all": (lambda h, g: h.coordinator.fetch_offsets(g, None, h.now_ms), lambda error: (error, [])),
-    "OffsetDelete": (lambda h, g: result_of(h.coordinator.delete_offsets, g, [("t", 0)]), lambda error: (error, [])),
+    "OffsetFetch": (lambda h, g: h.coordinator.offsets.fetch(g, [("t", 0)]), lambda error: (error, [])),
+    "OffsetFetch of all": (lambda h, g: h.coordinator.offsets.fetch(g, None), lambda error: (error, [])),
+    "OffsetDelete": (lambda h, g: result_of(h.coordinator.offsets.delete, g, [("t", 0)]), lambda error: (error, [])),
     "DeleteGroups": (lambda h, g: result_of(h.coordinator.delete_group, g, h.now_ms), lambda error: error),
     "other requests": (lambda h, g: h.coordinator.error_for(g), lambda error: error),
 }
@@ -356,7 +356,7 @@ def test_faults_of_the_request_are_reported_before_loading() -> None:
     harness.coordinator.start_loading(0)
     assert join(harness, "").error is sync(harness, "").error is harness.heartbeat("m", 1, group_id="") is INVALID
     assert result_of(harness.coordinator.leave_group, "", [], harness.now_ms) == (INVALID, [])
-    assert result_of(harness.coordinator.delete_offsets, "", []) == (INVALID, [])
+    assert result_of(harness.coordinator.offsets.delete, "", []) == (INVALID, [])
     assert join(harness, "g", session_timeout_ms=OUT_OF_BOUNDS).error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert harness.delete_group("") is LOADING
 

@@ -133,7 +133,7 @@ def test_commit_stores_accepted_offsets_in_one_batch() -> None:
     ]
     full = CommittedOffset(offset=3, leader_epoch=4, metadata="m", commit_timestamp_ms=NOW_MS, expire_timestamp_ms=9)
     assert written(
-        harness, lambda: result_of(harness.coordinator.commit_offsets, "g", -1, "", None, offsets, START_MS)
+        harness, lambda: result_of(harness.coordinator.offsets.commit, "g", -1, "", None, offsets, START_MS)
     ) == [(OffsetRecord("g", "t", 0, offset(1)), OffsetRecord("g", "u", 0, full))]
     assert written(harness, lambda: harness.commit(metadata="m" * 4097)) == []
 
@@ -144,8 +144,8 @@ def test_offset_delete_stores_tombstones_for_existing_offsets() -> None:
         harness.commit(topic=topic)
     partitions = [("u", 0), ("u", 1), ("t", 0)]
     tombstones = OffsetRecord("g", "u", 0, None), OffsetRecord("g", "t", 0, None)
-    assert written(harness, lambda: result_of(harness.coordinator.delete_offsets, "g", partitions)) == [tombstones]
-    assert written(harness, lambda: result_of(harness.coordinator.delete_offsets, "g", partitions)) == []
+    assert written(harness, lambda: result_of(harness.coordinator.offsets.delete, "g", partitions)) == [tombstones]
+    assert written(harness, lambda: result_of(harness.coordinator.offsets.delete, "g", partitions)) == []
 
 
 def test_deleted_topic_stores_one_batch_for_each_offsets_partition() -> None:
@@ -154,7 +154,7 @@ def test_deleted_topic_stores_one_batch_for_each_offsets_partition() -> None:
         harness.commit(group_id=group_id, topic=topic, partition=partition)
     harness.commit(group_id="h", topic="u")
     harness.batches.clear()
-    harness.coordinator.delete_topic_offsets("t")
+    harness.coordinator.offsets.delete_topic("t")
     assert harness.batches == [
         (PARTITION, (OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 3, None))),
         (47, (OffsetRecord("a", "t", 1, None), OffsetRecord("group", "t", 2, None))),
@@ -269,6 +269,6 @@ def test_partition_is_still_loading_after_an_invalid_record() -> None:
     coordinator.start_loading(PARTITION)
     with pytest.raises(AttributeError):
         coordinator.finish_loading(PARTITION, [COMMITTED, None], harness.now_ms)  # type: ignore[list-item] # on purpose
-    assert list(coordinator.groups()) == []
+    assert list(coordinator.groups.classic.values()) == []
     coordinator.finish_loading(PARTITION, [COMMITTED], harness.now_ms)
-    assert [group.group_id for group in coordinator.groups()] == ["g"]
+    assert [group.group_id for group in coordinator.groups.classic.values()] == ["g"]

@@ -323,7 +323,7 @@ def test_suspended_session_does_not_expire_until_the_keeper_resumes_it() -> None
 
     def resume(group_id: str) -> None:
         calls.append((group_id, harness.now_ms, list(group.members)))
-        harness.coordinator.resume_session(group, kept, harness.now_ms + SESSION_MS / 2)
+        harness.coordinator.groups.resume_session(group, kept, harness.now_ms + SESSION_MS / 2)
 
     kept.keeper = resume
     harness.advance(SESSION_MS - 1)

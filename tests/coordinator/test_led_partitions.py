@@ -22,8 +22,8 @@ def test_all_requests_for_a_group_of_another_broker_are_rejected() -> None:
     assert harness.commit() is NOT_COORDINATOR
     assert harness.commit("x", 1) is NOT_COORDINATOR
     assert result_of(coordinator.leave_group, "g", [("x", None)], now_ms) == (NOT_COORDINATOR, [])
-    assert coordinator.fetch_offsets("g", None, now_ms) == (NOT_COORDINATOR, [])
-    assert result_of(coordinator.delete_offsets, "g", [("t", 0)]) == (NOT_COORDINATOR, [])
+    assert coordinator.offsets.fetch("g", None) == (NOT_COORDINATOR, [])
+    assert result_of(coordinator.offsets.delete, "g", [("t", 0)]) == (NOT_COORDINATOR, [])
     assert result_of(coordinator.delete_group, "g", now_ms) is NOT_COORDINATOR
     assert harness.state() == "-"
 
@@ -55,7 +55,7 @@ def test_resign_drops_the_groups_of_one_partition() -> None:
     harness.commit(group_id="other")
     harness.coordinator.resign(PARTITION, harness.now_ms)
     assert group.state is GroupState.DEAD
-    assert [group.group_id for group in harness.coordinator.groups()] == ["other"]
+    assert [group.group_id for group in harness.coordinator.groups.classic.values()] == ["other"]
     harness.delete_group("other")
     harness.advance(1_000_000)
     assert harness.coordinator.next_deadline() is None
@@ -78,4 +78,4 @@ def test_groups_are_listed_in_order_of_creation() -> None:
         harness.commit(group_id=group_id)
     harness.delete_group("a")
     harness.commit(group_id="a")
-    assert [group.group_id for group in harness.coordinator.groups()] == ["z", "y", "a"]
+    assert [group.group_id for group in harness.coordinator.groups.classic.values()] == ["z", "y", "a"]

@@ -141,7 +141,7 @@ def test_offsets_are_deleted_when_their_tombstones_are_stored(error: ErrorCode) 
     harness.commit(topic="u")
     harness.postpone_appends()
     results = harness.start_delete_offsets()
-    harness.coordinator.delete_topic_offsets("u")
+    harness.coordinator.offsets.delete_topic("u")
     assert (results, harness.committed(), len(harness.pending_appends)) == ([], 1, 1)
     harness.complete_append(error)
     assert results == [(error, []) if error else (NONE, [NONE])]
@@ -412,7 +412,7 @@ def run_history(harness: CoordinatorHarness, seed: int) -> list[Any]:
     answers: list[Any] = []
     for _ in range(250):
         group_id = random.choice("gh")
-        group = harness.coordinator.group(group_id)
+        group = harness.coordinator.groups.classic.get(group_id)
         members = list(group.members) if group else []
         member_id = random.choice([*members, "", "unknown"])
         generation_id = group.generation_id if group else 0
@@ -426,7 +426,7 @@ def run_history(harness: CoordinatorHarness, seed: int) -> list[Any]:
             partial(harness.start_commit, offset=random.randrange(9), topic=random.choice("tu"), group_id=group_id),
             partial(harness.start_delete_offsets, group_id=group_id),
             partial(harness.start_delete, group_id),
-            partial(harness.coordinator.delete_topic_offsets, "u"),
+            partial(harness.coordinator.offsets.delete_topic, "u"),
             partial(harness.join_batch, expected_member("i"), joining_member(), group_id=group_id),
             partial(
                 harness.join_batch, joining_member(instance_id="i"), joining_member(instance_id="j"), group_id=group_id
@@ -446,8 +446,8 @@ def test_results_do_not_depend_on_when_appends_complete(seed: int, delay_ms: int
     delayed.postpone_appends(delays=Random(seed))
     assert run_history(delayed, seed) == run_history(immediate, seed)
     assert comparable_batches(delayed) == comparable_batches(immediate)
-    assert {group.group_id: comparable_contents(group) for group in delayed.coordinator.groups()} == {
-        group.group_id: comparable_contents(group) for group in immediate.coordinator.groups()
+    assert {group.group_id: comparable_contents(group) for group in delayed.coordinator.groups.classic.values()} == {
+        group.group_id: comparable_contents(group) for group in immediate.coordinator.groups.classic.values()
     }
     assert len(delayed.batches) > 15
 

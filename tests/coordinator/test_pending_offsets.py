@@ -17,7 +17,7 @@ NONE = ErrorCode.NONE
 
 
 def unstable(harness: CoordinatorHarness) -> list[tuple[str, int]]:
-    return list(harness.coordinator.unstable_partitions("g"))
+    return list(harness.coordinator.offsets.unstable_partitions("g"))
 
 
 def test_the_pending_offsets_of_several_producers() -> None:
@@ -25,13 +25,13 @@ def test_the_pending_offsets_of_several_producers() -> None:
     harness.commit_in_transaction(1, offset=10)
     harness.commit_in_transaction(2, offset=20)
     harness.commit_in_transaction(1, offset=11)  # replaces its first one, and is now the last one in the log
-    found = [(each.producer_id, each.committed.offset) for each in harness.coordinator.pending_offsets("g")]
+    found = [(each.producer_id, each.committed.offset) for each in harness.coordinator.offsets.pending_of("g")]
     assert found == [(2, 20), (1, 11)]
     harness.end_transaction(1)
     assert (harness.committed(), unstable(harness)) == (11, [("t", 0)])
     harness.end_transaction(2)
     assert (harness.committed(), unstable(harness)) == (11, [])
-    assert not harness.coordinator.has_pending_offsets
+    assert not harness.coordinator.offsets.has_pending
 
 
 def test_the_order_in_the_log_decides_and_not_the_order_of_the_commits() -> None:
@@ -79,7 +79,7 @@ def test_failed_appends_change_nothing() -> None:
     harness = CoordinatorHarness()
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.commit_in_transaction(offset=5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (harness.coordinator.group("g"), unstable(harness)) == (None, [])
+    assert (harness.coordinator.groups.classic.get("g"), unstable(harness)) == (None, [])
     harness.append_error = NONE
     harness.commit_in_transaction(offset=5)
     harness.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -96,7 +96,7 @@ def test_a_coordinator_that_resigns_answers_and_drops_its_pending_offsets() -> N
     harness.complete_appends_at_once()
     harness.fail_over()
     assert (committed, ended) == ([[ErrorCode.NOT_COORDINATOR]], [ErrorCode.NOT_COORDINATOR])
-    assert not former.has_pending_offsets
+    assert not former.offsets.has_pending
     assert unstable(harness) == [("t", 0)]  # as stored: the new offset and the end are lost
     harness.end_transaction()
     assert harness.committed() == 5
@@ -106,7 +106,7 @@ def test_tombstones_of_offsets_that_are_only_pending() -> None:
     ways: tuple[tuple[Callable[[CoordinatorHarness], object], int], ...] = (
         (lambda harness: harness.delete_offsets(("t", 0)), 1),
         (lambda harness: harness.delete_group(), 2),
-        (lambda harness: harness.coordinator.delete_topic_offsets("t"), 1),
+        (lambda harness: harness.coordinator.offsets.delete_topic("t"), 1),
     )
     for delete, count in ways:
         harness = CoordinatorHarness()
@@ -114,7 +114,7 @@ def test_tombstones_of_offsets_that_are_only_pending() -> None:
         delete(harness)
         assert harness.batches[-1][1][0] == OffsetRecord("g", "t", 0, None)
         assert len(harness.batches[-1][1]) == count
-        assert not harness.coordinator.has_pending_offsets
+        assert not harness.coordinator.offsets.has_pending
 
 
 def test_one_tombstone_for_a_stored_and_several_pending_offsets() -> None:
@@ -126,7 +126,7 @@ def test_one_tombstone_for_a_stored_and_several_pending_offsets() -> None:
     harness.delete_group()
     tombstones = [OffsetRecord("g", "t", 0, None), OffsetRecord("g", "t", 1, None), GroupRecord("g", None)]
     assert list(harness.batches[-1][1]) == tombstones
-    assert not harness.coordinator.has_pending_offsets
+    assert not harness.coordinator.offsets.has_pending
 
 
 def test_the_state_is_empty_when_nothing_is_pending() -> None:

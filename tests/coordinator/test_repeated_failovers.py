@@ -4,15 +4,15 @@ Uses the clients and checks of `GroupStateMachine`, with random numbers instead 
 much longer. The log of a partition is compacted before it is loaded.
 """
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from fakebroker.coordinator.group.api import Answer
-from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import DEAD, GroupState
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import (
@@ -33,22 +33,39 @@ PARTITIONS = 50
 MOVED = sorted({partition_for(group_id, PARTITIONS) for group_id in GROUP_IDS})
 
 
+class OffsetsPair:
+    """The offsets of two coordinators: requests for a group are passed to the leader of its partition."""
+
+    def __init__(self, leader: Callable[[int], Coordinator]) -> None:
+        self._leader = leader
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def request(group_id: str, *arguments: Any) -> Any:
+            return getattr(self._leader(partition_for(group_id, PARTITIONS)).offsets, name)(group_id, *arguments)
+
+        return request
+
+    def end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
+        self._leader(partition).offsets.end_transaction(partition, end, done)
+
+
 class CoordinatorPair:
     """Two coordinators with the interface of one: requests for a group are passed to the leader of its partition."""
 
     def __init__(self, harness: CoordinatorHarness) -> None:
         self.both = [harness.coordinator, harness.new_coordinator()]
         self.leader_of = dict.fromkeys(range(PARTITIONS), 0)
+        self.offsets = OffsetsPair(self.leader)
+        self.groups = SimpleNamespace(classic=ChainMap(*(one.groups.classic for one in reversed(self.both))))
+
+    def leader(self, partition: int) -> Coordinator:
+        return self.both[self.leader_of[partition]]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def request(group_id: str, *arguments: Any) -> Any:
-            leader = self.both[self.leader_of[partition_for(group_id, PARTITIONS)]]
-            return getattr(leader, name)(group_id, *arguments)
+            return getattr(self.leader(partition_for(group_id, PARTITIONS)), name)(group_id, *arguments)
 
         return request
-
-    def end_transaction(self, partition: int, end: TransactionEnd, done: Callable[[ErrorCode], None]) -> None:
-        self.both[self.leader_of[partition]].end_transaction(partition, end, done)
 
     @property
     def answers(self) -> list[Answer]:
@@ -58,9 +75,6 @@ class CoordinatorPair:
     def answers(self, answers: list[Answer]) -> None:
         for one in self.both:
             one.answers = list(answers)
-
-    def groups(self) -> list[Group]:
-        return [group for one in self.both for group in one.groups()]
 
     def tick(self, now_ms: float) -> None:
         for one in self.both:
@@ -91,7 +105,7 @@ class RandomHistory:
     def move(self, partition: int) -> None:
         machine, harness = self.machine, self.harness
         old = self.pair.leader_of[partition]
-        groups = [group for group in self.pair.groups() if group.partition == partition]
+        groups = [group for group in self.pair.groups.classic.values() if group.partition == partition]
         self.moved_in.update(group.state for group in groups)
         survivors = machine.survivors
         after_step, harness.after_step = harness.after_step, lambda: None
@@ -108,7 +122,7 @@ class RandomHistory:
         harness.after_step = after_step
         new.finish_loading(partition, harness.records(partition), harness.now_ms)
         assert all(self.pair.both[old].error_for(group.group_id) is ErrorCode.NOT_COORDINATOR for group in groups)
-        loaded = [group for group in self.pair.groups() if group.partition == partition]
+        loaded = [group for group in self.pair.groups.classic.values() if group.partition == partition]
         records = [each for each in harness.records(partition) if not isinstance(each, TransactionEnd)]
         stored = {each.group_id for each in records if each.value is not None}
         ids = [group.group_id for group in groups if group.group_id in stored]
@@ -193,4 +207,4 @@ def test_groups_survive_repeated_failovers(seed: int) -> None:
     often = failovers / 20
     assert min(history.moved_in[state] for state in GroupState if state is not DEAD) > often
     assert history.machine.commits
-    assert min(group.generation_id for group in history.pair.groups()) > often
+    assert min(group.generation_id for group in history.pair.groups.classic.values()) > often

@@ -121,7 +121,7 @@ Send = Callable[[CoordinatorHarness, str, int], SentRequest | ErrorCode]
 
 
 def fetch_offsets(harness: CoordinatorHarness) -> ErrorCode:
-    error, _ = harness.coordinator.fetch_offsets("g", None, harness.now_ms)
+    error, _ = harness.coordinator.offsets.fetch("g", None)
     return error
 
 
@@ -238,7 +238,7 @@ def test_table_has_every_request() -> None:
 
 
 def session_deadline(harness: CoordinatorHarness, member_id: str) -> float | None:
-    group = harness.coordinator.group("g")
+    group = harness.coordinator.groups.classic.get("g")
     member = group.members.get(member_id) if group else None
     return member.deadline_ms if member else None
 

@@ -126,8 +126,8 @@ def test_a_request_that_changes_another_group_is_noticed(monkeypatch: pytest.Mon
     def damage(cluster: Cluster, call: Call, now_ms: float) -> bool:
         if call.client_id != "other":
             for broker in cluster.brokers.values():
-                for group in [*broker.coordinator.groups()]:
-                    broker.coordinator.drop_group(group, "a defect", now_ms)
+                for group in [*broker.coordinator.groups.classic.values()]:
+                    broker.coordinator.groups.drop(group, "a defect", now_ms)
         return handle(cluster, call, now_ms)
 
     monkeypatch.setattr(Cluster, "handle", damage)

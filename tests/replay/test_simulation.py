@@ -394,7 +394,7 @@ def _end_state(simulation: Simulation) -> list[Any]:
     groups = [
         (group.group_id, group.state, group.generation_id, group.earliest_deadline(), list(group.offsets))
         for broker in simulation.virtual_cluster.cluster.brokers.values()
-        for group in broker.coordinator.groups()
+        for group in broker.coordinator.groups.classic.values()
     ]
     members = [
         (each.member.is_down, each.member.is_joined, each.member.identity, each.next_deadline(), each.member.positions)
@@ -403,7 +403,7 @@ def _end_state(simulation: Simulation) -> list[Any]:
     consumer_groups = [
         (group.group_id, group.group_epoch, {**group.members}, {**group.session_deadlines}, list(group.offsets))
         for broker in simulation.virtual_cluster.cluster.brokers.values()
-        for group in broker.coordinator.consumer_groups
+        for group in broker.coordinator.groups.consumer
     ]
     return [groups, consumer_groups, members]
 
@@ -495,7 +495,7 @@ def test_first_commits_are_stored_at_once_while_members_stay_idle() -> None:
         # Until after the first commits, and before the second ones.
         calls[name] = sum(takewhile(bool, (step(START_MS + 30_000.0) for _ in count())))
         brokers = simulation.virtual_cluster.cluster.brokers.values()
-        (group,) = filter(None, (broker.coordinator.group("g") for broker in brokers))
+        (group,) = filter(None, (broker.coordinator.groups.classic.get("g") for broker in brokers))
         offsets[name] = list(group.offsets)
     assert calls["fast"] - calls["none"] == 4
     assert [partition for _, partition, _ in offsets["fast"]] == [3, 2, 1, 0]

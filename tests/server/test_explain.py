@@ -50,7 +50,7 @@ class ExplainedGroup:
         }
         request = JoinGroupRequest(group_id="g", member_id=self.ids.get(name, ""), **values | fields)
         self.harness.send(request, version, client_id=name)
-        group = self.harness.cluster.brokers[1].coordinator.group("g")
+        group = self.harness.cluster.brokers[1].coordinator.groups.classic.get("g")
         assert group is not None
         for member_id in (*group.members, *group.pending_members):
             self.ids.setdefault(member_id[:-37], member_id)

@@ -129,19 +129,19 @@ class State:
 
     @classmethod
     def _of(cls, cluster: FakeCluster) -> "State":
-        core, now_ms = cluster.cluster, cluster.clock.now_ms()
+        core = cluster.cluster
         partitions = [core.offsets_partition_of(group_id) for group_id in GROUP_IDS]
         assert [partition.index for partition in partitions] == list(range(len(GROUP_IDS)))
         brokers = core.brokers.values()
         offsets: list[dict[int, int | None]] = [{} for _ in GROUP_IDS]
         for index, group_id in enumerate(GROUP_IDS):
             for broker in brokers:
-                error, found = broker.coordinator.fetch_offsets(group_id, [("orders", 0)], now_ms)
+                error, found = broker.coordinator.offsets.fetch(group_id, [("orders", 0)])
                 if not error:
                     committed = found[0][2]
                     offsets[index][broker.node_id] = committed.offset if committed else None
         for broker in brokers:
-            for group in broker.coordinator.groups():
+            for group in broker.coordinator.groups.classic.values():
                 check_group(group)
         explained = [_ZOMBIES.search(cluster.explain(group_id)) for group_id in GROUP_IDS]
         return cls(

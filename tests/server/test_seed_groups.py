@@ -34,7 +34,7 @@ def _invariants(fake_cluster: FakeCluster) -> Iterator[None]:
     """Check the invariants of all groups after each test."""
     yield
     for broker in fake_cluster.cluster.brokers.values():
-        for group in broker.coordinator.groups():
+        for group in broker.coordinator.groups.classic.values():
             check(group)
 
 
@@ -85,7 +85,7 @@ def test_seeded_members_have_subscriptions(fake_cluster: FakeCluster) -> None:
     assert member.subscribed_topics == ("news", "orders")
     broker = fake_cluster.cluster.coordinator_of("g")
     assert broker is not None
-    group = broker.coordinator.group("g")
+    group = broker.coordinator.groups.classic.get("g")
     assert group is not None
     assert group.subscribed_topics == frozenset({"news", "orders"})
 

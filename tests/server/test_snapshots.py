@@ -101,7 +101,7 @@ def test_groups_are_restored_from_their_log(fake_cluster: FakeCluster) -> None:
     fake_cluster.advance(5)
     assert fake_cluster.group("g").state == "Empty"
     for broker in fake_cluster.cluster.brokers.values():
-        for group in broker.coordinator.groups():
+        for group in broker.coordinator.groups.classic.values():
             check(group)
 
 

@@ -133,7 +133,7 @@ class GroupCommands(CommandsBase):
     def _release_member(self, group_id: str, member: str) -> None:
         held = self._controls_of(group_id).held_members
         broker = self._cluster.coordinator_of(group_id)
-        group = broker.coordinator.consumer_groups.get(group_id) if broker else None
+        group = broker.coordinator.groups.consumer.get(group_id) if broker else None
         known = controls.member_names(group, member) if group else {member}
         if not known & held.keys():
             expected = one_of(held, member, none="a member that is held; there is none")
@@ -155,7 +155,7 @@ class GroupCommands(CommandsBase):
             self._cluster.now_ms = self._now_ms()  # the time of held records
         # Not only the coordinator has the group or the id: zombies may have it, too.
         for broker in self._cluster.brokers.values():
-            group = broker.coordinator.group(group_id)
+            group = broker.coordinator.groups.classic.get(group_id)
             if group is not None:
                 controls.release(broker.coordinator, group, self._now_ms())
             broker.transaction_coordinator.release(group_id, self._now_ms())

@@ -48,9 +48,9 @@ def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsum
     coordinator = call.broker.coordinator
     if error := coordinator.error_for(group_id):
         return _error(group_id, error)
-    group = coordinator.consumer_groups.get(group_id)
+    group = coordinator.groups.consumer.get(group_id)
     if group is None:
-        is_classic = coordinator.group(group_id) is not None
+        is_classic = coordinator.groups.classic.get(group_id) is not None
         text = f"Group {group_id} is not a consumer group." if is_classic else f"Group {group_id} not found."
         return _error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
     members = [_member(cluster, group, member) for member in group.members.values()]
@@ -62,7 +62,7 @@ def _described(cluster: "Cluster", call: Call, group_id: str) -> DescribedConsum
         group_state=group.state.value,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=coordinator.consumer_groups.assignor_of(group),
+        assignor_name=coordinator.groups.consumer.assignor_of(group),
         members=members,
     )
 

@@ -44,7 +44,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> DescribeGroupsRespo
 
 
 def _described(call: Call, group_id: str) -> DescribedGroup:
-    group = call.broker.coordinator.group(group_id)
+    group = call.broker.coordinator.groups.classic.get(group_id)
     if group is not None:
         return _found(call, group)
     if error := call.broker.coordinator.error_for(group_id):
@@ -52,7 +52,7 @@ def _described(call: Call, group_id: str) -> DescribedGroup:
     missing = _without_members(group_id, DEAD.value)
     if call.api_version >= 6:
         missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        is_consumer_group = group_id in call.broker.coordinator.consumer_groups
+        is_consumer_group = group_id in call.broker.coordinator.groups.consumer
         reason = "is not a classic group" if is_consumer_group else "not found"
         missing.error_message = f"Group {group_id} {reason}."
     return missing

@@ -26,7 +26,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> ListGroupsResponse:
     # Before Kafka 4.0, the response had both the error and the loaded groups (GroupCoordinator.handleListGroups).
     if error and call.broker.release >= Release(4, 0):
         return ListGroupsResponse(error_code=error, groups=[])
-    listed = (_listed(group) for group in coordinator.all_groups())
+    listed = (_listed(group) for group in coordinator.groups)
     groups = _filtered(call.request, listed)
     if cluster_error(cluster, call, AclOperation.DESCRIBE):
         groups = [each for each in groups if not group_error(cluster, call, AclOperation.DESCRIBE, each.group_id)]

@@ -73,7 +73,9 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
         request.member_id,
         request.group_instance_id,
     )
-    if version < _FIRST_VERSION_WITH_EPOCHS and call.peer.broker.coordinator.is_consumer(request.group_id, member_id):
+    if version < _FIRST_VERSION_WITH_EPOCHS and call.peer.broker.coordinator.groups.consumer.is_consumer(
+        request.group_id, member_id
+    ):
         return _response(refused, accepted, [ErrorCode.UNSUPPORTED_VERSION] * len(offsets))
     may_share = not refused and cluster.may_answer_with_bytes
 
@@ -83,7 +85,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float, committer: Committer |
         return _response(refused, accepted, _errors_of_version(errors, version))
 
     late: LateResponse[list[ErrorCode]] = LateResponse(respond)
-    call.peer.broker.coordinator.commit_offsets(
+    call.peer.broker.coordinator.offsets.commit(
         request.group_id, generation_id, member_id, instance_id, offsets, now_ms, late
     )
     return late.take(cluster, call)

@@ -44,7 +44,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         return OffsetDeleteResponse(topics=_topics([*refused, *zip(known, errors, strict=True)]))
 
     late = LateResponse(respond)
-    call.broker.coordinator.delete_offsets(request.group_id, known, late)
+    call.broker.coordinator.offsets.delete(request.group_id, known, late)
     return late.take(cluster, call)
 
 

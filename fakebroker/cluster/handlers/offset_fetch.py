@@ -46,7 +46,7 @@ _MAX_LISTS = 1_000
 def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse | EncodedResponse:
     if isinstance(call, UndecodedCall) and cluster.acls is None and cluster.may_answer_with_bytes:
         require_stable, groups = call.items
-        if not (require_stable and call.broker.coordinator.has_pending_offsets):
+        if not (require_stable and call.broker.coordinator.offsets.has_pending):
             encoded = _fetch_groups(call.broker.coordinator, groups)
             if encoded is not None:
                 return encoded
@@ -61,8 +61,8 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse
         hidden = partial(topic_error, cluster, call, AclOperation.DESCRIBE)
         return _single(call, _refused(request, lambda name: hidden(name) or unsupported))
     if call.api_version < 8:
-        return _single(call, _fetch(cluster, call, _as_group(request), now_ms))
-    return OffsetFetchResponse(groups=[_fetch(cluster, call, group, now_ms) for group in request.groups])
+        return _single(call, _fetch(cluster, call, _as_group(request)))
+    return OffsetFetchResponse(groups=[_fetch(cluster, call, group) for group in request.groups])
 
 
 class _RequestedTopics:
@@ -116,7 +116,7 @@ def _fetch_groups(coordinator: Coordinator, groups: list[tuple[bytes, bytes]]) -
         for group_id, topics in groups:
             rows.append(group_id)
             requested = _requested_topics[topics]
-            error, offsets = coordinator.offsets_of(group_id[1:].decode())
+            error, offsets = coordinator.offsets.of(group_id[1:].decode())
             if error is not ErrorCode.NONE:
                 errors[error] = None
                 rows.append(_NO_TOPICS + _INT16.pack(error) + _NO_TAGS)
@@ -194,14 +194,14 @@ def _refused(request: OffsetFetchRequest, error_of: Callable[[str], ErrorCode]) 
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
 
 
-def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_ms: float) -> OffsetFetchResponseGroup:
+def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
     """Return the result for one group. A group that does not exist has no offsets; this is not an error."""
     if error := group_error(cluster, call, AclOperation.DESCRIBE, group.group_id):
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
-    if error := call.broker.coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch):
+    if error := call.broker.coordinator.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch):
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     if group.topics is None:
-        return _fetch_all(cluster, call, group.group_id, now_ms)
+        return _fetch_all(cluster, call, group.group_id)
     names = [_name(cluster, call, topic) for topic in group.topics]
     partitions = [
         (name, index)
@@ -209,7 +209,7 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
         if not isinstance(name, ErrorCode)
         for index in topic.partition_indexes
     ]
-    error, offsets = _offsets(call, group.group_id, partitions, now_ms)
+    error, offsets = _offsets(call, group.group_id, partitions)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error)
     committed = {(topic, partition): offset for topic, partition, offset in offsets}
@@ -230,12 +230,12 @@ def _fetch(cluster: "Cluster", call: Call, group: OffsetFetchRequestGroup, now_m
 
 
 def _offsets(
-    call: Call, group_id: str, partitions: Sequence[TopicPartition] | None, now_ms: float
+    call: Call, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> tuple[ErrorCode, list[tuple[str, int, CommittedOffset | None]]]:
-    """Return the offsets of a group, see `Coordinator.fetch_offsets`, with `_UNSTABLE` for those that may change."""
+    """Return the offsets of a group, see `CommittedOffsets.fetch`, with `_UNSTABLE` for those that may change."""
     coordinator = call.broker.coordinator
-    error, offsets = coordinator.fetch_offsets(group_id, partitions, now_ms)
-    if call.request.require_stable and (unstable := coordinator.unstable_partitions(group_id)):
+    error, offsets = coordinator.offsets.fetch(group_id, partitions)
+    if call.request.require_stable and (unstable := coordinator.offsets.unstable_partitions(group_id)):
         offsets = [(name, index, _UNSTABLE if (name, index) in unstable else each) for name, index, each in offsets]
     return error, offsets
 
@@ -254,8 +254,8 @@ def _name(cluster: "Cluster", call: Call, requested: OffsetFetchRequestTopics) -
     return topic_error(cluster, call, AclOperation.DESCRIBE, name) or name
 
 
-def _fetch_all(cluster: "Cluster", call: Call, group_id: str, now_ms: float) -> OffsetFetchResponseGroup:
-    error, offsets = _offsets(call, group_id, None, now_ms)
+def _fetch_all(cluster: "Cluster", call: Call, group_id: str) -> OffsetFetchResponseGroup:
+    error, offsets = _offsets(call, group_id, None)
     if error is not ErrorCode.NONE:
         return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error)
     topics: dict[str, OffsetFetchResponseTopics] = {}

@@ -64,7 +64,7 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> Message | None:
         if error:
             late([error] * len(offsets))
             return
-        call.broker.coordinator.commit_pending_offsets(
+        call.broker.coordinator.offsets.commit_pending(
             request.group_id,
             request.generation_id,
             request.member_id,

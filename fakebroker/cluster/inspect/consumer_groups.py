@@ -47,7 +47,7 @@ class ConsumerGroupReader:
         self.cluster = cluster
         self.broker = broker
         self.group = group
-        groups = broker.coordinator.consumer_groups
+        groups = broker.coordinator.groups.consumer
         self.assignor = groups.assignor_of(group)
         self.session_timeout_ms = groups.session_timeout_ms(group.group_id)
 

@@ -141,7 +141,7 @@ def pending_deadlines(
 
 def _group_deadlines(cluster: "Cluster", first: int | None, until_ms: float) -> list[Deadline]:
     """Return the deadlines of all groups; or, in the order of their lower bounds, of as many groups as necessary."""
-    groups = [(group, broker) for broker in cluster.brokers.values() for group in broker.coordinator.all_groups()]
+    groups = [(group, broker) for broker in cluster.brokers.values() for group in broker.coordinator.groups]
     if first is None and until_ms == inf:
         return [deadline for group, broker in groups for deadline in _timers_of(group, broker)]
     bounds_ms = [_bound_ms(group, broker) for group, broker in groups]
@@ -211,9 +211,9 @@ def _replica_copies(cluster: "Cluster", now_ms: float) -> Iterator[Deadline]:
 def deadlines_of(cluster: "Cluster", group_id: str, now_ms: float) -> list[Deadline]:
     """Return the next deadlines of a group, also those of its delayed requests, earliest first, at most 20."""
     broker = cluster.coordinator_of(group_id)
-    group = broker.coordinator.group(group_id) if broker else None
+    group = broker.coordinator.groups.classic.get(group_id) if broker else None
     deadlines = list(_deadlines_of(group, broker, _first_sessions(group))) if broker and group else []
-    if broker and (consumer_group := broker.coordinator.consumer_groups.get(group_id)):
+    if broker and (consumer_group := broker.coordinator.groups.consumer.get(group_id)):
         deadlines += _deadlines_of_consumer_group(consumer_group, broker)
     delayed = (*_delayed_requests(cluster, now_ms), *_delayed_responses(cluster, now_ms))
     return _sorted([*deadlines, *(each for each in delayed if each.group_id == group_id)], now_ms)[:_MAX_OF_A_GROUP]
@@ -289,7 +289,7 @@ def offsets_removal(group: Group | ConsumerGroup, broker: "BrokerNode") -> Deadl
     def check_after(time_ms: float) -> float:
         return first_ms + max(0, ceil((time_ms - first_ms) / interval_ms)) * interval_ms
 
-    pending = broker.coordinator.unstable_partitions(group.group_id)
+    pending = broker.coordinator.offsets.unstable_partitions(group.group_id)
 
     def next_after(time_ms: float) -> Expiration | None:
         if isinstance(group, ConsumerGroup):

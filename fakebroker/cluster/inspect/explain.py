@@ -36,7 +36,7 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
     """
     moments = cluster.history.of(group_id)
     broker = cluster.coordinator_of(group_id)
-    group = broker.coordinator.group(group_id) if broker else None
+    group = broker.coordinator.groups.classic.get(group_id) if broker else None
     if broker is None:
         sentences = without_coordinator(cluster, group_id, cluster.offsets_partition_of(group_id))
     elif error := broker.coordinator.error_for(group_id):
@@ -47,7 +47,7 @@ def explain(cluster: Cluster, group_id: str, now_ms: float) -> str:
         from fakebroker.cluster.rewrite.explain_rewrite import explain_rewrite  # few clusters need it
 
         sentences = explain_rewrite(registered, broker.node_id, now_ms)
-    elif (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
+    elif (consumer_group := broker.coordinator.groups.consumer.get(group_id)) is not None:
         reader = ConsumerGroupReader(cluster, broker, consumer_group)
         sentences = ConsumerGroupExplanation(reader, moments, now_ms).sentences()
     elif group is None:
@@ -69,7 +69,7 @@ def _delays(cluster: Cluster, group_id: str, now_ms: float) -> Iterator[str]:
     broker = cluster.coordinator_of(group_id)
     if broker is None or not cluster.quotas.throttled:
         return
-    group = broker.coordinator.any_group(group_id)
+    group = broker.coordinator.groups.get(group_id)
     members = group.members.values() if group else ()
     for client_id in dict.fromkeys(member.client_id for member in members):
         left_ms = cluster.quotas.throttled.get((broker.node_id, client_id), 0) - now_ms

@@ -208,7 +208,7 @@ _BY_STATE = {
 
 def offsets_in_transactions(broker: BrokerNode, group_id: str) -> Iterator[str]:
     """Yield a sentence on the partitions whose committed offsets may change at the end of a transaction."""
-    pending = broker.coordinator.pending_offsets(group_id)
+    pending = broker.coordinator.offsets.pending_of(group_id)
     if not pending:
         return
     places = listed(dict.fromkeys(format_partitions([(each.topic, each.partition)]) for each in pending))

@@ -277,7 +277,7 @@ class GroupView:
             leader_id=None,
             members=tuple(MemberView.of_consumer(reader, member) for member in group.members.values()),
             history=history or Timeline(group.group_id, (), 0.0),
-            pending_offsets=_pending_views(broker.coordinator.pending_offsets(group.group_id)),
+            pending_offsets=_pending_views(broker.coordinator.offsets.pending_of(group.group_id)),
             type="consumer",
             assignment_epoch=group.assignment_epoch,
         )
@@ -333,7 +333,7 @@ def _pending_views(pending: Iterable[PendingOffset]) -> tuple[PendingOffsetView,
 def find_group(cluster: Cluster, group_id: str) -> Group | None:
     """Return the classic group at its coordinator; None if there is no such group, or no coordinator."""
     broker = cluster.coordinator_of(group_id)
-    return broker.coordinator.group(group_id) if broker else None
+    return broker.coordinator.groups.classic.get(group_id) if broker else None
 
 
 def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
@@ -344,7 +344,7 @@ def timeline_of(cluster: Cluster, group_id: str, now_ms: float) -> Timeline:
 def view_group(cluster: Cluster, group_id: str, now_ms: float) -> GroupView:
     """Return the view of a group at this time."""
     broker = cluster.coordinator_of(group_id)
-    if broker is not None and (consumer_group := broker.coordinator.consumer_groups.get(group_id)) is not None:
+    if broker is not None and (consumer_group := broker.coordinator.groups.consumer.get(group_id)) is not None:
         return GroupView.of_consumer_group(cluster, broker, consumer_group, timeline_of(cluster, group_id, now_ms))
     history, pending = timeline_of(cluster, group_id, now_ms), pending_offsets(cluster, group_id)
     return GroupView.of(group_id, find_group(cluster, group_id), history, pending)
@@ -386,32 +386,32 @@ def view_groups(cluster: Cluster, now_ms: float) -> list[GroupView]:
     modern = [
         GroupView.of_consumer_group(cluster, broker, group, timeline_of(cluster, group.group_id, now_ms))
         for broker in cluster.brokers.values()
-        for group in broker.coordinator.consumer_groups
+        for group in broker.coordinator.groups.consumer
     ]
     classic = [
         GroupView.of(
             group.group_id,
             group,
             timeline_of(cluster, group.group_id, now_ms),
-            broker.coordinator.pending_offsets(group.group_id),
+            broker.coordinator.offsets.pending_of(group.group_id),
         )
         for broker in cluster.brokers.values()
-        for group in broker.coordinator.groups()
+        for group in broker.coordinator.groups.classic.values()
     ]
     return classic + modern
 
 
-def committed_offsets(cluster: Cluster, group_id: str, now_ms: float) -> dict[tuple[str, int], CommittedOffset]:
+def committed_offsets(cluster: Cluster, group_id: str) -> dict[tuple[str, int], CommittedOffset]:
     """Return the committed offsets of a group, by topic and partition; empty if the group has no coordinator."""
     broker = cluster.coordinator_of(group_id)
-    offsets = broker.coordinator.fetch_offsets(group_id, None, now_ms)[1] if broker else []
+    offsets = broker.coordinator.offsets.fetch(group_id, None)[1] if broker else []
     return {(topic, partition): offset for topic, partition, offset in offsets if offset is not None}
 
 
 def pending_offsets(cluster: Cluster, group_id: str) -> list[PendingOffset]:
     """Return the offsets of a group in open transactions; none if the group has no coordinator."""
     broker = cluster.coordinator_of(group_id)
-    return broker.coordinator.pending_offsets(group_id) if broker else []
+    return broker.coordinator.offsets.pending_of(group_id) if broker else []
 
 
 def report(

@@ -18,12 +18,13 @@ from fakebroker.cluster.seeding.consumer_group_seed import SeededMember, group_r
 from fakebroker.cluster.seeding.seed_lag import Commit, MissingRecords, resolved
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group import controls
+from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import reject_waiting
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.persistence import replay, tombstones
+from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
 from fakebroker.errors import ConfigError, ErrorCode, one_of, shown
 from fakebroker.protocol.consumer_protocol import encode_assignment, encode_subscription
@@ -253,7 +254,7 @@ class SeedPlan:
             raise self._error("cluster", None, "a cluster that is not reset or restored while groups are seeded")
         if error and self.state not in _LOADED_STATES:
             raise self._error("state", self.state.value, f"Stable or Empty: its coordinator answers {error.name}")
-        if coordinator is not None and coordinator.has_group(self.group_id):
+        if coordinator is not None and self.group_id in coordinator.groups:
             raise ConfigError.of("group_id", self.group_id, "a group that does not exist yet")
 
     def _check_strings(self, field: str, strings: Iterable[str | None], most: int = _MAX_STRING_BYTES) -> None:
@@ -493,30 +494,24 @@ def _load(cluster: Cluster, partition: Partition, records: list[KeyedRecord], no
     broker = cluster.leader_of(partition)
     if broker is not None and not broker.coordinator.error_for(records[0].group_id):
         loaded = replay(records, partition.index)
-        broker.coordinator.add_groups(loaded.groups, now_ms)
-        broker.coordinator.add_consumer_groups(loaded.consumer_groups.values(), now_ms)
+        broker.coordinator.groups.add_loaded(loaded, now_ms)
 
 
 def _remove(cluster: Cluster, plan: SeedPlan, records: Sequence[KeyedRecord], now_ms: float) -> None:
     """Remove a group that was created by records, with the members and offsets that it has now."""
     cluster.now_ms = now_ms
     broker = cluster.leader_of(plan.partition)
-    consumer_group = None if broker is None else broker.coordinator.consumer_groups.get(plan.group_id)
-    group = None if broker is None else broker.coordinator.group(plan.group_id)
-    if broker is not None and consumer_group is not None:
-        pending = broker.coordinator.unstable_partitions(plan.group_id)
-        cluster.append_records(plan.partition, tombstones(consumer_group, pending))
-        broker.coordinator.drop_consumer_group(consumer_group, "not all groups could be seeded", now_ms)
-        return
+    group = None if broker is None else broker.coordinator.groups.get(plan.group_id)
     if broker is None or group is None:
         written: Sequence[Any] = records
         cluster.append_records(
             plan.partition, [msgspec.structs.replace(each, value=None) for each in reversed(written)]
         )
         return
-    cluster.append_records(plan.partition, tombstones(group, broker.coordinator.unstable_partitions(group.group_id)))
-    broker.coordinator.drop_group(group, "not all groups could be seeded", now_ms)
-    reject_waiting(group, ErrorCode.UNKNOWN_MEMBER_ID)
+    cluster.append_records(plan.partition, broker.coordinator.offsets.tombstones(group))
+    broker.coordinator.groups.drop(group, "not all groups could be seeded", now_ms)
+    if isinstance(group, Group):
+        reject_waiting(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 @lru_cache(1)

@@ -260,7 +260,7 @@ def list_coordinators(served: ServedCluster) -> CoordinatorList:
     moves = core.transactions.moves
     groups: dict[int, list[int]] = {}
     for broker in core.brokers.values():
-        for group in broker.coordinator.all_groups():
+        for group in broker.coordinator.groups:
             if core.offsets_partition(group.partition).leader_id == broker.node_id:
                 groups.setdefault(group.partition, []).append(len(group.members))
     return {

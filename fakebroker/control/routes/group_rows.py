@@ -62,7 +62,7 @@ def group_row(served: ServedCluster, group: AnyGroup, coordinator: int) -> Group
     moments = without_zombies(core.history.of(group.group_id))
     if isinstance(group, ConsumerGroup):
         generation_id = group.group_epoch
-        protocol: str | None = core.brokers[coordinator].coordinator.consumer_groups.assignor_of(group)
+        protocol: str | None = core.brokers[coordinator].coordinator.groups.consumer.assignor_of(group)
         reason = why_consumer_group(group, controls_of(core, group.group_id), moments)
         until_ms = blocked_until_ms(group)
     else:
@@ -232,7 +232,7 @@ def find_any_group(core: Cluster, group_id: str) -> AnyGroup | None:
     broker = core.coordinator_of(group_id)
     if broker is None:
         return None
-    return broker.coordinator.any_group(group_id)
+    return broker.coordinator.groups.get(group_id)
 
 
 def all_rows_of(served: ServedCluster, groups: Sequence[AnyGroup]) -> Steps[list[GroupRow]]:

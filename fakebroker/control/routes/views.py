@@ -126,7 +126,7 @@ def broker_rows(served: ServedCluster, rates: Rates, counts: Counts) -> list[Bro
             "rack": broker.rack,
             "as_version": str(broker.release),
             "connections": connections[node_id],
-            "groups": len(broker.coordinator.groups()) + len(broker.coordinator.consumer_groups),
+            "groups": len(broker.coordinator.groups.classic.values()) + len(broker.coordinator.groups.consumer),
             "members": counts.members_at[node_id],
             "offsets_partitions": led[node_id],
             "requests_per_s": request_rates.get(node_id, 0.0),

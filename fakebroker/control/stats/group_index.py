@@ -126,7 +126,7 @@ class GroupIndex:
         """
         core = self._cluster.cluster
         coordinators = [broker.coordinator for broker in core.brokers.values()]
-        sizes = [(len(each.groups()), len(each.consumer_groups)) for each in coordinators]
+        sizes = [(len(each.groups.classic), len(each.groups.consumer)) for each in coordinators]
         return (core.history, changes, self._leaders(), sizes) if self._meter.is_subscribed else None
 
     def _leaders(self) -> list[int]:
@@ -138,7 +138,7 @@ class GroupIndex:
         coordinators = [(node_id, broker.coordinator) for node_id, broker in self._cluster.cluster.brokers.items()]
         at: list[tuple[int, Sequence[AnyGroup]]] = []
         for node_id, coordinator in coordinators:
-            at += [(node_id, [*coordinator.groups()]), (node_id, [*coordinator.consumer_groups])]
+            at += [(node_id, [*coordinator.groups.classic.values()]), (node_id, [*coordinator.groups.consumer])]
         for node_id, groups in at:
             for start in range(0, len(groups), GROUPS_PER_STEP):
                 yield node_id, groups[start : start + GROUPS_PER_STEP]

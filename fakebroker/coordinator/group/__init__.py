@@ -1,7 +1,10 @@
 """The group coordinator: the groups of the partitions of `__consumer_offsets` that one broker leads.
 
-Depends on `coordinator.runtime`. `coordinator.py` handles the requests. `classic` is the classic group, `modern` is the
-consumer group of KIP-848, and `batch_join` is an optional proposal (KAFKA-8397). `pending_offsets.py` has the offsets
-of open transactions. `api.py`, `config.py` and `records.py` define requests, settings and records as plain data. Start
+Depends on `coordinator.runtime`. A `Coordinator` (`coordinator.py`) leads partitions, and handles the requests of
+members. Its `groups` (`groups.py`) are the groups of both kinds, how they are created, changed and dropped, and how a
+group replaces one of the other kind. Its `offsets` (`committed_offsets.py`) are what they have committed, with the
+requests for that; `offsets.py` is the store of one group, `pending_offsets.py` has the offsets of open transactions.
+`classic` is the classic group, `modern` is the consumer group of KIP-848, and `batch_join` is an optional proposal
+(KAFKA-8397). `api.py`, `config.py` and `records.py` define requests, settings and records as plain data. Start
 with `coordinator.py` and `classic/states.py`.
 """

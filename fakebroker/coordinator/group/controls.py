@@ -46,9 +46,9 @@ def group_of(coordinator: Coordinator, group_id: str) -> Group | ConsumerGroup:
     Raises:
         ConfigError: There is no such group.
     """
-    group = coordinator.any_group(group_id)
+    group = coordinator.groups.get(group_id)
     if group is None:
-        groups = (group.group_id for group in coordinator.all_groups())
+        groups = (group.group_id for group in coordinator.groups)
         known = one_of(groups, group_id, none="", most=_MOST_LISTED)
         expected = f"a group of this coordinator, {known}" if known else "an existing group; its coordinator has none"
         raise ConfigError.of("group_id", group_id, expected)
@@ -122,7 +122,7 @@ def hold(
             consumer groups: see `GroupControls`.
     """
     controls.held_states[state] = None
-    group = coordinator.group(group_id) if coordinator else None
+    group = coordinator.groups.classic.get(group_id) if coordinator else None
     if group is not None:
         group.controls = controls
 
@@ -153,7 +153,7 @@ def release(coordinator: Coordinator, group: Group, now_ms: float) -> None:
 
     The caller first removes the state from `GroupControls.held_states`.
     """
-    coordinator.apply(group, _complete_held_phase, now_ms)
+    coordinator.groups.apply(group, _complete_held_phase, now_ms)
 
 
 def _complete_held_phase(group: Group, now_ms: float) -> Procedure[None]:
@@ -184,7 +184,7 @@ def force_rebalance(coordinator: Coordinator, group: Group | ConsumerGroup, now_
     if group.state in (EMPTY, PREPARING_REBALANCE):
         expected = f"a group in state CompletingRebalance or Stable, not {group.state.value}"
         raise ConfigError.of("group_id", group.group_id, expected)
-    coordinator.apply(group, _force_rebalance, now_ms)
+    coordinator.groups.apply(group, _force_rebalance, now_ms)
 
 
 def _force_rebalance(group: Group, now_ms: float) -> Procedure[None]:
@@ -214,7 +214,7 @@ def expire(coordinator: Coordinator, group: Group | ConsumerGroup, name: str, no
         consumer_group_controls.expire(coordinator, group, member_of(group, name), now_ms)
         return
     member = member_of(group, name)
-    coordinator.apply(group, lambda group, now_ms: _expire_session(group, member, now_ms), now_ms)
+    coordinator.groups.apply(group, lambda group, now_ms: _expire_session(group, member, now_ms), now_ms)
 
 
 def _expire_session(group: Group, member: Member, now_ms: float) -> Procedure[None]:

@@ -1,15 +1,15 @@
-"""Offsets that were committed in transactions which have not ended, of the groups of one offsets partition (KIP-98).
+"""Offsets that were committed in transactions which have not ended (KIP-98).
 
 Follows `pendingTransactionalOffsets` of Kafka's `OffsetMetadataManager`. Does not depend on groups or logs: the methods
 are called with the records of the log, in its order.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.records import OffsetRecord, PendingOffsetRecord
+from fakebroker.coordinator.group.records import OffsetRecord, PendingOffsetRecord, TransactionEnd
 from fakebroker.topic_partition import TopicPartition
 
 _Place = tuple[str, TopicPartition]
@@ -34,7 +34,10 @@ class PendingOffset(NamedTuple):
 
 
 class PendingOffsets:
-    """The pending offsets by producer, group and partition. Several producers may have one for the same partition."""
+    """The pending offsets of the groups of one offsets partition, by producer, group and partition.
+
+    Several producers may have one for the same partition.
+    """
 
     __slots__ = ("_by_group", "_by_producer")
 
@@ -112,3 +115,58 @@ class PendingOffsets:
             del by_partition[topic_partition]
         if not by_partition:
             del self._by_group[group_id]
+
+
+class PlacedGroup(Protocol):
+    """A group in an offsets partition."""
+
+    group_id: str
+    partition: int
+
+
+class PartitionedPendingOffsets:
+    """The pending offsets of all groups of a coordinator.
+
+    Attributes:
+        by_partition: Those of each offsets partition that has some.
+    """
+
+    __slots__ = ("by_partition",)
+
+    def __init__(self) -> None:
+        self.by_partition: dict[int, PendingOffsets] = {}
+
+    def load(self, partition: int, pending: PendingOffsets) -> None:
+        """Set the pending offsets of a partition that had none."""
+        if pending:
+            self.by_partition[partition] = pending
+
+    def add(self, partition: int, records: Iterable[PendingOffsetRecord]) -> None:
+        """Add offsets of groups in a partition."""
+        for record in records:
+            self.by_partition.setdefault(partition, PendingOffsets()).add(record)
+
+    def apply(self, partition: int, records: Iterable[OffsetRecord]) -> None:
+        """Apply offsets that were stored or deleted outside of transactions."""
+        if (pending := self.by_partition.get(partition)) is not None:
+            for record in records:
+                pending.apply(record)
+            self._forget_if_empty(partition)
+
+    def end(self, partition: int, end: TransactionEnd) -> list[OffsetRecord]:
+        """End a transaction in a partition. Return the offsets to store."""
+        if (pending := self.by_partition.get(partition)) is None:
+            return []
+        stored = pending.end(end.producer_id, is_commit=end.is_commit)
+        self._forget_if_empty(partition)
+        return stored
+
+    def drop_group(self, group: PlacedGroup) -> None:
+        """Drop the pending offsets of a group that was deleted."""
+        if (pending := self.by_partition.get(group.partition)) is not None:
+            pending.drop_group(group.group_id)
+            self._forget_if_empty(group.partition)
+
+    def _forget_if_empty(self, partition: int) -> None:
+        if not self.by_partition[partition]:
+            del self.by_partition[partition]

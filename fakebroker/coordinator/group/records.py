@@ -102,6 +102,6 @@ T = TypeVar("T")
 Procedure = Generator[tuple[Record, ...], ErrorCode, T]
 """A change of a group that may append records: it yields each batch and is resumed with the error of its append.
 
-Run by `Coordinator.run`; one procedure calls another with `yield from`. The code after a `yield` runs when the append
+Run by `Groups.run`; one procedure calls another with `yield from`. The code after a `yield` runs when the append
 has completed. During the append, requests that do not wait for it (heartbeats) may have changed the group.
 """

@@ -84,7 +84,7 @@ class ClassicCoordinator(GroupCoordinator):
         self._answer()
 
     def is_steady(self, group_id: str, links: int) -> bool:
-        group = self._coordinator.group(group_id)
+        group = self._coordinator.groups.classic.get(group_id)
         return group is not None and group.state is STABLE and len(group.members) == links and not group.pending_members
 
     def rest(self, group_id: str) -> None:
@@ -96,12 +96,12 @@ class ClassicCoordinator(GroupCoordinator):
         for member in group.members.values():
             heard_ms = last_ms[self._links[member.member_id]]
             deadline_ms = max(member.deadline_ms, heard_ms + member.session_timeout_ms)
-            self._coordinator.resume_session(group, member, deadline_ms)
+            self._coordinator.groups.resume_session(group, member, deadline_ms)
 
     # Requests
 
     def _group(self, group_id: str) -> Group:
-        group = self._coordinator.group(group_id)
+        group = self._coordinator.groups.classic.get(group_id)
         assert group is not None, f"group {group_id!r}: expected a group that rests"
         return group
 

@@ -147,7 +147,7 @@ class ConsumerCoordinator(GroupCoordinator):
                 self._port.reply(link, self._fetched(message, now_ms))
 
     def is_steady(self, group_id: str, links: int) -> bool:
-        group = self._coordinator.consumer_groups.get(group_id)
+        group = self._coordinator.groups.consumer.get(group_id)
         if group is None or len(group.members) != links or group.metadata_version != self._topics.version:
             return False
         return group.state is ConsumerGroupState.STABLE
@@ -158,15 +158,15 @@ class ConsumerCoordinator(GroupCoordinator):
 
     def wake(self, group_id: str, last_ms: Mapping[Link, float]) -> None:
         group = self._group(group_id)
-        timeout_ms = self._coordinator.consumer_groups.session_timeout_ms(group_id)
+        timeout_ms = self._coordinator.groups.consumer.session_timeout_ms(group_id)
         for member_id in list(group.keepers):
             deadline_ms = max(group.session_deadlines[member_id], last_ms[self._links[member_id]] + timeout_ms)
-            self._coordinator.resume_consumer_session(group, member_id, deadline_ms)
+            self._coordinator.groups.resume_consumer_session(group, member_id, deadline_ms)
 
     # Requests
 
     def _group(self, group_id: str) -> ConsumerGroup:
-        return self._coordinator.consumer_groups[group_id]
+        return self._coordinator.groups.consumer[group_id]
 
     def _heartbeat(self, link: Link, request: ConsumerGroupHeartbeatRequest, now_ms: float) -> None:
         member_id, epoch = request.member_id, request.member_epoch

@@ -79,17 +79,17 @@ class GroupCoordinator:
             for topic in request.topics
             for each in topic.partitions
         ]
-        self._coordinator.commit_offsets(
+        self._coordinator.offsets.commit(
             *(request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id),
             *(offsets, now_ms, lambda errors: self._port.reply(link, commit_response(request, errors[0]))),
         )
 
     def _fetched(self, request: OffsetFetchRequest, now_ms: float) -> OffsetFetchResponse:
         group = request.groups[0]
-        error = self._coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        error = self._coordinator.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch)
         if error:
             return fetch_response(request, {}, error)
-        error, found = self._coordinator.fetch_offsets(group.group_id, committed_partitions(request), now_ms)
+        error, found = self._coordinator.offsets.fetch(group.group_id, committed_partitions(request))
         offsets = {(topic, index): each.offset for topic, index, each in found if each is not None}
         return fetch_response(request, offsets, error)
 

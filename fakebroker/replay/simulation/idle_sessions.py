@@ -45,7 +45,7 @@ class ClassicSession:
         A later commit may have extended the session already.
         """
         deadline_ms = max(self._member.deadline_ms, arrived_ms + self._member.session_timeout_ms)
-        self._coordinator.resume_session(self.group, self._member, deadline_ms)
+        self._coordinator.groups.resume_session(self.group, self._member, deadline_ms)
 
     def response(self) -> HeartbeatResponse:
         """Return the response to a heartbeat."""
@@ -70,9 +70,9 @@ class ConsumerSession:
 
     def resume(self, arrived_ms: float) -> None:
         """Resume the session. The last heartbeat arrived at `arrived_ms`; -inf if none did."""
-        timeout_ms = self._coordinator.consumer_groups.session_timeout_ms(self.group.group_id)
+        timeout_ms = self._coordinator.groups.consumer.session_timeout_ms(self.group.group_id)
         deadline_ms = max(self.deadline_ms, arrived_ms + timeout_ms)
-        self._coordinator.resume_consumer_session(self.group, self._member_id, deadline_ms)
+        self._coordinator.groups.resume_consumer_session(self.group, self._member_id, deadline_ms)
 
     def response(self) -> ConsumerGroupHeartbeatResponse:
         """Return the response to a heartbeat."""
@@ -80,7 +80,7 @@ class ConsumerSession:
             error_code=ErrorCode.NONE,
             member_id=self._member_id,
             member_epoch=self.group.members[self._member_id].member_epoch,
-            heartbeat_interval_ms=self._coordinator.consumer_groups.heartbeat_interval_ms(self.group.group_id),
+            heartbeat_interval_ms=self._coordinator.groups.consumer.heartbeat_interval_ms(self.group.group_id),
         )
 
 
@@ -90,9 +90,9 @@ Session = ClassicSession | ConsumerSession
 def session_of(broker: BrokerNode, group_id: str, member_id: str) -> Session:
     """Return the session of a member that the broker coordinates."""
     coordinator = broker.coordinator
-    if (consumer_group := coordinator.consumer_groups.get(group_id)) is not None:
+    if (consumer_group := coordinator.groups.consumer.get(group_id)) is not None:
         return ConsumerSession(coordinator, consumer_group, member_id)
-    group = coordinator.group(group_id)
+    group = coordinator.groups.classic.get(group_id)
     assert group is not None
     return ClassicSession(coordinator, group, group.members[member_id])
 
@@ -100,13 +100,13 @@ def session_of(broker: BrokerNode, group_id: str, member_id: str) -> Session:
 def accepting_session(broker: BrokerNode, identity: Identity) -> Session | None:
     """Return the session of a member if the broker would accept its heartbeats, and these only extend the session."""
     coordinator = broker.coordinator
-    if (consumer_group := coordinator.consumer_groups.get(identity.group_id)) is not None:
-        groups = coordinator.consumer_groups
+    if (consumer_group := coordinator.groups.consumer.get(identity.group_id)) is not None:
+        groups = coordinator.groups.consumer
         member = groups.settled_member(consumer_group, identity.member_id, identity.generation_id)
         if member is None or identity.instance_id not in (None, member.instance_id):
             return None
         return ConsumerSession(coordinator, consumer_group, identity.member_id)
-    group = coordinator.group(identity.group_id)
+    group = coordinator.groups.classic.get(identity.group_id)
     if group is None or group.state is not STABLE or group.generation_id != identity.generation_id:
         return None
     registered = group.members.get(identity.member_id)

@@ -324,7 +324,7 @@ class Network:
         errors: list[ErrorCode] = []
         cluster = self._cluster
         before_ms, cluster.now_ms = cluster.now_ms, now_ms
-        broker.coordinator.commit_offsets(
+        broker.coordinator.offsets.commit(
             *(identity.group_id, identity.generation_id, identity.member_id, identity.instance_id),
             *(requested, now_ms, errors.extend),
         )
@@ -395,7 +395,7 @@ def _only_extends_session(call: Call) -> bool:
     request = call.request
     if not isinstance(request, ConsumerGroupHeartbeatRequest) or not is_bare(request):
         return False
-    groups = call.broker.coordinator.consumer_groups
+    groups = call.broker.coordinator.groups.consumer
     group = groups.get(request.group_id)
     return group is not None and groups.settled_member(group, request.member_id, request.member_epoch) is not None
 

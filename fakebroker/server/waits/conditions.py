@@ -364,7 +364,7 @@ class CommitCondition(Condition[CommittedOffset]):
 
     def _committed(self) -> CommittedOffset | None:
         broker = self._cluster.coordinator_of(self._group_id)
-        offsets = broker.coordinator.offsets_of(self._group_id)[1] if broker else None
+        offsets = broker.coordinator.offsets.of(self._group_id)[1] if broker else None
         return offsets.get(*self._partition) if offsets else None
 
     def describe_state(self) -> str:

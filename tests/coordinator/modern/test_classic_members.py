@@ -317,13 +317,13 @@ def test_commits_and_fetches_have_the_generation(
     member_id = classic if member_id == "m" else member_id
     results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit("orders", 0, 7)]
-    harness.coordinator.commit_offsets(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
-    harness.coordinator.commit_pending_offsets(
+    harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
+    harness.coordinator.offsets.commit_pending(
         GROUP, epoch, member_id, None, 1, 0, offsets, harness.now_ms, results.append
     )
     assert results == [[error], [in_transaction]]
-    assert harness.coordinator.check_fetch(GROUP, member_id, epoch) is of_fetch
-    assert harness.coordinator.is_consumer(GROUP, member_id) == (member_id == "a")
+    assert harness.coordinator.offsets.check_fetch(GROUP, member_id, epoch) is of_fetch
+    assert harness.coordinator.groups.consumer.is_consumer(GROUP, member_id) == (member_id == "a")
 
 
 def test_a_commit_does_not_extend_the_session() -> None:
@@ -331,7 +331,7 @@ def test_a_commit_does_not_extend_the_session() -> None:
     harness.advance(CLASSIC_SESSION_MS - 1)
     offsets = [OffsetToCommit("orders", 0, 7)]
     results: list[list[ErrorCode]] = []
-    harness.coordinator.commit_offsets(GROUP, 2, classic, None, offsets, harness.now_ms, results.append)
+    harness.coordinator.offsets.commit(GROUP, 2, classic, None, offsets, harness.now_ms, results.append)
     harness.advance(1)
     assert (results, [*harness.group.members]) == ([[NONE]], ["a"])
 

@@ -17,14 +17,14 @@ RETENTION_MS = 7 * 24 * 3_600_000
 def commit(harness: ConsumerGroupHarness, epoch: int, member_id: str, offset: int = 7) -> ErrorCode:
     results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit("orders", 0, offset)]
-    harness.coordinator.commit_offsets(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
+    harness.coordinator.offsets.commit(GROUP, epoch, member_id, None, offsets, harness.now_ms, results.append)
     ((error,),) = results
     return error
 
 
 def commit_in_transaction(harness: ConsumerGroupHarness, epoch: int, member_id: str) -> ErrorCode:
     results: list[list[ErrorCode]] = []
-    harness.coordinator.commit_pending_offsets(
+    harness.coordinator.offsets.commit_pending(
         GROUP, epoch, member_id, None, 1, 0, [OffsetToCommit("orders", 0, 7)], harness.now_ms, results.append
     )
     ((error,),) = results
@@ -32,7 +32,7 @@ def commit_in_transaction(harness: ConsumerGroupHarness, epoch: int, member_id: 
 
 
 def committed(harness: ConsumerGroupHarness) -> int | None:
-    error, ((_, _, offset),) = harness.coordinator.fetch_offsets(GROUP, [("orders", 0)], harness.now_ms)
+    error, ((_, _, offset),) = harness.coordinator.offsets.fetch(GROUP, [("orders", 0)])
     assert error is ErrorCode.NONE
     return None if offset is None else offset.offset
 
@@ -81,16 +81,16 @@ def test_commits_and_fetches_are_checked_by_member_epoch(
     assert commit(harness, epoch, member_id) is error
     assert committed(harness) == (None if error else 7)
     assert commit_in_transaction(harness, epoch, member_id) is in_transaction
-    assert harness.coordinator.check_fetch(GROUP, member_id, epoch) is of_fetch
-    assert harness.coordinator.check_fetch(GROUP, None, -1) is ErrorCode.NONE
+    assert harness.coordinator.offsets.check_fetch(GROUP, member_id, epoch) is of_fetch
+    assert harness.coordinator.offsets.check_fetch(GROUP, None, -1) is ErrorCode.NONE
 
 
 def test_an_empty_group_accepts_commits_of_administrators_and_keeps_offsets_over_failovers() -> None:
     harness = ConsumerGroupHarness()
     assert commit(harness, -1, "") is ErrorCode.NONE, "creates a simple group, which is classic"
-    assert harness.coordinator.group(GROUP) is not None
+    assert harness.coordinator.groups.classic.get(GROUP) is not None
     harness.send("a")
-    assert harness.coordinator.group(GROUP) is None
+    assert harness.coordinator.groups.classic.get(GROUP) is None
     assert committed(harness) == 7
     harness.send("a", -1)
     assert commit(harness, -1, "", 8) is ErrorCode.NONE
@@ -112,8 +112,8 @@ def test_groups_without_members_are_deleted() -> None:
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
-    assert harness.coordinator.consumer_groups.get(GROUP) is None
-    assert list(harness.coordinator.groups()) == []
+    assert harness.coordinator.groups.consumer.get(GROUP) is None
+    assert list(harness.coordinator.groups.classic.values()) == []
 
 
 def test_offsets_expire_unless_a_member_is_subscribed() -> None:
@@ -124,7 +124,7 @@ def test_offsets_expire_unless_a_member_is_subscribed() -> None:
     assert committed(harness) == 7
     harness.send("a", -1)
     harness.advance(RETENTION_MS)
-    assert harness.coordinator.consumer_groups.get(GROUP) is None
+    assert harness.coordinator.groups.consumer.get(GROUP) is None
     assert committed(harness) is None
 
 
@@ -149,15 +149,15 @@ def test_an_empty_consumer_group_becomes_a_classic_one_and_keeps_its_offsets() -
     answer = join(harness, "m")
     assert answer is not None
     assert answer.error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert GROUP in harness.coordinator.consumer_groups
+    assert GROUP in harness.coordinator.groups.consumer
     assert join(harness) is None, "the first join waits for the initial delay"
-    assert GROUP not in harness.coordinator.consumer_groups
+    assert GROUP not in harness.coordinator.groups.consumer
     assert committed(harness) == 7
     harness.coordinator.tick(harness.now_ms + 3_000)
     harness.coordinator.resign(0, harness.now_ms)
     harness.coordinator.start_loading(0)
     harness.coordinator.finish_loading(0, harness.log, harness.now_ms)
-    assert (committed(harness), len(harness.coordinator.consumer_groups)) == (7, 0)
+    assert (committed(harness), len(harness.coordinator.groups.consumer)) == (7, 0)
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
@@ -166,16 +166,16 @@ def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
     harness.now_ms += 3_000 + SESSION_MS
     harness.coordinator.tick(harness.now_ms)
     harness.coordinator.tick(harness.now_ms + 60_000)
-    classic = harness.coordinator.group(GROUP)
+    classic = harness.coordinator.groups.classic.get(GROUP)
     assert classic is not None
     assert classic.state.value == "Empty"
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.send("a").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.coordinator.group(GROUP) is classic
+    assert harness.coordinator.groups.classic.get(GROUP) is classic
     harness.append_error = None
     harness.send("a")
     assert harness.batches[-1][0] == GroupRecord(GROUP, None)
-    assert harness.coordinator.group(GROUP) is None
+    assert harness.coordinator.groups.classic.get(GROUP) is None
     harness.fail_over()
 
 
@@ -256,6 +256,6 @@ def test_a_coordinator_that_resigns_drops_its_pending_offsets() -> None:
     harness = ConsumerGroupHarness()
     harness.send("a")
     assert commit_in_transaction(harness, 1, "a") is ErrorCode.NONE
-    assert list(harness.coordinator.unstable_partitions(GROUP)) == [("orders", 0)]
+    assert list(harness.coordinator.offsets.unstable_partitions(GROUP)) == [("orders", 0)]
     harness.coordinator.resign(0, harness.now_ms)
-    assert not harness.coordinator.has_pending_offsets
+    assert not harness.coordinator.offsets.has_pending

@@ -64,7 +64,7 @@ def test_causes() -> None:
     harness.stay("a", subscribed_topic_names=("orders", "news"))
     harness.topics.create("news", 2)
     harness.stay("a")
-    assert harness.coordinator.has_group("g")
+    assert "g" in harness.coordinator.groups
     harness.coordinator.leave_group("g", [("", "i")], harness.now_ms, lambda result: None)
     harness.fail_over()
     harness.send("b")

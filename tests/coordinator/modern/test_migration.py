@@ -34,13 +34,13 @@ def classic_group(**config: Any) -> tuple[MixedGroupHarness, str, str]:
 def commit(harness: MixedGroupHarness, generation_id: int, member_id: str, offset: int) -> ErrorCode:
     results: list[list[ErrorCode]] = []
     offsets = [OffsetToCommit("orders", 0, offset)]
-    harness.coordinator.commit_offsets(GROUP, generation_id, member_id, None, offsets, harness.now_ms, results.append)
+    harness.coordinator.offsets.commit(GROUP, generation_id, member_id, None, offsets, harness.now_ms, results.append)
     ((error,),) = results
     return error
 
 
 def committed(harness: MixedGroupHarness) -> int | None:
-    _, ((_, _, offset),) = harness.coordinator.fetch_offsets(GROUP, [("orders", 0)], harness.now_ms)
+    _, ((_, _, offset),) = harness.coordinator.offsets.fetch(GROUP, [("orders", 0)])
     return None if offset is None else offset.offset
 
 
@@ -567,18 +567,18 @@ def test_offsets_of_open_transactions_stay_with_the_group(fails_over: bool) -> N
 
     def commit_pending(generation_id: int, producer_id: int, offset: int) -> None:
         offsets = [OffsetToCommit("orders", 0, offset)]
-        harness.coordinator.commit_pending_offsets(
+        harness.coordinator.offsets.commit_pending(
             GROUP, generation_id, x, None, producer_id, 0, offsets, harness.now_ms, results.append
         )
 
     def end(producer_id: int) -> None:
-        harness.coordinator.end_transaction(0, TransactionEnd(producer_id, 0, True, 0), lambda error: None)
+        harness.coordinator.offsets.end_transaction(0, TransactionEnd(producer_id, 0, True, 0), lambda error: None)
 
     commit_pending(2, 1, 7)
     harness.send("a", instance_id="i")
     if fails_over:
         harness.fail_over()
-    assert (committed(harness), len(harness.coordinator.unstable_partitions(GROUP))) == (None, 1)
+    assert (committed(harness), len(harness.coordinator.offsets.unstable_partitions(GROUP))) == (None, 1)
     end(1)
     assert committed(harness) == 7
     commit_pending(2, 2, 8)

@@ -216,7 +216,7 @@ class MigrationMachine(RuleBasedStateMachine):
         self.number = number
 
     def _group(self) -> Group | ConsumerGroup | None:
-        return self.harness.coordinator.group(GROUP) or self.harness.coordinator.consumer_groups.get(GROUP)
+        return self.harness.coordinator.groups.classic.get(GROUP) or self.harness.coordinator.groups.consumer.get(GROUP)
 
     def _members(self) -> set[str]:
         group = self._group()

@@ -228,7 +228,7 @@ def test_a_failed_append_changes_nothing_and_an_expired_session_is_tried_again()
     harness = ConsumerGroupHarness()
     harness.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert harness.send("a").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.coordinator.consumer_groups.get("g") is None
+    assert harness.coordinator.groups.consumer.get("g") is None
     harness.append_error = None
     harness.send("a")
     harness.append_error = ErrorCode.NOT_COORDINATOR

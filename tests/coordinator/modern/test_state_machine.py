@@ -109,7 +109,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @property
     def group(self) -> ConsumerGroup | None:
-        return self.harness.coordinator.consumer_groups.get(GROUP)
+        return self.harness.coordinator.groups.consumer.get(GROUP)
 
     # Clients
 

@@ -124,7 +124,7 @@ class _Play:
     def check(self) -> None:
         """Check the groups, and send requests of the other client."""
         for broker in self._cluster.brokers.values():
-            for group in broker.coordinator.groups():
+            for group in broker.coordinator.groups.classic.values():
                 if isinstance(group, Group):
                     if group.repeating_members:
                         self._repeating.add(group)
@@ -207,9 +207,7 @@ class _OtherClient:
             return
         answer = self._ask(heartbeat_request(self._group_id, self._member_id, 1), 3)
         assert answer.error_code == ErrorCode.NONE, f"heartbeat of another group: {ErrorCode(answer.error_code).name}"
-        error, [(_, _, committed)] = coordinator.coordinator.fetch_offsets(
-            self._group_id, [(self._topic, 0)], self._harness.now_ms
-        )
+        error, [(_, _, committed)] = coordinator.coordinator.offsets.fetch(self._group_id, [(self._topic, 0)])
         assert not error
         assert committed is not None, "the offset of another group is lost"
         assert (committed.offset, committed.metadata) == (42, "kept")

@@ -67,7 +67,7 @@ async def _run(data: bytes) -> None:
 
 def _check(cluster: FakeCluster) -> None:
     for broker in cluster.cluster.brokers.values():
-        for group in broker.coordinator.groups():
+        for group in broker.coordinator.groups.classic.values():
             if isinstance(group, Group):
                 invariants.check(group)
 

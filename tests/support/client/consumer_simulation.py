@@ -224,9 +224,9 @@ class ConsumerSimulation(VirtualTime):
     def after_call(self) -> None:
         self._follow_cluster()
         for broker in self.cluster.brokers.values():
-            for group in broker.coordinator.groups():
+            for group in broker.coordinator.groups.classic.values():
                 check(group)
-            for consumer_group in broker.coordinator.consumer_groups:
+            for consumer_group in broker.coordinator.groups.consumer:
                 check_group(consumer_group)
         for partition, offset in self.committed().items():
             assert offset <= self._next_unprocessed(partition), (partition, offset, self.processed.get(partition))
@@ -247,7 +247,7 @@ class ConsumerSimulation(VirtualTime):
         if broker is None:
             return {}
         partitions = [(name, index) for name, size in self.topics().items() for index in range(size)]
-        _, found = broker.coordinator.fetch_offsets("g", partitions, self.now_ms)
+        _, found = broker.coordinator.offsets.fetch("g", partitions)
         return {(topic, index): offset.offset for topic, index, offset in found if offset is not None}
 
     def _next_unprocessed(self, partition: TopicPartition) -> int:

@@ -134,25 +134,25 @@ class GroupSimulation(VirtualTime):
     @property
     def known(self) -> set[str]:
         """The ids of the members that the coordinator knows."""
-        groups = (*self.coordinator.groups(), *self.coordinator.consumer_groups)
+        groups = (*self.coordinator.groups.classic.values(), *self.coordinator.groups.consumer)
         return {member_id for group in groups for member_id in group.members}
 
     @property
     def on_leave(self) -> set[str]:
         """The ids of static members that have left a consumer group for a while."""
-        members = [member for group in self.coordinator.consumer_groups for member in group.members.values()]
+        members = [member for group in self.coordinator.groups.consumer for member in group.members.values()]
         return {member.member_id for member in members if member.member_epoch == LEAVING_STATIC_EPOCH}
 
     @property
     def generation_id(self) -> int:
         """The generation or group epoch; -1 without a group."""
-        classic, consumer = self.coordinator.group("g"), self.coordinator.consumer_groups.get("g")
+        classic, consumer = self.coordinator.groups.classic.get("g"), self.coordinator.groups.consumer.get("g")
         return classic.generation_id if classic else consumer.group_epoch if consumer else -1
 
     def after_call(self) -> None:
-        for group in self.coordinator.groups():
+        for group in self.coordinator.groups.classic.values():
             check(group)
-        for consumer_group in self.coordinator.consumer_groups:
+        for consumer_group in self.coordinator.groups.consumer:
             check_group(consumer_group)
         if not self._migrates and (ids := self.known):
             known = [member for member in self.members if member.member_id in ids]

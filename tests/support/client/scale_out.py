@@ -59,7 +59,7 @@ class ScaleOut(GroupSimulation):
 
     @property
     def generation_id(self) -> int:
-        group = self.coordinator.group("g")
+        group = self.coordinator.groups.classic.get("g")
         assert group is not None
         return group.generation_id
 

@@ -24,9 +24,9 @@ def contents(cluster: Cluster) -> dict[str, Any]:
     found["credentials"] = snapshot.credentials.scram_iterations()
     found["groups"] = [(str(view), view, view.history.moments) for view in view_groups(cluster, cluster.now_ms)]
     found["offsets"] = {
-        group.group_id: broker.coordinator.fetch_offsets(group.group_id, None, cluster.now_ms)
+        group.group_id: broker.coordinator.offsets.fetch(group.group_id, None)
         for broker in cluster.brokers.values()
-        for group in broker.coordinator.groups()
+        for group in broker.coordinator.groups.classic.values()
     }
     found["history"] = {group_id: cluster.history.of(group_id) for group_id in cluster.history.newest(1_000)}
     found["controls"] = dict(cluster.group_controls)

@@ -101,7 +101,7 @@ class ConsumerGroupFrames:
     @property
     def group(self) -> ConsumerGroup:
         """The state of `group-0`."""
-        return self.cluster.brokers[2].coordinator.consumer_groups[GROUP]
+        return self.cluster.brokers[2].coordinator.groups.consumer[GROUP]
 
     # Requests of members of `group-0`
 

@@ -94,7 +94,7 @@ class GroupAdminHarness:
 
     def committed(self, group_id: str = "g") -> list[tuple[str, int]]:
         """Return the partitions with committed offsets."""
-        _, offsets = self.coordinator.fetch_offsets(group_id, None, self.cluster_harness.now_ms)
+        _, offsets = self.coordinator.offsets.fetch(group_id, None)
         return [(topic, index) for topic, index, _ in offsets]
 
     # Administration

@@ -103,7 +103,11 @@ class GroupHistory:
     # Contents
 
     def groups(self) -> list[tuple[BrokerNode, Group]]:
-        return [(broker, group) for broker in self.cluster.brokers.values() for group in broker.coordinator.groups()]
+        return [
+            (broker, group)
+            for broker in self.cluster.brokers.values()
+            for group in broker.coordinator.groups.classic.values()
+        ]
 
     def contents(self) -> Contents:
         """Return what timers change: the states, generations and members of groups, and their offsets."""
@@ -129,7 +133,7 @@ class GroupHistory:
 
     def _group_of(self, deadline: Deadline) -> Group | None:
         assert deadline.node_id is not None
-        return self.cluster.brokers[deadline.node_id].coordinator.group(deadline.group_id or "")
+        return self.cluster.brokers[deadline.node_id].coordinator.groups.classic.get(deadline.group_id or "")
 
     # Requests and commands
 

@@ -105,7 +105,7 @@ def durable(cluster: Cluster) -> dict[str, Any]:
         "groups": {
             group.group_id: (group.generation_id, list(group.members), list(group.offsets))
             for broker in cluster.brokers.values()
-            for group in broker.coordinator.groups()
+            for group in broker.coordinator.groups.classic.values()
         },
     }
 

@@ -211,7 +211,7 @@ class ConsumerGroupHarness:
 
     def fail_over(self) -> None:
         """Replace the coordinator by one that loads the log."""
-        before = self.coordinator.consumer_groups.get(GROUP)
+        before = self.coordinator.groups.consumer.get(GROUP)
         self.coordinator = self._new_coordinator()
         self.coordinator.start_loading(0)
         self.coordinator.finish_loading(0, self.log, self.now_ms)
@@ -223,7 +223,7 @@ class ConsumerGroupHarness:
 
     @property
     def group(self) -> ConsumerGroup:
-        return self.coordinator.consumer_groups[GROUP]
+        return self.coordinator.groups.consumer[GROUP]
 
     def member(self, member_id: str) -> ConsumerGroupMember:
         return self.group.members[member_id]
@@ -239,7 +239,7 @@ class ConsumerGroupHarness:
 
     def check(self) -> None:
         """Check the invariants of all groups."""
-        for group in self.coordinator.consumer_groups:
+        for group in self.coordinator.groups.consumer:
             check_group(group)
             is_stable = all(each.is_reconciled_to(group.assignment_epoch) for each in group.members.values())
             assert is_stable == (group.state.value == "Stable") or group.state.value in ("Empty", "Assigning")

@@ -78,7 +78,7 @@ class CoordinatorAdapter:
             for (topic, index), offset in committed_offsets(request).items()
         ]
         member = request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
-        errors = result_of(self._coordinator.commit_offsets, request.group_id, *member, offsets, now_ms)
+        errors = result_of(self._coordinator.offsets.commit, request.group_id, *member, offsets, now_ms)
         response = commit_response(request)
         partitions = [partition for topic in response.topics for partition in topic.partitions]
         for partition, error in zip(partitions, errors, strict=True):
@@ -87,8 +87,8 @@ class CoordinatorAdapter:
 
     def _fetch_offsets(self, request: OffsetFetchRequest, now_ms: float) -> GroupResponse:
         group = request.groups[0]
-        error, found = self._coordinator.fetch_offsets(group.group_id, requested_partitions(request), now_ms)
-        if error := error or self._coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch):
+        error, found = self._coordinator.offsets.fetch(group.group_id, requested_partitions(request))
+        if error := error or self._coordinator.offsets.check_fetch(group.group_id, group.member_id, group.member_epoch):
             return error_response(request, error)
         return offset_fetch_response(
             {(topic, index): offset.offset if offset else -1 for topic, index, offset in found}

@@ -260,7 +260,7 @@ class CoordinatorHarness:
         Call this after a direct call of `coordinator`; the methods of the harness that send requests call it.
         """
         self._distribute_answers()
-        for group in self.coordinator.groups():
+        for group in self.coordinator.groups.classic.values():
             check(group)
             self._step_checker.check_step(group)
         self.after_step()
@@ -269,13 +269,13 @@ class CoordinatorHarness:
 
     def group(self, group_id: str = "g") -> Group:
         """Return a group, which has to exist."""
-        group = self.coordinator.group(group_id)
+        group = self.coordinator.groups.classic.get(group_id)
         assert group is not None, "no such group"
         return group
 
     def state(self, group_id: str = "g") -> str:
         """Return Kafka's name of the state of a group, or "-" without a group."""
-        group = self.coordinator.group(group_id)
+        group = self.coordinator.groups.classic.get(group_id)
         return "-" if group is None else group.state.value
 
     def moments(self, group_id: str = "g") -> list[Moment]:
@@ -426,7 +426,7 @@ class CoordinatorHarness:
         """Commit one offset; by default not as a member. Return its error."""
         offsets = [OffsetToCommit(topic=topic, partition=partition, offset=offset, **fields)]
         errors = result_of(
-            self.coordinator.commit_offsets, group_id, generation_id, member_id, instance_id, offsets, self.now_ms
+            self.coordinator.offsets.commit, group_id, generation_id, member_id, instance_id, offsets, self.now_ms
         )
         self.settle()
         return errors[0]
@@ -443,7 +443,7 @@ class CoordinatorHarness:
     ) -> ErrorCode:
         """Send a TxnOffsetCommit with one offset for the topic "t"; by default not as a member. Return its error."""
         errors = result_of(
-            self.coordinator.commit_pending_offsets,
+            self.coordinator.offsets.commit_pending,
             group_id,
             generation_id,
             member_id,
@@ -460,13 +460,13 @@ class CoordinatorHarness:
         """Write a marker to the offsets partition of a group; return the error."""
         partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
         end = TransactionEnd(producer_id, 0, is_commit, 0)
-        error = result_of(self.coordinator.end_transaction, partition, end)
+        error = result_of(self.coordinator.offsets.end_transaction, partition, end)
         self.settle()
         return error
 
     def committed(self, topic: str = "t", partition: int = 0, group_id: str = "g") -> int | None:
         """Return the committed offset, or `None`."""
-        error, offsets = self.coordinator.fetch_offsets(group_id, [(topic, partition)], self.now_ms)
+        error, offsets = self.coordinator.offsets.fetch(group_id, [(topic, partition)])
         assert error is ErrorCode.NONE
         ((_, _, committed),) = offsets
         return None if committed is None else committed.offset
@@ -479,7 +479,7 @@ class CoordinatorHarness:
 
     def delete_offsets(self, *partitions: tuple[str, int], group_id: str = "g") -> tuple[ErrorCode, list[ErrorCode]]:
         """Send an OffsetDelete; return the error of the group, and the error of each partition."""
-        return result_of(self.coordinator.delete_offsets, group_id, partitions)
+        return result_of(self.coordinator.offsets.delete, group_id, partitions)
 
     # Requests whose appends may be postponed. Each method returns a list to which the result is added.
 
@@ -493,19 +493,21 @@ class CoordinatorHarness:
         """Commit one offset."""
         offsets = [OffsetToCommit(topic=topic, partition=0, offset=offset)]
         return self._start(
-            self.coordinator.commit_offsets, group_id, generation_id, member_id, None, offsets, self.now_ms
+            self.coordinator.offsets.commit, group_id, generation_id, member_id, None, offsets, self.now_ms
         )
 
     def start_commit_in_transaction(self, producer_id: int = 0, offset: int = 1) -> list[Any]:
         """Send a TxnOffsetCommit with one offset."""
         offsets = [OffsetToCommit(topic="t", partition=0, offset=offset)]
         arguments = "g", -1, "", None, producer_id, 0, offsets, self.now_ms
-        return self._start(self.coordinator.commit_pending_offsets, *arguments)
+        return self._start(self.coordinator.offsets.commit_pending, *arguments)
 
     def start_end_of_transaction(self, producer_id: int = 0, *, is_commit: bool = True) -> list[Any]:
         """Write a marker to the offsets partition of the group."""
         partition = partition_for("g", self.config.offsets_topic_num_partitions)
-        return self._start(self.coordinator.end_transaction, partition, TransactionEnd(producer_id, 0, is_commit, 0))
+        return self._start(
+            self.coordinator.offsets.end_transaction, partition, TransactionEnd(producer_id, 0, is_commit, 0)
+        )
 
     def start_delete(self, group_id: str = "g") -> list[Any]:
         """Send a DeleteGroups."""
@@ -513,7 +515,7 @@ class CoordinatorHarness:
 
     def start_delete_offsets(self, topic: str = "t", group_id: str = "g") -> list[Any]:
         """Send an OffsetDelete."""
-        return self._start(self.coordinator.delete_offsets, group_id, [(topic, 0)])
+        return self._start(self.coordinator.offsets.delete, group_id, [(topic, 0)])
 
     def _start(self, request: Callable[..., None], *arguments: object) -> list[Any]:
         results: list[Any] = []

@@ -259,7 +259,7 @@ class GroupStateMachine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 7), by_instance=st.booleans(), is_dropped=st.booleans())
     def leave(self, number: int, by_instance: bool, is_dropped: bool) -> None:
         client = self.client_at(number)
-        group = self.harness.coordinator.group(client.group_id)
+        group = self.harness.coordinator.groups.classic.get(client.group_id)
         member_id = "" if by_instance else client.member_id
         current_id = member_id or (group.static_members.get(client.instance_id or "", "") if group else "")
         (error,) = self.harness.leave((member_id, client.instance_id), group_id=client.group_id)
@@ -340,9 +340,9 @@ class GroupStateMachine(RuleBasedStateMachine):
     @rule(do_clients_send=st.booleans())
     def fail_over(self, do_clients_send: bool) -> None:
         """Move all groups to another coordinator; clients may send requests while it is loading."""
-        former, survivors = list(self.harness.coordinator.groups()), self.survivors
+        former, survivors = list(self.harness.coordinator.groups.classic.values()), self.survivors
         self.harness.fail_over(lambda: self.send_requests_while_loading(self.clients) if do_clients_send else None)
-        self.check_loaded_groups(former, survivors, list(self.harness.coordinator.groups()))
+        self.check_loaded_groups(former, survivors, list(self.harness.coordinator.groups.classic.values()))
 
     def send_requests_while_loading(self, clients: Iterable[SimulatedClient]) -> None:
         self.receive_answers()
@@ -364,7 +364,7 @@ class GroupStateMachine(RuleBasedStateMachine):
     def lose_log(self, group_id: str) -> None:
         coordinator, harness = self.harness.coordinator, self.harness
         partition = self.partition_of(group_id)
-        for group in list(coordinator.groups()):
+        for group in list(coordinator.groups.classic.values()):
             if group.partition == partition:
                 self.drop_commits(group.group_id)
         harness.batches = [(index, batch) for index, batch in harness.batches if index != partition]
@@ -396,7 +396,7 @@ class GroupStateMachine(RuleBasedStateMachine):
     def check_answers(self) -> None:
         """Within a generation all answers agree, and every request is answered or parked."""
         self.receive_answers()
-        for group in self.harness.coordinator.groups():
+        for group in self.harness.coordinator.groups.classic.values():
             if group.state.value in ("CompletingRebalance", "Stable"):
                 generation = self.generations[group, group.generation_id]
                 assert len(generation.leaders) == 1
@@ -405,7 +405,7 @@ class GroupStateMachine(RuleBasedStateMachine):
 
     def receive_answers(self) -> None:
         """Pass new answers to the clients; check that each request without an answer is still parked."""
-        groups = list(self.harness.coordinator.groups())
+        groups = list(self.harness.coordinator.groups.classic.values())
         parked = [*(token for g in groups for token in g.parked_joins.values())]
         parked += [token for g in groups for token in g.parked_syncs.values()]
         parked += [arrival.token for g in groups for arrival in expected_instances(g).waiting.values()]
@@ -444,7 +444,7 @@ class GroupStateMachine(RuleBasedStateMachine):
             self.record_generation(client, result)
 
     def record_generation(self, client: SimulatedClient, result: JoinResult) -> None:
-        group = self.harness.coordinator.group(client.group_id)
+        group = self.harness.coordinator.groups.classic.get(client.group_id)
         if group is None or result.generation_id > group.generation_id:
             return  # The group was dropped before its members received the generation.
         generation = self.generations.setdefault((group, result.generation_id), Generation())
@@ -470,7 +470,7 @@ class GroupStateMachine(RuleBasedStateMachine):
                 assert committed == self.commits.get((group_id, partition), (None, 0))[0] or may_have_expired
             found = {
                 (each.partition, each.producer_id): each.committed.offset
-                for each in self.harness.coordinator.pending_offsets(group_id)
+                for each in self.harness.coordinator.offsets.pending_of(group_id)
             }
             assert found == {key[1:]: value[0] for key, value in self.pending.items() if key[0] == group_id}
 
@@ -478,7 +478,8 @@ class GroupStateMachine(RuleBasedStateMachine):
     def check_next_deadline(self) -> None:
         deadline_ms = self.harness.coordinator.next_deadline()
         earliest_ms = min(
-            (group.earliest_deadline() for group in self.harness.coordinator.groups()), default=float("inf")
+            (group.earliest_deadline() for group in self.harness.coordinator.groups.classic.values()),
+            default=float("inf"),
         )
         assert (float("inf") if deadline_ms is None else deadline_ms) <= earliest_ms
 

@@ -145,13 +145,13 @@ class MixedGroupHarness(ConsumerGroupHarness):
 
     @property
     def classic(self) -> Group:
-        group = self.coordinator.group(GROUP)
+        group = self.coordinator.groups.classic.get(GROUP)
         assert group is not None
         return group
 
     @property
     def is_classic(self) -> bool:
-        return self.coordinator.group(GROUP) is not None
+        return self.coordinator.groups.classic.get(GROUP) is not None
 
     def fail_over(self) -> None:
         is_stored = self.is_classic and self.classic.state is STABLE
@@ -163,9 +163,9 @@ class MixedGroupHarness(ConsumerGroupHarness):
 
     def check(self) -> None:
         super().check()
-        for group in self.coordinator.groups():
+        for group in self.coordinator.groups.classic.values():
             invariants.check(group)
-            assert group.group_id not in self.coordinator.consumer_groups
+            assert group.group_id not in self.coordinator.groups.consumer
 
 
 def places(result: SyncResult | None) -> dict[str, set[int]]:

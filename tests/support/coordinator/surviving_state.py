@@ -68,13 +68,13 @@ class SurvivingState:
     def after(self, coordinator: Coordinator) -> "SurvivingState":
         """Return the state that survives after the next step, given the coordinator after that step."""
         after = SurvivingState()
-        for group in coordinator.groups():
+        for group in coordinator.groups.classic.values():
             group_id = group.group_id
             former = self.memberships.get(group_id, NO_GENERATION)
             now = membership(group) if group.state in (EMPTY, STABLE) else former
             assert now[0] >= former[0], "a stored generation has decreased"
             is_stored = not group.config.is_before_kip_848 or now[0] > 0 or group.stored_generation_id >= 0
-            pending = coordinator.pending_offsets(group_id)
+            pending = coordinator.offsets.pending_of(group_id)
             if pending or group_id in self.transactional:
                 after.transactional.add(group_id)
                 is_stored = True
@@ -93,7 +93,7 @@ def check_loaded(groups: Iterable[Group], survivors: SurvivingState, coordinator
     for group_id, group in loaded.items():
         assert membership(group) == survivors.memberships[group_id]
         assert offsets(group) == survivors.offsets[group_id]
-        assert sorted(coordinator.pending_offsets(group_id)) == sorted(survivors.pending[group_id])
+        assert sorted(coordinator.offsets.pending_of(group_id)) == sorted(survivors.pending[group_id])
         places = max(0, group.config.group_max_size - len(group.members))
         stored = [each for each in survivors.expected.get(group_id, ()) if each[0] not in group.static_members]
         assert expected(group) == tuple(stored[:places])
@@ -134,7 +134,7 @@ def check_log(harness: CoordinatorHarness, survivors_at: dict[int, SurvivingStat
     before: SurvivingState | None = None
     for length in range(len(log) + 1):
         coordinator = _load(harness, log[:length])
-        groups = list(coordinator.groups())
+        groups = list(coordinator.groups.classic.values())
         if length in survivors_at:
             before = survivors_at[length]
             check_loaded(groups, before, coordinator, harness.now_ms)
@@ -150,7 +150,7 @@ def _load(harness: CoordinatorHarness, log: list[tuple[int, Record]]) -> Coordin
         coordinator.start_loading(index)
         records = [record for partition, record in log if partition == index]
         coordinator.finish_loading(index, records, harness.now_ms)
-    for group in coordinator.groups():
+    for group in coordinator.groups.classic.values():
         check(group)
     return coordinator
 

@@ -3,18 +3,18 @@
 A new class also needs an entry in `BROKEN` of `tests/replay/test_promises_broken.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from math import inf
 
 from msgspec.structs import replace
 
-from fakebroker.coordinator.group.api import OffsetToCommit
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import Partitions
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
 from fakebroker.errors import ErrorCode
+from tests.support.replay.changed_offset_requests import ChangesOffsetRequests, Commit
 
 _GROUP = "g"
 
@@ -33,7 +33,7 @@ class _ChangesResults(Coordinator):
 
     @property
     def consumer_group(self) -> ConsumerGroup:
-        group = self.consumer_groups.get(_GROUP)
+        group = self.groups.consumer.get(_GROUP)
         assert group is not None
         return group
 
@@ -55,7 +55,7 @@ class GoesBackToOldEpoch(_ChangesResults):
     def consumer_group_heartbeat(
         self, request: ConsumerGroupHeartbeat, now_ms: float, done: Callable[[HeartbeatResult], None]
     ) -> None:
-        group = self.consumer_groups.get(_GROUP)
+        group = self.groups.consumer.get(_GROUP)
         known = None if group is None else group.members.get(request.member_id)
         if known is not None and 0 < request.member_epoch < known.member_epoch:
             request = replace(request, member_epoch=known.member_epoch)
@@ -90,32 +90,21 @@ class LosesReleasedPartitions(_ChangesResults):
         return {topic_id: indexes for topic_id, indexes in kept.items() if indexes}
 
 
-class RefusesLastCommits(Coordinator):
+class RefusesLastCommits(ChangesOffsetRequests):
     """Rejects the commits of a member that has to give up partitions."""
 
-    def commit_offsets(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
-        group = self.consumer_groups.get(group_id)
-        member = None if group is None else group.members.get(member_id)
-        if member is not None and member.state is UNREVOKED_PARTITIONS:
-            done([ErrorCode.UNKNOWN_MEMBER_ID] * len(offsets))
-        else:
-            super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
+    def answer_at_once(self, commit: Commit, now_ms: float) -> ErrorCode | None:
+        group = self.groups.consumer.get(commit.group_id)
+        member = None if group is None else group.members.get(commit.member_id)
+        is_revoking = member is not None and member.state is UNREVOKED_PARTITIONS
+        return ErrorCode.UNKNOWN_MEMBER_ID if is_revoking else None
 
 
 class NeverExpiresConsumers(Coordinator):
     """Keeps members whose session has expired."""
 
     def tick(self, now_ms: float) -> None:
-        for group in self.consumer_groups:
+        for group in self.groups.consumer:
             group.session_deadlines = dict.fromkeys(group.session_deadlines, inf)
         super().tick(now_ms)
 
@@ -130,11 +119,11 @@ class ExpiresLiveConsumer(_ChangesResults):
         if self.expired is None and len(group.members) > 1 and group.state is ConsumerGroupState.STABLE:
             self.expired = request.member_id
             group.arm_session(request.member_id, 0.0)
-            self._schedule(group)
+            self.groups.schedule(group)
         return result
 
 
-class AcceptsOldMemberEpochs(Coordinator):
+class AcceptsOldMemberEpochs(ChangesOffsetRequests):
     """Handles requests with an older epoch than the member's as if they had that one."""
 
     def consumer_group_heartbeat(
@@ -143,24 +132,15 @@ class AcceptsOldMemberEpochs(Coordinator):
         epoch = self._newest(request.group_id, request.member_id, request.member_epoch)
         super().consumer_group_heartbeat(replace(request, member_epoch=epoch), now_ms, done)
 
-    def commit_offsets(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
-        epoch = self._newest(group_id, member_id, generation_id)
-        super().commit_offsets(group_id, epoch, member_id, instance_id, offsets, now_ms, done)
+    def changed_commit(self, commit: Commit) -> Commit:
+        epoch = self._newest(commit.group_id, commit.member_id, commit.generation_id)
+        return commit._replace(generation_id=epoch)
 
-    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return super().check_fetch(group_id, member_id, self._newest(group_id, member_id or "", member_epoch))
+    def fetch_epoch(self, group_id: str, member_id: str, member_epoch: int) -> int:
+        return self._newest(group_id, member_id, member_epoch)
 
     def _newest(self, group_id: str, member_id: str, epoch: int) -> int:
-        group = self.consumer_groups.get(group_id)
+        group = self.groups.consumer.get(group_id)
         member = None if group is None else group.members.get(member_id)
         return epoch if member is None or epoch <= 0 else max(epoch, member.member_epoch)
 
@@ -174,23 +154,14 @@ class AcceptsFencedConsumers(_ChangesResults):
         return result
 
 
-class AcceptsCommitsOfUnknownConsumers(Coordinator):
+class AcceptsCommitsOfUnknownConsumers(ChangesOffsetRequests):
     """Accepts the commits of members that have left or were removed."""
 
-    def commit_offsets(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
-        group = self.consumer_groups.get(group_id)
-        if group is not None and member_id not in group.members:
-            generation_id, member_id = -1, ""  # as of a client that is not a member, of an empty group
-        super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
+    def changed_commit(self, commit: Commit) -> Commit:
+        group = self.groups.consumer.get(commit.group_id)
+        if group is not None and commit.member_id not in group.members:
+            return commit._replace(generation_id=-1, member_id="")  # as of a client that is not a member
+        return commit
 
 
 class AcceptsUnknownConsumers(_ChangesResults):

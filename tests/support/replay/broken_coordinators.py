@@ -3,12 +3,11 @@
 A new class also needs an entry in `BROKEN` of `tests/replay/test_promises_broken.py`.
 """
 
-from collections.abc import Callable, Sequence
 from math import inf
 
 from msgspec.structs import replace
 
-from fakebroker.coordinator.group.api import JoinGroup, JoinResult, OffsetToCommit, SyncGroup
+from fakebroker.coordinator.group.api import JoinGroup, JoinResult, SyncGroup
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.rebalance import expire_session
 from fakebroker.coordinator.group.classic.states import GroupState
@@ -16,6 +15,7 @@ from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.records import Procedure
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.consumer_protocol import decode_assignment, encode_assignment
+from tests.support.replay.changed_offset_requests import ChangesOffsetRequests, Commit
 from tests.support.replay.scripted_group import SESSION_MS
 
 
@@ -40,35 +40,26 @@ class LosesAssignedPartition(Coordinator):
         super().sync_group(group_id, request, token, now_ms)
 
 
-class LosesCommits(Coordinator):
+class LosesCommits(ChangesOffsetRequests):
     """Acknowledges every commit, but stores only every third one."""
 
     commits = 0
 
-    def commit_offsets(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
+    def answer_at_once(self, commit: Commit, now_ms: float) -> ErrorCode | None:
         self.commits += 1
-        group = self.group(group_id)
-        if group is None or group.check_commit(generation_id, member_id, instance_id) or self.commits % 3 == 1:
-            super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
-            return
-        self.heartbeat(group_id, generation_id, member_id, instance_id, now_ms)  # A commit extends the session, too.
-        done([ErrorCode.NONE] * len(offsets))
+        group = self.groups.classic.get(commit.group_id)
+        member = commit.generation_id, commit.member_id, commit.instance_id
+        if group is None or group.check_commit(*member) or self.commits % 3 == 1:
+            return None
+        self.heartbeat(commit.group_id, *member, now_ms)  # A commit extends the session, too.
+        return ErrorCode.NONE
 
 
 class ReusesGenerations(Coordinator):
     """Does not increment the generation when a new member joins."""
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         if group is not None and group.state is GroupState.STABLE and request.member_id in group.pending_members:
             super().join_group(group_id, request, token, now_ms)
             group.generation_id -= 1
@@ -80,7 +71,7 @@ class SkipsGenerations(Coordinator):
     """Increments the generation by two when a new member joins."""
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         if group is not None and group.state is GroupState.STABLE and request.member_id in group.pending_members:
             group.generation_id += 1
         super().join_group(group_id, request, token, now_ms)
@@ -92,7 +83,7 @@ class ForgetsJoin(Coordinator):
     has_forgotten = False
 
     def join_group(self, group_id: str, request: JoinGroup, token: object, now_ms: float) -> None:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         if (
             group is not None
             and group.members
@@ -110,7 +101,7 @@ class ForgetsSync(Coordinator):
     has_forgotten = False
 
     def sync_group(self, group_id: str, request: SyncGroup, token: object, now_ms: float) -> None:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         if group is not None and request.member_id != group.leader_id and not self.has_forgotten:
             self.has_forgotten = True
             token = None
@@ -123,13 +114,13 @@ class NeverExpiresSessions(Coordinator):
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         for member in group.members.values() if group else ():
             member.deadline_ms = inf
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
     def tick(self, now_ms: float) -> None:
-        for group in self.groups():
+        for group in self.groups.classic.values():
             for member in group.members.values():
                 member.deadline_ms = inf
         super().tick(now_ms)
@@ -143,10 +134,10 @@ class ExpiresLiveSession(Coordinator):
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         if not self.has_expired_one and group is not None and _is_settled(group, now_ms):
             self.has_expired_one = True
-            self.apply(group, _expire_last_member, now_ms)
+            self.groups.apply(group, _expire_last_member, now_ms)
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
 
@@ -165,13 +156,13 @@ class AcceptsOldGenerations(Coordinator):
     def heartbeat(
         self, group_id: str, generation_id: int, member_id: str, instance_id: str | None, now_ms: float
     ) -> ErrorCode:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         if group is not None and 0 <= generation_id < group.generation_id:
             generation_id = group.generation_id
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
 
-class AcceptsFencedMembers(Coordinator):
+class AcceptsFencedMembers(ChangesOffsetRequests):
     """Accepts any member id with an instance id."""
 
     def heartbeat(
@@ -180,21 +171,12 @@ class AcceptsFencedMembers(Coordinator):
         member_id = self._current_member_id(group_id, member_id, instance_id)
         return super().heartbeat(group_id, generation_id, member_id, instance_id, now_ms)
 
-    def commit_offsets(
-        self,
-        group_id: str,
-        generation_id: int,
-        member_id: str,
-        instance_id: str | None,
-        offsets: Sequence[OffsetToCommit],
-        now_ms: float,
-        done: Callable[[list[ErrorCode]], None],
-    ) -> None:
-        member_id = self._current_member_id(group_id, member_id, instance_id)
-        super().commit_offsets(group_id, generation_id, member_id, instance_id, offsets, now_ms, done)
+    def changed_commit(self, commit: Commit) -> Commit:
+        member_id = self._current_member_id(commit.group_id, commit.member_id, commit.instance_id)
+        return commit._replace(member_id=member_id)
 
     def _current_member_id(self, group_id: str, member_id: str, instance_id: str | None) -> str:
-        group = self.group(group_id)
+        group = self.groups.classic.get(group_id)
         return group.static_members.get(instance_id or "", member_id) if group else member_id
 
 
@@ -218,7 +200,7 @@ class NamesEveryMemberAsLeader(Coordinator):
 
     def answer(self, token: object, result: object) -> None:
         if isinstance(result, JoinResult) and not result.error:
-            group = self.group("g")
+            group = self.groups.classic.get("g")
             assert group is not None
             result.leader, result.members = result.member_id, group.joined_members()
         super().answer(token, result)

@@ -24,11 +24,11 @@ def join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, toke
 
 def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, token: object, now_ms: float) -> None:
     batch = Batch(token, request.members)
-    group = coordinator.group(group_id)
+    group = coordinator.groups.classic.get(group_id)
     error = ErrorCode.INVALID_GROUP_ID if not group_id else ErrorCode.NONE
     if group is None:
         error = error or coordinator.error_for(group_id)
-        if group_id in coordinator.consumer_groups:  # The proposal is for classic groups.
+        if group_id in coordinator.groups.consumer:  # The proposal is for classic groups.
             error = error or ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     accepted = _check(batch, request, coordinator.config, error, exists=group is not None)
     if not accepted:
@@ -36,10 +36,10 @@ def _join_batch(coordinator: Coordinator, group_id: str, request: BatchJoin, tok
         return
     is_new = group is None
     if group is None:
-        group = coordinator.create_group(group_id, now_ms)
+        group = coordinator.groups.create(group_id, now_ms)
         group.record_creation("first JoinGroup", now_ms)
     extension = BatchJoinExtension.of(group)
-    coordinator.run(group, _handle(coordinator, extension, request, accepted, now_ms, is_new=is_new), now_ms)
+    coordinator.groups.run(group, _handle(coordinator, extension, request, accepted, now_ms, is_new=is_new), now_ms)
 
 
 def _handle(
@@ -57,11 +57,11 @@ def _handle(
         for token, member in members:
             group.answer(token, JoinResult(error, member_id=member.member_id))
         if is_new:
-            coordinator.drop_group(group, f"it could not be stored: {error.name}", now_ms)
+            coordinator.groups.drop(group, f"it could not be stored: {error.name}", now_ms)
         return
     joining = [(token, member) for token, member in members if member.protocols]
     joins = extension.join_batch(request, joining, now_ms, new_uuid)
-    yield from coordinator.run_first_join(group, joins, now_ms) if is_new else joins
+    yield from coordinator.groups.run_first_join(group, joins, now_ms) if is_new else joins
 
 
 def _check(

@@ -22,7 +22,7 @@ class Member:
         deadline_ms: When the session expires; for a new member, when the wait for its first generation ends. Infinite
             if the session has expired while an answer to the member was pending; the answer restarts the session.
         keeper: Set while the session is suspended, because a simulation adds the member's heartbeats later. Called with
-            the group id before a timer of the group expires; the keeper then calls `Coordinator.resume_session` for
+            the group id before a timer of the group expires; the keeper then calls `Groups.resume_session` for
             the members of the group.
         assignment: The last assignment by a leader. Cleared if a rebalance starts in CompletingRebalance.
     """

@@ -95,7 +95,7 @@ def sync_result(group: Group, member: Member) -> SyncResult:
 def _start_initial_delay(group: Group, now_ms: float) -> Procedure[ErrorCode]:
     delay_ms = group.config.group_initial_rebalance_delay_ms
     if delay_ms == 0 and group.is_being_stored:
-        group.arm_join(0, now_ms)  # The join phase ends when the group is in the log; see `Coordinator.run_first_join`.
+        group.arm_join(0, now_ms)  # The join phase ends when the group is in the log; see `Groups.run_first_join`.
         return ErrorCode.NONE
     if delay_ms == 0:
         return (yield from complete_join_phase(group, now_ms))

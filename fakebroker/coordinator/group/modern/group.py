@@ -60,7 +60,7 @@ class ConsumerGroup:
         session_deadlines: When each member's session expires, by member id.
         keepers: Of members whose sessions are suspended, because a simulation adds their heartbeats later, by member
             id. One is called with the group id before other timers of the group expire; it then calls
-            `Coordinator.resume_consumer_session` for all of them.
+            `Groups.resume_consumer_session` for all of them.
         rebalance_deadlines: For members that have to give up partitions: when they have to have done so, and the member
             epoch for which this holds.
         join_deadlines: For classic members that have to rejoin: when they have to have done so.

@@ -100,9 +100,11 @@ class ConsumerGroups:
     def __contains__(self, group_id: object) -> bool:
         return group_id in self._groups
 
-    def of_partition(self, partition: int) -> list[ConsumerGroup]:
-        """Return the groups of an offsets partition."""
-        return [group for group in self._groups.values() if group.partition == partition]
+    def is_consumer(self, group_id: str, member_id: str) -> bool:
+        """Whether a member uses the consumer protocol, so that it needs versions of requests with member epochs."""
+        group = self._groups.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        return member is not None and member.classic is None
 
     def add(self, group: ConsumerGroup, now_ms: float) -> None:
         """Add a group from the log. All sessions start over, and the rebalance timers of members that need one.
