@@ -34,6 +34,8 @@ _SHOWN_MOMENTS = 10
 """Maximum number of entries of a timeline in a report."""
 _MAX_EXPLANATION = 2_000
 """Maximum number of characters of an explanation in a report."""
+_INTERNAL = frozenset({"fakebroker", "trio", "outcome", "asyncio", "concurrent"})
+"""Packages whose functions are called between a call of this package in a test and an error of this package."""
 _MAX_NAME = 120
 """Maximum number of characters of a test's name in the name of a file."""
 
@@ -257,13 +259,33 @@ def _clusters_of(item: pytest.Item) -> list["FakeCluster"]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add reports on the clusters of a failed test to the test's report."""
+    if call.excinfo is not None and not item.config.getoption("fulltrace"):
+        _hide_internals(call.excinfo.value)
     report = yield
     if report.failed:
         for number, cluster in enumerate(_clusters_of(item), 1):
             report.sections.append((f"fake cluster {number}", _cluster_report(item, cluster, number)))
     return report
+
+
+def _hide_internals(error: BaseException) -> None:
+    """End the traceback of an error of this package at the test's call: the message says what is wrong with it."""
+    from fakebroker.errors import FakebrokerError
+
+    if isinstance(error, FakebrokerError):
+        shown, entry = None, error.__traceback__
+        while entry is not None:
+            module = entry.tb_frame.f_globals.get("__name__", "")
+            # The fixtures of this module are shown, because they have the arguments of the marks.
+            if module == __name__ or module.partition(".")[0] not in _INTERNAL:
+                shown = entry
+            entry = entry.tb_next
+        if shown is not None:
+            shown.tb_next = None
 
 
 def _cluster_report(item: pytest.Item, cluster: "FakeCluster", number: int) -> str:

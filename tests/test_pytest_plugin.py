@@ -428,6 +428,42 @@ def test_it(fake_cluster):
     )
 
 
+def test_the_traceback_of_an_error_ends_at_the_call_of_the_test(pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+
+        def test_it(fake_cluster):
+            fake_cluster.wait_for_state("g", "stable")
+
+        @pytest.mark.fake_cluster(brokers="many")
+        def test_setup(fake_cluster):
+            pass
+
+        def test_command(fake_cluster):
+            fake_cluster.stop_broker(7)
+
+        def test_error_of_the_test(fake_cluster):
+            fake_cluster.call(lambda: 1 / 0)
+        """
+    result = run(pytester, source)
+    result.assert_outcomes(failed=3, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            ">       return fake_cluster_factory(**_marked(request))",
+            "E       *ConfigError: brokers='many': expected an integer or a list",
+            '>       fake_cluster.wait_for_state("g", "stable")',
+            "E       *ConfigError: state='stable': expected one of *",
+            "*test_it.py:4: ConfigError",
+            "*test_it.py:11: ConfigError",
+        ],
+    )
+    shown = result.stdout.str()
+    assert "waits.py" not in shown
+    assert "validation.py" not in shown
+    assert "lifecycle.py" in shown  # An error that is not of this package may be a bug of it.
+    assert "waits.py" in run(pytester, source, "--full-trace").stdout.str()
+
+
 def test_a_failed_action_of_a_fault_fails_the_test(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,

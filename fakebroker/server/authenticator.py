@@ -21,7 +21,7 @@ class Sender(Protocol):
         """Send the answer to a message of an authentication."""
         ...
 
-    def hang_up(self, connection: Connection, answer: bytearray, due_ms: float) -> None:
+    def hang_up(self, connection: Connection, answer: bytearray, due_ms: float, why: str) -> None:
         """Send a last answer and close a connection at a time, without reading from it."""
         ...
 
@@ -93,4 +93,5 @@ class Authenticator:
 
     def _fail(self, connection: Connection, answer: bytearray, why: str, wire_ms: float) -> None:
         logger.info("%r: %s", connection, why)  # At level info, as in Kafka: the client gets the error.
-        self._sender.hang_up(connection, answer, wire_ms + self._cluster.config.number(AUTHENTICATION_DELAY))
+        due_ms = wire_ms + self._cluster.config.number(AUTHENTICATION_DELAY)
+        self._sender.hang_up(connection, answer, due_ms, why)

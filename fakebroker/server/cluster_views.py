@@ -209,14 +209,15 @@ class ClusterViews:
         return self.cluster.journal.dropped
 
     def report(self) -> str:
-        """Return seed, groups, transactional ids and the last requests as text, as shown for a failed test.
+        """Return seed, groups, transactional ids, last requests and closed connections as text, as for a failed test.
 
         It has the 20 groups and 20 transactional ids that changed last, the first 20 members of each, the last 20
         requests, and the first 200 characters of each line, and says what it leaves out.
         """
         text = report(self.seed, self.groups(), self.transactions(), self.journal_view())
         errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
-        return "\n".join([text, *errors])
+        refusals = self._server.run(self._server.reactor.refusals.text)
+        return "\n".join([text, *errors, *(["", refusals] if refusals else [])])
 
     @property
     def action_errors(self) -> tuple[str, ...]:

@@ -454,6 +454,8 @@ class ClusterServer:
                 self._refuse(broker, False)
                 kept.append(node_id)
         self.reactor.network_faults.conditions.clear()
+        if cut_all:
+            self.reactor.refusals.clear()
         yield
         for node_id, broker in self.cluster.brokers.items():
             if broker.up and node_id not in kept:

@@ -34,6 +34,7 @@ from fakebroker.server.connection_limits import ConnectionLimits
 from fakebroker.server.incomplete_requests import IncompleteRequests
 from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
 from fakebroker.server.poller import READ, WRITE, best_poller
+from fakebroker.server.refusals import Refusals
 from fakebroker.server.response_frames import count_unsent, shortened_frame
 from fakebroker.server.response_times import ResponseTimes
 
@@ -87,6 +88,7 @@ class Reactor:
         observers: Functions that are called after each request.
         connections: Open connections by file descriptor.
         response_times: The times until responses are sent, if they are measured.
+        refusals: Why connections were closed.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Reactor:
         self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self.response_times = ResponseTimes()
+        self.refusals = Refusals()
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number(MAX_REQUEST_BYTES)
         self._max_queued = cluster.config.number(QUEUED_MAX_REQUESTS)
@@ -262,8 +265,9 @@ class Reactor:
         else:
             self._perform(DelayedAction(connection, Action.SEND, answer, None))
 
-    def hang_up(self, connection: Connection, answer: bytearray, due_ms: float) -> None:
+    def hang_up(self, connection: Connection, answer: bytearray, due_ms: float, why: str) -> None:
         """Send a last answer and close a connection at a time, without reading from it."""
+        self.refusals.add(why)
         connection.queued.clear()
         self._incomplete.deadlines.pop(connection, None)
         self.network_faults.hang_up(connection, answer, due_ms)
@@ -300,6 +304,7 @@ class Reactor:
         refusal = self._limits.opened(connection, wire_ms)
         if refusal is not None:
             logger.info("%r closed: %s", connection, refusal)
+            self.refusals.add(refusal)
             self.close(connection)
             return
         self._close_excess(connection.broker)
@@ -647,6 +652,7 @@ class Reactor:
             return
         if why is not None:
             logger.warning("%r closed: %s", connection, why)
+            self.refusals.add(why)
         connection.is_closed = True
         connection.release_memory()
         fd = connection.socket.fileno()

@@ -375,7 +375,8 @@ def test_a_seeded_open_transaction(client: Cockpit) -> None:
     assert client.explain("open") == (
         "open has been in Ongoing for 0.0 s. Cause: seed_transaction. Producer 500 in epoch 32765 has an open "
         "transaction with news-1, news-2, begun 10.0 s ago. It has records in news-1 (from offset 0), which "
-        "read_committed consumers do not get yet. If it does not end, it is aborted in 60.0 s: its timeout is 60.0 s."
+        "read_committed consumers do not get yet. If it does not end, it is aborted in 60.0 s: its timeout is 60.0 s, "
+        "and timeouts are checked every 10.0 s."
     )
     client.commands.seed_transaction("next")
     assert client.view("next").producer_id == 501, "ids of choice are not given to other producers"

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from fakebroker import FakeCluster
+from fakebroker import FakeCluster, WaitTimeout
 from fakebroker.errors import ConfigError, ErrorCode
 from fakebroker.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -100,6 +101,36 @@ def test_a_client_is_authenticated_with_plain(
     assert not wire.ask(MetadataRequest(topics=None), MetadataResponse).topics
     calls = fake_cluster.requests()
     assert [(call.api.name, call.principal) for call in calls] == [("Metadata", "User:alice")]
+
+
+@pytest.mark.fake_cluster(topics={"orders": 1})
+def test_waits_and_reports_name_the_reasons_of_closed_connections(fake_cluster: FakeCluster) -> None:
+    for password in ("wrong", "worse"):
+        with WireClient(fake_cluster.brokers[0]) as other:
+            log_in(other, plain(password=password))
+            assert other.is_closed_by_broker()
+    with WireClient(fake_cluster.brokers[0]) as other:
+        other.send(MetadataRequest(topics=None))
+        assert other.is_closed_by_broker()
+    closed = (
+        "\n\nconnections that brokers closed:\n"
+        "  2 x Authentication failed: Invalid username or password\n"
+        "  1 x Metadata before authentication, expected SaslHandshake"
+    )
+    with pytest.raises(WaitTimeout) as caught:
+        fake_cluster.wait_for_state("g", "Stable", timeout_s=0)
+    assert str(caught.value).endswith(closed)
+    assert caught.value.state.endswith(closed)
+    assert fake_cluster.report().endswith(closed)
+
+    async def wait() -> None:
+        await fake_cluster.wait_until_async("never", lambda _: False, timeout_s=0)
+
+    with pytest.raises(WaitTimeout) as caught:
+        trio.run(wait)
+    assert str(caught.value).endswith(closed)
+    fake_cluster.reset()
+    assert "connections that brokers closed" not in fake_cluster.report()
 
 
 def test_tokens_have_no_header_after_a_handshake_of_version_0(wire: WireClient) -> None:

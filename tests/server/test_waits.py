@@ -57,6 +57,27 @@ def test_wait_for_a_state_that_the_clock_causes(fake_cluster: FakeCluster, start
 
 
 @pytest.mark.fake_cluster(topics={"orders": 6})
+def test_a_wait_for_an_unknown_group_names_the_others(fake_cluster: FakeCluster) -> None:
+    def error_of_wait(group_id: str) -> str:
+        with pytest.raises(WaitTimeout) as caught:
+            fake_cluster.wait_for_state(group_id, "Stable", timeout_s=0)
+        return str(caught.value)
+
+    assert "other groups" not in error_of_wait("biling")
+    fake_cluster.seed_group("billing", topics=["orders"])
+    fake_cluster.seed_group("shipping", topics=["orders"])
+    assert error_of_wait("biling").endswith("\nother groups: shipping, billing; did you mean 'billing'?")
+    assert error_of_wait("x").endswith("\nother groups: shipping, billing")
+    with pytest.raises(WaitTimeout) as caught:
+        fake_cluster.wait_for_generation("billing", above=10, timeout_s=0)
+    assert "other groups" not in str(caught.value)
+    fake_cluster.seed_transaction("payments")
+    with pytest.raises(WaitTimeout) as caught:
+        fake_cluster.wait_for_transaction("payment", "CompleteCommit", timeout_s=0)
+    assert str(caught.value).endswith("\nother transactional ids: payments; did you mean 'payments'?")
+
+
+@pytest.mark.fake_cluster(topics={"orders": 6})
 def test_wait_for_a_generation(fake_cluster: FakeCluster, start: Start) -> None:
     stable_group(fake_cluster, "g")
     waiting = start(fake_cluster.wait_for_generation, "g", above=1)

@@ -120,9 +120,12 @@ def _ongoing(cluster: Cluster, transaction: Transaction, now_ms: float) -> Itera
     if value.epoch == MAX_EPOCH:
         yield "The coordinator cannot abort it, as in Kafka up to 4.2, because there is no higher epoch."
     elif transaction.scheduled_ms != inf:
+        coordinator = cluster.transactions.coordinator_of(transaction.transactional_id)
+        assert coordinator is not None
+        interval_ms = coordinator.transaction_coordinator.config.abort_check_interval_ms
         yield (
             f"If it does not end, it is aborted in {seconds_text(transaction.scheduled_ms - now_ms)}: its timeout is "
-            f"{seconds_text(value.timeout_ms)}."
+            f"{seconds_text(value.timeout_ms)}, and timeouts are checked every {seconds_text(interval_ms)}."
         )
 
 

@@ -9,6 +9,7 @@ from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
+from fakebroker.cluster.inspect.phrases import listed
 from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import TransactionView, view_of_moment, view_or_dead
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, timeline_of, view_group, view_moment
@@ -17,7 +18,7 @@ from fakebroker.coordinator.group.history import History, MemberChange, Moment
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.coordinator.runtime.history import BoundedHistory, Recorded
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
-from fakebroker.errors import IncompleteHistoryError
+from fakebroker.errors import IncompleteHistoryError, nearest, printable
 from fakebroker.server.waits.polling import Assignments, have_received
 from fakebroker.topic_partition import TopicPartition, format_partitions
 
@@ -336,7 +337,8 @@ class TransactionCondition(HistoryCondition[TransactionView]):
     def describe_state(self) -> str:
         now_ms = self._now_ms()
         timeline = transaction_timeline_of(self._cluster, self._key, now_ms)
-        return f"{explain_transaction(self._cluster, self._key, now_ms)}\n\n{timeline}"
+        text = f"{explain_transaction(self._cluster, self._key, now_ms)}\n\n{timeline}"
+        return text + _others(self._cluster.transactions.history, self._key, "transactional ids")
 
 
 class CommitCondition(Condition[CommittedOffset]):
@@ -428,4 +430,14 @@ class RequestCondition(Condition[list[Call]]):
 
 
 def _explanation(cluster: Cluster, group_id: str, now_ms: float) -> str:
-    return f"{explain(cluster, group_id, now_ms)}\n\n{timeline_of(cluster, group_id, now_ms)}"
+    text = f"{explain(cluster, group_id, now_ms)}\n\n{timeline_of(cluster, group_id, now_ms)}"
+    return text + _others(cluster.history, group_id, "groups")
+
+
+def _others(history: BoundedHistory[Any, Any], key: str, kind: str) -> str:
+    """Return a line with the keys that have a history, if this one has none: it may be mistyped."""
+    others = history.newest(_SHOWN)
+    if history.count_of(key) or not others:
+        return ""
+    near = nearest(key, others)
+    return f"\n{printable(f'other {kind}: {listed(others)}')}" + (f"; did you mean {near!r}?" if near else "")

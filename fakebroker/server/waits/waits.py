@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 from fakebroker.cluster.call import Call
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.definition import check_type
+from fakebroker.cluster.inspect.phrases import counted
 from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
@@ -154,7 +155,7 @@ class Waits:
             raise ConfigError.of("state", state, one_of(states, state))
         return self._group(
             group_id,
-            f"in {state}" + ("" if members is None else f" with {members} members"),
+            f"in {state}" + ("" if members is None else f" with {counted(members, 'member')}"),
             lambda name, _, size: name == state and members in (None, size),
             seen_changes,
             is_stable=state == GroupState.STABLE.value,
@@ -329,8 +330,7 @@ class Waits:
             finally:
                 self._server.run(lambda: self._end(waiter))
             if not waiter.result.done():
-                state, changes = self._server.run(lambda: (condition.describe_state(), condition.changes()))
-                raise WaitTimeout.of(condition.description, timeout_s, state, changes)
+                raise self._server.run(lambda: self._timeout(condition, timeout_s))
             value = waiter.settled or waiter.result.result()
         return value if poller is None else Polled(value, poller.records)
 
@@ -386,8 +386,7 @@ class Waits:
                 if poller is not None:
                     await run_in_thread(poller.close)
             if not waiter.result.done():
-                state, changes = await self._server.run_async(lambda: (condition.describe_state(), condition.changes()))
-                raise WaitTimeout.of(condition.description, timeout_s, state, changes)
+                raise await self._server.run_async(lambda: self._timeout(condition, timeout_s))
             value = waiter.settled or waiter.result.result()
         return value if poller is None else Polled(value, poller.records)
 
@@ -425,6 +424,12 @@ class Waits:
         self._server.reactor.watchers.append(waiter)
         if condition.observes_requests:
             self._server.reactor.observers.append(condition.observe)
+
+    def _timeout(self, condition: Condition[Any], timeout_s: float) -> WaitTimeout:
+        """Return the error of a wait whose condition was not met."""
+        refusals = self._server.reactor.refusals.text()
+        state = condition.describe_state() + (f"\n\n{refusals}" if refusals else "")
+        return WaitTimeout.of(condition.description, timeout_s, state, condition.changes())
 
     def _end(self, waiter: _Waiter[Any]) -> None:
         if waiter not in self._pending:  # It was over at once, or canceled before it began.
