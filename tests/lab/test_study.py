@@ -115,6 +115,8 @@ def test_designs_differ_by_pairs_of_runs(plan: StudyPlan, rows: list[RunRow]) ->
     assert of_copy.value.low < found["unowned_s"]["classic"].value.mean < of_copy.value.high
     assert of_copy.differs
     assert not found["rebalances"]["broken"].differs
+    of_one_seed = [row for row in (*kept, *copies) if row.seed == 1]
+    assert not summarize(plan, of_one_seed, 1.0).estimates("small")["unowned_s"]["broken"].differs
 
 
 def test_tables_have_80_columns_and_name_what_failed(plan: StudyPlan, rows: list[RunRow]) -> None:

@@ -53,8 +53,12 @@ class FigureEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differs(self) -> bool:
-        """Whether the difference to the first design is more than chance: its interval excludes 0."""
-        return self.difference is not None and not self.difference.low <= 0 <= self.difference.high
+        """Whether the difference to the first design is more than chance: its interval excludes 0.
+
+        A single seed has no interval.
+        """
+        found = self.difference
+        return found is not None and found.seeds > 1 and not found.low <= 0 <= found.high
 
 
 class CauseSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,10 @@
 
 from typing import Literal
 
+from msgspec.structs import replace
+
 from fakebroker.lab.estimate import Estimate
+from fakebroker.lab.placement.command import PlacementRecord
 from fakebroker.lab.placement.placement_plan import LookupPlan, PlacementPlan
 from fakebroker.lab.placement.report import balance_tables, lookups_tables, moves_table, placement_section
 from fakebroker.lab.placement.result import (
@@ -13,6 +16,7 @@ from fakebroker.lab.placement.result import (
     PlacementName,
     PlacementResult,
 )
+from fakebroker.replay.report.html import render
 
 ONE = Estimate(1.0, 1.0, 1.0, 1)
 WIDE = Estimate(1.5, 1.25, 1.75, 3)
@@ -98,6 +102,16 @@ def test_look_ups_have_times_and_messages() -> None:
     costs = ["4,000", "12", "1"]
     assert started.rows == [[name, "1,000", "5", *costs, "1 %"] for name in ("option-2a", "option-2b")]
     assert died.rows == [[name, "1,000", "5", "0.012", *costs] for name in ("option-2a", "option-2b")]
+
+
+def test_a_page_of_one_seed_has_no_confidence_intervals() -> None:
+    def page(seeds: tuple[int, ...]) -> str:
+        result = replace(RESULT, plan=replace(RESULT.plan, seeds=seeds))
+        record = PlacementRecord(seconds=1.0, cpu_s=1.0, result=result)
+        return render("placement.html", section=placement_section(result), record=record)
+
+    assert "One seed: without confidence intervals." in page((1,))
+    assert "Means of 2 seeds with half of their 95 % confidence interval (Student" in page((1, 2))
 
 
 def test_the_section_has_a_chart_for_each_comparison() -> None:
