@@ -13,7 +13,7 @@ from fakebroker.errors import FakebrokerError
 from fakebroker.replay import runner
 from fakebroker.replay.options import ReplayOptions
 from fakebroker.replay.spark import query_settings, session
-from fakebroker.replay.spark.query_settings import computed_once, settings_for_count, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, free, settings_for_count, suited_to
 from fakebroker.replay.spark.session import MANY_EVENTS, memory_bytes, settings_for
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -113,7 +113,21 @@ def test_many_rows_are_repartitioned_and_few_are_not(spark: SparkSession, monkey
 def test_rows_are_computed_once(spark: SparkSession, few: bool) -> None:
     drawn = computed_once(spark.sql("select id, rand() number from range(10)"), few)
     assert drawn.collect() == drawn.collect()
-    drawn.unpersist()
+    free([drawn], few)
+
+
+@pytest.mark.spark
+def test_many_rows_are_stored_without_their_query_until_they_are_freed(spark: SparkSession) -> None:
+    def stored() -> set[int]:
+        return set(spark.sparkContext._jsc.getPersistentRDDs())
+
+    before = stored()
+    drawn = computed_once(spark.sql("select id from range(10) where id > 3"), few=False)
+    assert drawn.where("id > 4").count() == 5
+    assert "Range" not in drawn._jdf.queryExecution().optimizedPlan().toString()
+    (rows,) = stored() - before
+    free([drawn], few=False)
+    assert rows not in stored()
 
 
 @pytest.mark.spark
@@ -130,4 +144,4 @@ def test_queries_with_names_use_rows_that_are_computed_once(
         drawn.createOrReplaceTempView("once")
         found = [spark.sql("with again as (select * from once) select sum(number) total from again") for _ in range(2)]
         assert found[0].collect() == found[1].collect() == spark.sql("select sum(number) total from once").collect()
-    drawn.unpersist()
+    free([drawn], few)

@@ -22,10 +22,10 @@ from fakebroker.replay.report.chance import LOAD_QUANTILES
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
-from fakebroker.replay.report.states import create_states, drop_states
+from fakebroker.replay.report.states import create_states
 from fakebroker.replay.run_summary import Numbers
 from fakebroker.replay.script.generator import offsets_partition
-from fakebroker.replay.spark.query_settings import computed_once, in_parallel, local_table, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, free, in_parallel, local_table, suited_to
 
 SLOWEST_GROUPS = 10
 _ACCURACY = 10_000
@@ -312,7 +312,7 @@ def _run_queries(
     grid_us = 1_000_000 if slices.length_us % 1_000_000 == 0 else 1_000
     tally = computed_once(spark.sql(_TALLY, {**when, "grid_us": grid_us}), few)
     tally.createOrReplaceTempView("tally")
-    create_states(spark, end_us, few)
+    states = create_states(spark, end_us, few)
     _create_offsets_partitions(spark, offsets_partitions)
     try:
         span_s = round((end_us - (bounds["first_us"] or end_us)) / 1e6, 3)
@@ -334,8 +334,7 @@ def _run_queries(
             calls.append(partial(_write_samples, spark, when, samples))
         rows = dict(zip(queries, in_parallel(calls, few), strict=False))
     finally:
-        drop_states(spark)
-        tally.unpersist()
+        free([tally, *states], few)
     return numbers_of(rows, span_s, slices, offsets_partitions, steady_slice)
 
 

@@ -14,7 +14,7 @@ The columns of `events` and `requests` are described in members/events.py. Times
 is null if there was no response.
 """
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.events import IS_ASSIGNED
@@ -183,8 +183,8 @@ _VIEWS = {
 }
 
 
-def create_states(spark: SparkSession, end_us: int, few: bool) -> None:
-    """Create the views `generations`, `member_states`, `group_states` and `unassigned_partitions`.
+def create_states(spark: SparkSession, end_us: int, few: bool) -> list[DataFrame]:
+    """Create the views `generations`, `member_states`, `group_states` and `unassigned_partitions`; return their rows.
 
     Args:
         spark: A session with the views `events`, `requests` (events of kind "request"), `members` (the scripts) and
@@ -192,11 +192,8 @@ def create_states(spark: SparkSession, end_us: int, few: bool) -> None:
         end_us: The end of the replay, in microseconds since the Unix epoch.
         few: Whether there are few events, as for `computed_once`.
     """
+    stored = []
     for name, query in _VIEWS.items():
-        computed_once(spark.sql(query.format(end_us=end_us)), few).createOrReplaceTempView(name)
-
-
-def drop_states(spark: SparkSession) -> None:
-    """Remove the cached data of the views."""
-    for name in reversed(_VIEWS):
-        spark.table(name).unpersist()
+        stored.append(computed_once(spark.sql(query.format(end_us=end_us)), few))
+        stored[-1].createOrReplaceTempView(name)
+    return stored

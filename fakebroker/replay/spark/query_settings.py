@@ -1,7 +1,7 @@
 """Spark settings for the queries about a run, depending on its number of rows."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -48,6 +48,8 @@ _SETTINGS_FOR_MANY_ROWS = MappingProxyType(
         "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
         "spark.sql.autoBroadcastJoinThreshold": "10MB",
         "spark.sql.constraintPropagation.enabled": "true",
+        # For stored rows: trying out encodings for each column costs more than the memory that they save.
+        "spark.sql.inMemoryColumnarStorage.compressed": "false",
         # Replaces the names of a `with` by their queries. Else, if both the query of stored rows and the one that reads
         # them have a `with`, Spark does not recognize the rows, and computes them again.
         "spark.sql.legacy.ctePrecedencePolicy": "LEGACY",
@@ -145,12 +147,28 @@ def rows_of(
 
 
 def computed_once(frame: DataFrame, few: bool) -> DataFrame:
-    """Return the same rows, stored; `unpersist` frees them.
+    """Return the same rows, stored; `free` frees them.
+
+    Queries on them do not include the query that computed them. After `persist` they would: Spark would analyze it for
+    each query, and search it for stored rows.
 
     Args:
         frame: The rows.
-        few: Whether the rows are few. Then they are computed now, and queries on them do not include the plan that
-            computed them: Spark would analyze it for each query, and send it to each task. Many rows are stored when
-            they are first read.
+        few: Whether the rows are few. Then they are computed now, and not sent to each task as a plan. Many rows are
+            stored when they are first read.
     """
-    return frame.localCheckpoint() if few else frame.persist(StorageLevel.MEMORY_AND_DISK)
+    if few:
+        return frame.localCheckpoint()
+    spark = frame.sparkSession
+    jvm: Any = spark._jvm
+    sql = jvm.org.apache.spark.sql
+    relation = getattr(getattr(sql.execution.columnar, "InMemoryRelation$"), "MODULE$")
+    level = spark.sparkContext._getJavaStorageLevel(StorageLevel.MEMORY_AND_DISK_DESER)
+    rows = relation.apply(level, frame._jdf.queryExecution(), jvm.scala.Option.empty())
+    return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, rows), spark)
+
+
+def free(frames: Iterable[DataFrame], few: bool) -> None:
+    """Free rows that `computed_once` has stored. Few rows are freed by Java's garbage collector."""
+    for frame in () if few else frames:
+        frame._jdf.queryExecution().analyzed().cacheBuilder().clearCache(False)

@@ -18,7 +18,7 @@ from fakebroker.client.member.reactions import OTHERWISE, REACTIONS, Reaction
 from fakebroker.errors import ErrorCode
 from fakebroker.replay.members.request_outcomes import LOST, UNANSWERED
 from fakebroker.replay.run_summary import AvailabilityCheck, Unavailability, VerdictOutcome
-from fakebroker.replay.spark.query_settings import computed_once, local_table, rows_of, suited_to
+from fakebroker.replay.spark.query_settings import computed_once, free, local_table, rows_of, suited_to
 from fakebroker.replay.verify.bounds import BOUND_US, OVERDUE_US, PARKED, REQUEST_TIMEOUT_US
 from fakebroker.replay.verify.outages import Outage, planned_outages
 from fakebroker.replay.verify.service import SILENT_BROKERS, UNSERVED_GROUPS
@@ -324,8 +324,7 @@ def check_availability(
                 queries["groups"] = _MEMBER_FAILURES, {"begin_us": begin_us, "pause_us": pause_us, **most}
             found = rows_of(spark, queries, few)
         finally:
-            silences.unpersist()
-            acts.unpersist()
+            free([silences, acts], few)
     lost = {row["api"]: row["requests"] for row in found["lost"]}
     (observed,) = found["observed"]
     return [

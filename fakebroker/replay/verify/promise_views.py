@@ -24,6 +24,7 @@ from fakebroker.client.member.assignors import COOPERATIVE_ASSIGNORS
 from fakebroker.replay.spark.query_settings import (
     are_few,
     computed_once,
+    free,
     local_table,
     settings_for_count,
     temporary_settings,
@@ -50,16 +51,22 @@ _IN_PLACE = {
 
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 
-# Requests about groups. `owner`: the instance id of a static member, else the member id; `done_us`: when the response
-# was read; `last_us`: when the last of several folded requests was sent; `listed`: the number of members in the
-# response; `in_consumer_group`: whether a member of the group has used the consumer protocol (KIP-848).
-CALLS = """
-    select /*+ repartition(`group`) */ `group`, member, member_id, instance_id,
-        coalesce(instance_id, member_id) owner, api, version, broker, generation, error, missing,
-        latency_us is null is_unanswered, sent_us, until_us,
-        scheduled_us + latency_us done_us, if(missing is null, coalesce(until_us, sent_us), sent_us) last_us,
-        leader, protocol, members listed, assigned, offsets, epoch, owned, {in_consumer_group} in_consumer_group
+# Requests about groups, by group. `done_us`: when the response was read; `last_us`: when the last of several folded
+# requests was sent; `listed`: the number of members in the response.
+GROUP_REQUESTS = """
+    select /*+ repartition(`group`) */ `group`, member, member_id, instance_id, api, version, broker, generation, error,
+        sent_us, scheduled_us + latency_us done_us,
+        if(missing is null, coalesce(until_us, sent_us), sent_us) last_us, leader, protocol, members listed, assigned,
+        offsets, epoch, owned{in_consumer_group}
     from events where kind = 'request' and `group` is not null and api not in ('FindCoordinator', 'Metadata')"""
+
+_IN_CONSUMER_GROUP = ", bool_or(epoch is not null) over (partition by `group`) in_consumer_group"
+
+# The same with columns that are computed, not stored. `owner`: the instance id of a static member, else the member id;
+# `in_consumer_group`: whether a member of the group has used the consumer protocol (KIP-848).
+CALLS = """
+    select *, coalesce(instance_id, member_id) owner, done_us is null is_unanswered{in_consumer_group}
+    from group_requests"""
 
 SCRIPTS = """
     select /*+ repartition(`group`) */ `group`, member, topics, assignor, session_timeout_ms, rebalance_timeout_ms
@@ -336,6 +343,24 @@ UNASSIGNED = f"""
     from calls where {SESSION} and member is not null group by `group`, member
     having count_if(api = 'SyncGroup' and error = 0) = 0 and count_if(api = 'JoinGroup' and error = 0) > 1"""
 
+# Requests without a response, also those that are pending at the end. `is_over`: the client has given up. `stopped_us`:
+# when the member stopped or the request was lost; after that, the broker may have no more requests of the member.
+UNANSWERED = """
+    with stops as (
+        select `group`, member, collect_list(sent_us) stops from events
+        where kind = 'act' and api in ('leave', 'crash') group by `group`, member
+    )
+    select `group`, member, member_id, generation, api, broker, until_us is not null is_over, sent_us,
+        coalesce(until_us, :end_us) ended_us,
+        least(coalesce(until_us, :end_us), array_min(filter(stops, at_us -> at_us >= sent_us))) stopped_us
+    from events left join stops using (`group`, member)
+    where kind = 'request' and latency_us is null and (until_us is null or version >= 0)"""
+
+# The seconds in which a broker answered requests.
+ANSWERING = """
+    select distinct broker, (done_us div 1000000) second from calls
+    where not is_unanswered and done_us - sent_us < 1000000"""
+
 # Requests that a broker served, or that prove nothing (`is_break`), in groups that several brokers have served.
 SERVED = f"""
     select /*+ shuffle_hash(moved) */ calls.group, member, broker, generation, done_us,
@@ -344,6 +369,9 @@ SERVED = f"""
         select `group` from calls where {OF_GROUPS} and not error in (14, 15, 16)
         group by `group` having min(broker) < max(broker)) moved on moved.group = calls.group
     where {OF_GROUPS} and broker >= 0"""
+
+_NOT_STORED = "calls"
+"""The name of the view that is computed whenever it is read, from another one."""
 
 _VIEWS = {
     "scripts": SCRIPTS,
@@ -364,6 +392,8 @@ _VIEWS = {
     "replaced_members": REPLACED_MEMBERS,
     "late_session_requests": LATE_SESSION_REQUESTS,
     "unassigned": UNASSIGNED,
+    "unanswered": UNANSWERED,
+    "answering": ANSWERING,
     "served": SERVED,
 }
 
@@ -428,7 +458,7 @@ def promise_views(
     brokers: BrokerTimes = DEFAULT_TIMES,
     queries: Iterable[str] | None = None,
 ) -> Iterator[PromiseViews]:
-    """Create the views; they are cached, and exist until the context ends.
+    """Create the views; nearly all are stored, and exist until the context ends.
 
     Args:
         spark: The session.
@@ -450,8 +480,11 @@ def promise_views(
     ).collect()
     few, is_used, has_consumers = are_few(counted["rows"]), bool(counted["used"]), bool(counted["beats"])
     found = PromiseViews(spark, few, counted["end_us"] or 0, brokers, is_used, has_consumers)
-    in_consumer_group = "bool_or(epoch is not null) over (partition by `group`)" if has_consumers else "false"
-    views = {"calls": CALLS.format(in_consumer_group=in_consumer_group), **_VIEWS}
+    views = {
+        "group_requests": GROUP_REQUESTS.format(in_consumer_group=_IN_CONSUMER_GROUP if has_consumers else ""),
+        _NOT_STORED: CALLS.format(in_consumer_group="" if has_consumers else ", false in_consumer_group"),
+        **_VIEWS,
+    }
     views |= (TRANSACTION_VIEWS if is_used else {}) | (CONSUMER_VIEWS if has_consumers else {})
     if queries is not None:
         views = _needed(views, queries)
@@ -459,9 +492,11 @@ def promise_views(
     with temporary_settings(spark, {**settings_for_count(spark, counted["rows"]), **_IN_PLACE}):
         try:
             for name, query in views.items():
-                kept.append(computed_once(found.sql(query), few))
-                kept[-1].createOrReplaceTempView(name)
+                rows = found.sql(query)
+                if name != _NOT_STORED:
+                    rows = computed_once(rows, few)
+                    kept.append(rows)
+                rows.createOrReplaceTempView(name)
             yield found
         finally:
-            for view in kept:
-                view.unpersist()
+            free(kept, few)

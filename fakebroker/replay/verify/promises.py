@@ -14,7 +14,7 @@ from pyspark.sql.functions import lit
 
 from fakebroker.errors import ConfigError, one_of
 from fakebroker.replay.run_summary import PromiseCheck, PromiseOutcome, Violation
-from fakebroker.replay.spark.query_settings import computed_once, in_parallel, local_table
+from fakebroker.replay.spark.query_settings import computed_once, free, in_parallel, local_table
 from fakebroker.replay.verify.promise_queries import CONSUMER_PROMISES, PROMISES, TRANSACTION_PROMISES, Promise
 from fakebroker.replay.verify.promise_views import DEFAULT_TIMES, BrokerTimes, PromiseViews, promise_views
 from fakebroker.replay.verify.violations import SCHEMA, ViolationRow
@@ -191,8 +191,7 @@ def _rows(views: PromiseViews, queries: Mapping[str, str]) -> Iterator[dict[str,
     try:
         yield dict(zip(queries, frames, strict=True))
     finally:
-        for frame in frames:
-            frame.unpersist()
+        free(frames, views.few)
 
 
 def _violations(
