@@ -465,7 +465,7 @@ def _after_similar(data: bytes, record: tuple[int, int, int, int, int], index: i
         key_length, value_length = key_length + value_length, b""
     is_at = data.startswith
     while index < count:
-        delta = _SMALL_VARINTS[index] if index < len(_SMALL_VARINTS) else _varint(index)
+        delta = _VARINTS[index]
         if not is_at(head + delta + key_length, position):
             break
         if (value_length and not is_at(value_length, position + value_at)) or data[position + size_bytes - 1]:
@@ -706,14 +706,14 @@ def encode_pairs(
         header = _CHECKED_PART.pack(_TRANSACTIONAL_BIT, count - 1, timestamp_ms, timestamp_ms, *producer, 0, count)
     parts = [header]
     for number, (key, value) in enumerate(pairs):
-        delta, key_length = _varint(number), _varint(len(key))
+        delta, key_length = _VARINTS[number], _VARINTS[len(key)]
         size_bytes = 3 + len(delta) + len(key_length) + len(key)  # with attributes, timestamp delta and no headers
         if value is None:
-            parts += (_varint(size_bytes + 1), b"\0\0", delta, key_length, key, _NULL, b"\0")
+            parts += (_VARINTS[size_bytes + 1], b"\0\0", delta, key_length, key, _NULL, b"\0")
         else:
-            value_length = _varint(len(value))
+            value_length = _VARINTS[len(value)]
             size_bytes += len(value_length) + len(value)
-            parts += (_varint(size_bytes), b"\0\0", delta, key_length, key, value_length, value, b"\0")
+            parts += (_VARINTS[size_bytes], b"\0\0", delta, key_length, key, value_length, value, b"\0")
     checked = b"".join(parts)
     length = _HEADER.size - _LENGTH_END - _CHECKED_PART.size + len(checked)
     return _UNCHECKED_PART.pack(base_offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
@@ -729,27 +729,31 @@ def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_
         if not -1 <= record.timestamp_ms <= _INT64_MAX:
             raise ProtocolError(f"record {record.offset}: timestamp {record.timestamp_ms}, expected -1 to 2**63 - 1")
         body = _encode_record(record, record.timestamp_ms - base_timestamp_ms, record.offset - base_offset)
-        out += (_varint(len(body)), body)
+        out += (_VARINTS[len(body)], body)
     return b"".join(out)
 
 
 def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
-    parts = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
+    parts = [b"\0", _VARINTS[timestamp_delta], _VARINTS[offset_delta]]
     for each in (record.key, record.value):
-        parts += (_NULL,) if each is None else (_varint(len(each)), each)
-    parts.append(_varint(len(record.headers)))
+        parts += (_NULL,) if each is None else (_VARINTS[len(each)], each)
+    parts.append(_VARINTS[len(record.headers)])
     for name, value in record.headers:
         key = name.encode()
-        parts += (_varint(len(key)), key, *((_NULL,) if value is None else (_varint(len(value)), value)))
+        parts += (_VARINTS[len(key)], key, *((_NULL,) if value is None else (_VARINTS[len(value)], value)))
     return b"".join(parts)
 
 
-def _varint(value: int) -> bytes:
-    """Encode an int64 as a zigzag varint."""
-    return _SMALL_VARINTS[value] if 0 <= value < len(_SMALL_VARINTS) else unsigned_varint(value << 1 ^ value >> 63)
+class _Varints(dict[int, bytes]):
+    """Int64s as zigzag varints. It has the small ones, such as most lengths; the others are encoded at each use."""
+
+    __slots__ = ()
+
+    def __missing__(self, value: int) -> bytes:
+        return unsigned_varint(value << 1 ^ value >> 63)
 
 
-_SMALL_VARINTS = tuple(unsigned_varint(value << 1) for value in range(512))
+_VARINTS = _Varints((value, unsigned_varint(value << 1)) for value in range(512))
 _NULL = b"\1"
 """The length of null: -1 as a zigzag varint."""
 
