@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import Any, cast
+from typing import Any
 
 from fakebroker.cluster.logs.coordinator_records import VERSION, append_pairs, prefixed, read_all, version_of
 from fakebroker.cluster.logs.partition_log import PartitionLog
@@ -78,7 +78,8 @@ def append_records(
             return log.append(_marker(first, now_ms), leader_epoch)
         if isinstance(first, PendingOffsetRecord):
             producer = first.producer_id, first.epoch
-    pairs = [(record_key(record), record_value(record, release)) for record in cast("Sequence[KeyedRecord]", written)]
+    keyed: Sequence[KeyedRecord] = written  # type: ignore[assignment]  # not an end, which is alone
+    pairs = [(record_key(record), record_value(record, release)) for record in keyed]
     return append_pairs(log, pairs, leader_epoch, now_ms, producer)
 
 

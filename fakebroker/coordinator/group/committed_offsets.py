@@ -105,7 +105,7 @@ class CommittedOffsets:
         if error:
             done([error] * len(offsets))
             return
-        if group is not None and (member := group.members.get(member_id)):
+        if group is not None and (member := group.members.get(member_id)) is not None:
             group.arm_session(member, member.session_timeout_ms, now_ms)
             self._groups.schedule(group)
         if group is None and consumer_group is None and self.config.is_before_kip_848:
@@ -117,9 +117,14 @@ class CommittedOffsets:
             if error:
                 done([error] * len(offsets))
                 return
-            if records and group_id not in self._groups:
-                self._groups.create_simple(group_id, "first OffsetCommit", now_ms)
-            self._apply(records)
+            if records:
+                stored = self._groups.offsets_of(group_id)
+                if stored is None:
+                    stored = self._groups.create_simple(group_id, "first OffsetCommit", now_ms).offsets
+                for record in records:
+                    stored.apply(record.topic, record.partition, record.value)
+                if self._pending.by_partition:
+                    self._pending.apply(self._runtime.partition_for(group_id), records)
             done(errors)
 
         if records:

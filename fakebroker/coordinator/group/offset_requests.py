@@ -37,7 +37,7 @@ def commit(group_id: str, offsets: Sequence[OffsetToCommit], config: Coordinator
     records: list[OffsetRecord] = []
     for wanted in offsets:
         metadata = wanted.metadata or ""
-        if java_string_length(metadata) > config.offset_metadata_max_bytes:
+        if metadata and java_string_length(metadata) > config.offset_metadata_max_bytes:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         timestamp_ms = int(now_ms) if wanted.commit_timestamp_ms is None else wanted.commit_timestamp_ms
