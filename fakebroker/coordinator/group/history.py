@@ -215,11 +215,6 @@ class Change(msgspec.Struct):
     left: list[str] = msgspec.field(default_factory=list)
     moments: list[RecordedMoment] = msgspec.field(default_factory=list)
 
-    def clear_members(self) -> None:
-        self.joined.clear()
-        self.rejoined.clear()
-        self.left.clear()
-
 
 class PendingChange(Protocol):
     """The changes of a group by the request or timer in progress.

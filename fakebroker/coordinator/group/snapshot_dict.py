@@ -1,6 +1,6 @@
 """`SnapshotDict`, a dict whose keys can be recorded after each change. Does not depend on groups."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Never, TypeVar
 
@@ -34,19 +34,17 @@ class SnapshotDict(dict[str, V]):
     So a group that records its members after each JoinGroup takes as long for each of them, however large it is.
     """
 
+    # The last snapshot, whose list the next one extends; None if a key was removed since. It is missing before the
+    # first one: an `__init__` would take longer than to create the dict.
     __slots__ = ("_last",)
-
-    def __init__(self, items: Iterable[tuple[str, V]] = ()) -> None:
-        super().__init__(items)
-        # The last snapshot, whose list the next one extends; None if a key was removed since.
-        self._last: _Prefix | None = None
+    _last: _Prefix | None
 
     def snapshot(self) -> Collection[str]:
         """Return the keys in their order. They do not change when the dict does."""
         count = len(self)
         if count <= _MOST_COPIED:
             return tuple(self)
-        last = self._last
+        last: _Prefix | None = getattr(self, "_last", None)
         if last is not None and len(last) == count:
             return last
         if last is None:
@@ -59,7 +57,7 @@ class SnapshotDict(dict[str, V]):
 
     def pop(self, *key_and_default: Any) -> Any:
         self._last = None
-        return super().pop(*key_and_default)
+        return dict.pop(self, *key_and_default)
 
     def __delitem__(self, key: str) -> None:
         self._last = None

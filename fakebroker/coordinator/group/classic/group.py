@@ -276,11 +276,9 @@ class Group:
             joined, left = _without(joined, left), _without(left, joined)
         if joined and rejoined:
             rejoined = _without(rejoined, joined)
-        members, parked_joins, parked_syncs = (
-            self.members.snapshot(),
-            self.parked_joins.snapshot(),
-            self.parked_syncs.snapshot(),
-        )
+        members = self.members.snapshot()
+        parked_joins = self.parked_joins.snapshot() if self.parked_joins else ()
+        parked_syncs = self.parked_syncs.snapshot() if self.parked_syncs else ()
         if self.state is DEAD:
             members, left = (), list(self.members)
         moment = RecordedMoment(
@@ -299,7 +297,7 @@ class Group:
             len(members) + len(rejoined) + len(parked_joins) + len(parked_syncs),
         )
         change.moments.append(moment)
-        change.clear_members()
+        change.joined, change.rejoined, change.left = [], [], []
 
     def timers(self, *, with_members: bool) -> Timers:
         """Return the timers; `with_members` adds the session and the pending id that expire next."""

@@ -70,6 +70,8 @@ class GroupState(Enum):
     STABLE = "Stable"
     DEAD = "Dead"
 
+    __hash__ = object.__hash__  # That of `Enum` is a Python function; `transition_to` looks up a state.
+
 
 EMPTY = GroupState.EMPTY
 PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
