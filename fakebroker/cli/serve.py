@@ -92,7 +92,7 @@ tenth of the time of a rebalance; a full one pauses the brokers for 0.7 s with 1
     "--tls",
     is_flag=True,
     help="Encrypt connections. Prints ssl.truststore.location=PATH, the certificate that clients have to trust. It is "
-    "made at each start, unless --config ssl.keystore.location=PATH names a PEM file.",
+    "made at each start, unless --config ssl.keystore.type=PEM --config ssl.keystore.location=PATH name a file.",
 )
 @click.option(
     "--users",

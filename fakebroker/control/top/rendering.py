@@ -192,13 +192,13 @@ def _missing(group: "BlockedGroup") -> str:
 
 
 def _outcome(group: "BlockedGroup", now_ms: float) -> str:
-    """Return what happens to a group that waits, and in how much time."""
+    """Return what happens to a group that waits, and in how much time: to members earlier, if their sessions expire."""
     if group["until_ms"] is None:
         return "until released" if group["is_held"] else "no time limit"
     left = _duration(group["until_ms"] - now_ms)
     if group["restarts"]:
         return f"waits again in {left}"
-    return f"removed in {left}" if group["removes"] else f"goes on in {left}"
+    return f"removed in ≤{left}" if group["removes"] else f"goes on in {left}"
 
 
 def _brokers(brokers: "Sequence[BrokerRow]", is_narrow: bool) -> _Section:
