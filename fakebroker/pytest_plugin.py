@@ -34,7 +34,7 @@ _SHOWN_MOMENTS = 10
 """Maximum number of entries of a timeline in a report."""
 _MAX_EXPLANATION = 2_000
 """Maximum number of characters of an explanation in a report."""
-_INTERNAL = frozenset({"fakebroker", "trio", "outcome", "asyncio", "concurrent"})
+_INTERNAL = frozenset({"fakebroker", "trio", "outcome", "asyncio", "concurrent", "contextlib"})
 """Packages whose functions are called between a call of this package in a test and an error of this package."""
 _MAX_NAME = 120
 """Maximum number of characters of a test's name in the name of a file."""

@@ -442,11 +442,14 @@ def test_the_traceback_of_an_error_ends_at_the_call_of_the_test(pytester: pytest
         def test_command(fake_cluster):
             fake_cluster.stop_broker(7)
 
+        def test_assertion(fake_cluster):
+            fake_cluster.assert_order("JoinGroup")
+
         def test_error_of_the_test(fake_cluster):
             fake_cluster.call(lambda: 1 / 0)
         """
     result = run(pytester, source)
-    result.assert_outcomes(failed=3, errors=1)
+    result.assert_outcomes(failed=4, errors=1)
     result.stdout.fnmatch_lines(
         [
             ">       return fake_cluster_factory(**_marked(request))",
@@ -455,6 +458,7 @@ def test_the_traceback_of_an_error_ends_at_the_call_of_the_test(pytester: pytest
             "E       *ConfigError: state='stable': expected one of *",
             "*test_it.py:4: ConfigError",
             "*test_it.py:11: ConfigError",
+            "*test_it.py:14: AssertionError",
         ],
     )
     shown = result.stdout.str()

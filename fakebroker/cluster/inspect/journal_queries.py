@@ -77,6 +77,7 @@ class JournalQueries:
                 others were found. It is an AssertionError, too.
             ConfigError: An API, broker, error or filter is unknown, there is no step, or the journal is off.
         """
+        __tracebackhide__ = True  # pytest shows the test's call.
         view = self.journal_view()
         pairs = [pair(step) for step in steps]
         if not pairs:
@@ -104,6 +105,7 @@ class JournalQueries:
                 AssertionError, too.
             ConfigError: An API, broker, error or filter is unknown; or the journal is off.
         """
+        __tracebackhide__ = True
         view = self.journal_view()
         given = {"client_id": client_id, **filters}
         matches = view.matcher(api, given)
@@ -254,6 +256,7 @@ class JournalView(JournalQueries, msgspec.Struct, frozen=True):
             calls: The calls to choose from, with their numbers.
             marks: Marks by index in `calls`; without marks, the last calls of the journal are shown.
         """
+        __tracebackhide__ = True
         shown = table(calls, marks) if marks else tail(self.numbered(), _SHOWN)
         raise AssertionError("\n".join([f"{why}:", shown, *self._warnings()]))
 

@@ -324,9 +324,7 @@ class BlockingWaits(ABC):
             count: Number of requests; to wait for one more, pass `len(cluster.requests(...)) + 1`.
             timeout_s: Maximum wait in wall-clock seconds.
             polling: Consumers to poll meanwhile.
-            filters: Further filters, all of which must match, as in `requests`: `group`, `member`, `broker`,
-                `connection`, `error`, `instance_id`, `transactional_id`, `producer_id`, `topic`, `partition`,
-                `version`, `fault`, `since` (which excludes older requests).
+            filters: Further filters, all of which must match; see `Filters`. `since` excludes older requests.
 
         Returns:
             All matching requests, oldest first, also those that the journal has dropped since the call; the response to
