@@ -1,4 +1,4 @@
-"""Record batches of format v2 (magic 2): encoding, decoding, validation.
+"""Record batches of format v2 (magic 2): encoding and decoding. `produced_batches.py` validates those of producers.
 
 Does not depend on requests or logs. Exceptions have the `error_code` of the response to a producer.
 """
@@ -13,7 +13,7 @@ import msgspec
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
-from fakebroker.protocol.types import read_unsigned_varint, unsigned_varint
+from fakebroker.protocol.types import unsigned_varint
 from fakebroker.utf8 import decode_utf8
 
 DEFAULT_DECOMPRESSED_LIMIT_BYTES = 64 * 1024 * 1024
@@ -37,10 +37,9 @@ _LOW_ATTRIBUTES_AT = _ATTRIBUTES_AT + 1
 _LENGTH_END = 12  # The batch length counts the bytes from here.
 _SMALLEST_LENGTH = 14  # The smallest message of magic 0. A smaller length is corrupt: the next batch cannot be found.
 _MAGIC = 2
-_COMPRESSION_BITS, _TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
+_COMPRESSION_BITS, TIMESTAMP_TYPE_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
 _COMPRESSIONS = tuple(Compression)  # By number: calling an enumeration takes longer.
-_NULL_LENGTH = 1  # -1, the length of null as a zigzag varint
-_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+_INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 class InvalidBatchError(ProtocolError):
@@ -53,24 +52,6 @@ class CorruptBatchError(InvalidBatchError):
     """A record batch with the wrong CRC, or with a header too malformed to find the CRC."""
 
     error_code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
-
-
-class RefusedRecordsError(InvalidBatchError):
-    """A batch with records that break the rules of a topic (Kafka's `RecordValidationException`).
-
-    Attributes:
-        faults: The numbers of these records in the batch, from 0, and why each is refused.
-    """
-
-    def __init__(self, message: str, faults: Sequence["tuple[int, str]"]) -> None:
-        super().__init__(message)
-        self.faults = faults
-
-
-class RefusedTimestampsError(RefusedRecordsError):
-    """A batch with records whose timestamps are not allowed."""
-
-    error_code: ClassVar[ErrorCode] = ErrorCode.INVALID_TIMESTAMP
 
 
 class UnencodableBatchError(InvalidBatchError):
@@ -158,6 +139,14 @@ class RecordBatch:
     def size_bytes(self) -> int:
         return len(self.data)
 
+    def checked_fields(self) -> tuple[int, ...]:
+        """Return the CRC and the fields of the header that it covers; decoding each takes several times as long."""
+        return _VALIDATED.unpack_from(self.data, _CRC_AT)
+
+    def computed_crc(self) -> int:
+        """Return the CRC of the content, which `crc` should be."""
+        return crc32c(memoryview(self.data)[_ATTRIBUTES_AT:])
+
     @property
     def compression(self) -> Compression:
         """The codec. Raises `InvalidBatchError` if it is unknown."""
@@ -168,7 +157,7 @@ class RecordBatch:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        is_append_time = self.attributes & _TIMESTAMP_TYPE_BIT
+        is_append_time = self.attributes & TIMESTAMP_TYPE_BIT
         return TimestampType.LOG_APPEND_TIME if is_append_time else TimestampType.CREATE_TIME
 
     @property
@@ -183,51 +172,6 @@ class RecordBatch:
     def label(self) -> str:
         """The name of this batch in error messages."""
         return f"record batch with base offset {self.base_offset}"
-
-
-class RecordRules(msgspec.Struct, frozen=True):
-    """What a topic requires of produced records (Kafka's `LogValidator`).
-
-    Attributes:
-        needs_key: Whether records must have a key, as in compacted topics.
-        first_ms: The smallest timestamp that is allowed; None for all. Records without a timestamp are allowed.
-        last_ms: The largest timestamp that is allowed; None for all.
-    """
-
-    needs_key: bool = False
-    first_ms: int | None = None
-    last_ms: int | None = None
-
-    def check(self, batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> None:
-        """Check the records of a valid batch.
-
-        Raises:
-            RefusedRecordsError: Records lack a key.
-            RefusedTimestampsError: Records have a timestamp that is not allowed.
-        """
-        faults: list[tuple[int, str]] = []
-        error: type[RefusedRecordsError] = RefusedRecordsError
-        for index, record in enumerate(iterate_records(batch, limit_bytes)):
-            if self.needs_key and record.key is None:
-                faults.append((index, "no key, expected one, because the topic is compacted"))
-            elif not self._allows(record.timestamp_ms):
-                error = RefusedTimestampsError
-                faults.append((index, f"timestamp {record.timestamp_ms}, expected {self._allowed()}"))
-        if faults:
-            index, fault = faults[0]
-            count = f"{len(faults)} of {batch.record_count} records refused"
-            raise error(f"{batch.label}: {count}: record {index}: {fault}", faults)
-
-    def _allows(self, timestamp_ms: int) -> bool:
-        if timestamp_ms == NO_TIMESTAMP:
-            return True
-        is_early = self.first_ms is not None and timestamp_ms < self.first_ms
-        return not is_early and (self.last_ms is None or timestamp_ms <= self.last_ms)
-
-    def _allowed(self) -> str:
-        if self.first_ms is None:
-            return f"at most {self.last_ms}"
-        return f"at least {self.first_ms}" if self.last_ms is None else f"{self.first_ms} to {self.last_ms}"
 
 
 def split_batches(data: bytes) -> list[RecordBatch]:
@@ -266,220 +210,6 @@ def _complete_batch_bytes(data: bytes, position: int) -> int:
     return size_bytes
 
 
-def only_batch(data: bytes) -> RecordBatch:
-    """Return the only batch of the records of a partition in a Produce request of version 3 or newer.
-
-    Follows Kafka's `ProduceRequest.validateRecords`, which ignores an incomplete batch after the complete one.
-
-    Raises:
-        InvalidBatchError: There is no complete batch or more than one; `error_code` is that of the response.
-    """
-    batches = split_batches(data)
-    if len(batches) != 1:
-        raise InvalidBatchError(f"records of {len(data)} bytes: {len(batches)} complete record batches, expected 1")
-    return batches[0]
-
-
-class ReadMeter:
-    """Counts the bytes of records that were read, after decompression, so that long work can be divided."""
-
-    __slots__ = ("size_bytes",)
-
-    def __init__(self) -> None:
-        self.size_bytes = 0
-
-
-def validate_produced(
-    batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES, meter: ReadMeter | None = None
-) -> RecordBatch:
-    """Validate a batch that a producer sent, as a broker does before it appends the batch.
-
-    Follows Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator`.
-
-    Args:
-        batch: The batch.
-        limit_bytes: The largest size of the decompressed records.
-        meter: Counts what is read; the limit, if records cannot be decompressed.
-
-    Returns:
-        The batch, with the largest timestamp of its records in its header.
-
-    Raises:
-        InvalidBatchError: The batch is invalid; `error_code` is that of the response.
-    """
-    newest_ms = validate_batch(batch, limit_bytes, meter)
-    if batch.base_offset != 0:
-        raise InvalidBatchError(f"{batch.label}: expected base offset 0 from a producer")
-    if batch.is_control:
-        raise InvalidBatchError(f"{batch.label}: control records, expected none from a producer")
-    if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise InvalidBatchError(f"{batch.label}: base sequence {batch.base_sequence} at byte 53, expected 0 or more")
-    return batch if newest_ms == batch.max_timestamp_ms else with_timestamps(batch, batch.timestamp_type, newest_ms)
-
-
-def validate_batch(
-    batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES, meter: ReadMeter | None = None
-) -> int:
-    """Check the CRC and record count of a batch, and that its records can be decoded and have consecutive offsets.
-
-    The arguments are those of `validate_produced`.
-
-    Returns:
-        The largest timestamp of a record, in milliseconds. Brokers correct a batch header with another one.
-
-    Raises:
-        CorruptBatchError: The CRC is wrong.
-        InvalidBatchError: The CRC is right, but the content is invalid.
-    """
-    # One call, because decoding each field of a header when it is read takes several times as long.
-    sent_crc, attributes, last_offset_delta, base_timestamp_ms, _, _, _, _, record_count = _VALIDATED.unpack_from(
-        batch.data, _CRC_AT
-    )
-    crc = crc32c(memoryview(batch.data)[_ATTRIBUTES_AT:])
-    if crc != sent_crc:
-        raise CorruptBatchError(f"{batch.label}: CRC {sent_crc:#010x} at byte {_CRC_AT}, expected {crc:#010x}")
-    if not 0 < record_count == last_offset_delta + 1:
-        raise InvalidBatchError(
-            f"{batch.label}: record count {record_count} at byte 57, expected 1 or more "
-            f"and one more than the last offset delta {last_offset_delta}"
-        )
-    # Kafka corrects wrong offset deltas in compressed batches and ignores them in others; no client sends them.
-    if meter is not None:
-        meter.size_bytes += limit_bytes
-    data, position = _records_of(batch, limit_bytes)
-    if meter is not None:
-        meter.size_bytes += len(data) - limit_bytes
-    largest_delta = _largest_timestamp_delta(data, position, record_count)
-    if largest_delta is not None and not attributes & _TIMESTAMP_TYPE_BIT:
-        newest_ms: int = base_timestamp_ms + largest_delta
-        if newest_ms <= _INT64_MAX:
-            return max(newest_ms, NO_TIMESTAMP)
-    newest_ms = NO_TIMESTAMP
-    for offset, record in enumerate(_decoded_records(batch, data, position), batch.base_offset):
-        if record.offset != offset:
-            raise InvalidBatchError(f"{batch.label}: a record with offset {record.offset}, expected {offset}")
-        if record.timestamp_ms > newest_ms:
-            newest_ms = record.timestamp_ms
-    return newest_ms
-
-
-def _largest_timestamp_delta(data: bytes, position: int, count: int) -> int | None:
-    """Check plain records without decoding them, because a broker checks every record that it receives.
-
-    Args:
-        data: The decompressed records.
-        position: The position of the first record.
-        count: The record count of the batch header.
-
-    Returns:
-        The largest difference between the timestamp of a record and the base timestamp; None if records may be invalid,
-        or are not plain: consecutive offsets, no headers, and no timestamps before the base timestamp.
-    """
-    read = read_unsigned_varint
-    largest, end, index, last_length = 0, position, 0, 0
-    try:
-        # The varints are signed (zigzag): odd ones are negative. Those of one or two bytes, which are most, are decoded
-        # here: this takes half the time. A first byte above 127 is followed by more bits.
-        while index < count:
-            start = position
-            length = data[position]
-            position += 1
-            if length > 127:
-                if (second := data[position]) < 128:
-                    length += (second - 1) << 7
-                    position += 1
-                else:
-                    length, position = read(data, position - 1)
-            end = position + (length >> 1)
-            position += 1  # attributes
-            delta = data[position]
-            position += 1
-            if delta > 127:
-                delta, position = read(data, position - 1)
-            signs = length | delta
-            offset_at = position
-            offset = data[position]
-            position += 1
-            if offset > 127:
-                if (second := data[position]) < 128:
-                    offset += (second - 1) << 7
-                    position += 1
-                else:
-                    offset, position = read(data, position - 1)
-            key_at = position
-            key_bytes = data[position]
-            position += 1
-            if key_bytes != _NULL_LENGTH:
-                if key_bytes > 127:
-                    key_bytes, position = read(data, position - 1)
-                position += key_bytes >> 1
-                signs |= key_bytes
-            value_at = position
-            value_bytes = data[position]
-            position += 1
-            if value_bytes != _NULL_LENGTH:
-                if value_bytes > 127:
-                    if (second := data[position]) < 128:
-                        value_bytes += (second - 1) << 7
-                        position += 1
-                    else:
-                        value_bytes, position = read(data, position - 1)
-                position += value_bytes >> 1
-                signs |= value_bytes
-            has_headers = data[position] != 0
-            position += 1
-            if position != end or offset != index << 1 or has_headers or signs & 1:
-                return None
-            if delta > largest:
-                largest = delta
-            index += 1
-            if length == last_length:  # Records of one size often follow each other: comparing takes half the time.
-                index, end = _after_similar(data, (start, offset_at, key_at, value_at, end), index, count)
-                position = end
-            last_length = length
-    except (IndexError, ValueError):
-        return None
-    return largest >> 1 if end == len(data) else None
-
-
-def _after_similar(data: bytes, record: tuple[int, int, int, int, int], index: int, count: int) -> tuple[int, int]:
-    """Skip the records after a plain record that differ from it at most in offset, key and value, but not in sizes.
-
-    Args:
-        data: The records.
-        record: The positions of the plain record, its offset, the length of its key, the length of its value, its end.
-        index: The number of the next record.
-        count: The number of records.
-
-    Returns:
-        The number and the position of the first record that is different, or of the end.
-    """
-    start, offset_at, key_at, value_at, position = record
-    size_bytes, value_at = position - start, value_at - start
-    head, key_length, value_length = (
-        data[start:offset_at],
-        _varint_at(data, key_at),
-        _varint_at(data, start + value_at),
-    )
-    if key_length == _NULL:  # The length of the value follows: one comparison instead of two.
-        key_length, value_length = key_length + value_length, b""
-    is_at = data.startswith
-    while index < count:
-        delta = _VARINTS[index]
-        if not is_at(head + delta + key_length, position):
-            break
-        if (value_length and not is_at(value_length, position + value_at)) or data[position + size_bytes - 1]:
-            break  # It has another size, or headers.
-        index += 1
-        position += size_bytes
-    return index, position
-
-
-def _varint_at(data: bytes, position: int) -> bytes:
-    """Return the bytes of a varint."""
-    return data[position : _after_varint(data, position)]
-
-
 def decode_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_LIMIT_BYTES) -> list[Record]:
     """Return all records of a batch; see `iterate_records`."""
     return list(iterate_records(batch, limit_bytes))
@@ -498,10 +228,10 @@ def iterate_records(batch: RecordBatch, limit_bytes: int = DEFAULT_DECOMPRESSED_
     """
     if batch.record_count < 0:
         raise InvalidBatchError(f"{batch.label}: record count {batch.record_count} at byte 57, expected 0 or more")
-    return _decoded_records(batch, *_records_of(batch, limit_bytes))
+    return decode_buffer(batch, *decompressed_records(batch, limit_bytes))
 
 
-def _records_of(batch: RecordBatch, limit_bytes: int) -> tuple[bytes, int]:
+def decompressed_records(batch: RecordBatch, limit_bytes: int) -> tuple[bytes, int]:
     """Return a buffer with the decompressed records of a batch, and the position of the first one.
 
     Raises:
@@ -515,7 +245,7 @@ def _records_of(batch: RecordBatch, limit_bytes: int) -> tuple[bytes, int]:
         raise InvalidBatchError(f"{batch.label}: {error}") from error
 
 
-def _decoded_records(batch: RecordBatch, data: bytes, position: int) -> Iterator[Record]:
+def decode_buffer(batch: RecordBatch, data: bytes, position: int) -> Iterator[Record]:
     """Decode the records of a batch in a buffer; see `iterate_records`."""
     append_time_ms = batch.max_timestamp_ms if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     for index in range(batch.record_count):
@@ -543,7 +273,7 @@ def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms
     end = position + length
     if end > len(data):
         raise IndexError(end)
-    timestamp_delta, position = _read_varint(data, position + 1, _INT64_MAX)
+    timestamp_delta, position = _read_varint(data, position + 1, INT64_MAX)
     offset_delta, position = _read_varint(data, position, _INT32_MAX)
     key, position = _read_bytes(data, position)
     value, position = _read_bytes(data, position)
@@ -554,7 +284,7 @@ def _read_record(data: bytes, position: int, base_offset: int, base_timestamp_ms
     if position != end:
         raise ValueError(f"length {length} up to byte {end}, but its fields end at byte {position}")
     timestamp_ms = base_timestamp_ms + timestamp_delta
-    if not -_INT64_MAX - 1 <= timestamp_ms <= _INT64_MAX:
+    if not -INT64_MAX - 1 <= timestamp_ms <= INT64_MAX:
         raise ValueError(f"timestamp {timestamp_ms}, expected an int64")
     return Record(base_offset + offset_delta, timestamp_ms, key, value, headers), position
 
@@ -570,20 +300,20 @@ def record_keys(batch: RecordBatch) -> Iterator[tuple[int, bytes | None, bool]]:
         return
     data, end = batch.data, _HEADER.size
     if batch.last_offset == batch.base_offset:  # One record, as in most batches of coordinators.
-        position = _after_varint(data, _after_varint(data, _after_varint(data, end) + 1))  # length, timestamp, offset
+        position = after_varint(data, after_varint(data, after_varint(data, end) + 1))  # length, timestamp, offset
         key, position = _read_bytes(data, position)
         yield batch.base_offset, key, not data[position] & 1  # Odd lengths are negative.
         return
     for _ in range(batch.record_count):
         length, position = _read_varint(data, end, _INT32_MAX)
         end = position + length
-        _, position = _read_varint(data, position + 1, _INT64_MAX)
+        _, position = _read_varint(data, position + 1, INT64_MAX)
         offset_delta, position = _read_varint(data, position, _INT32_MAX)
         key, position = _read_bytes(data, position)
         yield batch.base_offset + offset_delta, key, _read_varint(data, position, _INT32_MAX)[0] >= 0
 
 
-def _after_varint(data: bytes, position: int) -> int:
+def after_varint(data: bytes, position: int) -> int:
     """Return the position after a varint."""
     while data[position] > 127:
         position += 1
@@ -666,13 +396,13 @@ def encode_batch(
     if not records:
         raise ProtocolError("record batch of 0 records, expected at least 1")
     first, last = records[0], records[-1]
-    attributes = compression | timestamp_type * _TIMESTAMP_TYPE_BIT
+    attributes = compression | timestamp_type * TIMESTAMP_TYPE_BIT
     attributes |= is_transactional * _TRANSACTIONAL_BIT | is_control * _CONTROL_BIT
     max_timestamp_ms = max(record.timestamp_ms for record in records)
     last_offset = last.offset if last_offset is None else last_offset
     deltas = (attributes, last_offset - base_offset, first.timestamp_ms, max_timestamp_ms)
     try:
-        body = compress(compression, _encode_records(records, base_offset, first.timestamp_ms))
+        body = compress(compression, encode_records(records, base_offset, first.timestamp_ms))
         checked = _CHECKED_PART.pack(*deltas, producer_id, producer_epoch, base_sequence, len(records)) + body
         length = _HEADER.size - _LENGTH_END + len(body)
         return _UNCHECKED_PART.pack(base_offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
@@ -706,41 +436,41 @@ def encode_pairs(
         header = _CHECKED_PART.pack(_TRANSACTIONAL_BIT, count - 1, timestamp_ms, timestamp_ms, *producer, 0, count)
     parts = [header]
     for number, (key, value) in enumerate(pairs):
-        delta, key_length = _VARINTS[number], _VARINTS[len(key)]
+        delta, key_length = VARINTS[number], VARINTS[len(key)]
         size_bytes = 3 + len(delta) + len(key_length) + len(key)  # with attributes, timestamp delta and no headers
         if value is None:
-            parts += (_VARINTS[size_bytes + 1], b"\0\0", delta, key_length, key, _NULL, b"\0")
+            parts += (VARINTS[size_bytes + 1], b"\0\0", delta, key_length, key, NULL, b"\0")
         else:
-            value_length = _VARINTS[len(value)]
+            value_length = VARINTS[len(value)]
             size_bytes += len(value_length) + len(value)
-            parts += (_VARINTS[size_bytes], b"\0\0", delta, key_length, key, value_length, value, b"\0")
+            parts += (VARINTS[size_bytes], b"\0\0", delta, key_length, key, value_length, value, b"\0")
     checked = b"".join(parts)
     length = _HEADER.size - _LENGTH_END - _CHECKED_PART.size + len(checked)
     return _UNCHECKED_PART.pack(base_offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
 
 
-def _encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
+def encode_records(records: Sequence[Record], base_offset: int, base_timestamp_ms: int) -> bytes:
     out: list[bytes] = []
     next_offset = base_offset
     for record in records:
         if not next_offset <= record.offset <= base_offset + _INT32_MAX:
             raise ProtocolError(f"record {record.offset}: expected offset {next_offset} to {base_offset + _INT32_MAX}")
         next_offset = record.offset + 1
-        if not -1 <= record.timestamp_ms <= _INT64_MAX:
+        if not -1 <= record.timestamp_ms <= INT64_MAX:
             raise ProtocolError(f"record {record.offset}: timestamp {record.timestamp_ms}, expected -1 to 2**63 - 1")
         body = _encode_record(record, record.timestamp_ms - base_timestamp_ms, record.offset - base_offset)
-        out += (_VARINTS[len(body)], body)
+        out += (VARINTS[len(body)], body)
     return b"".join(out)
 
 
 def _encode_record(record: Record, timestamp_delta: int, offset_delta: int) -> bytes:
-    parts = [b"\0", _VARINTS[timestamp_delta], _VARINTS[offset_delta]]
+    parts = [b"\0", VARINTS[timestamp_delta], VARINTS[offset_delta]]
     for each in (record.key, record.value):
-        parts += (_NULL,) if each is None else (_VARINTS[len(each)], each)
-    parts.append(_VARINTS[len(record.headers)])
+        parts += (NULL,) if each is None else (VARINTS[len(each)], each)
+    parts.append(VARINTS[len(record.headers)])
     for name, value in record.headers:
         key = name.encode()
-        parts += (_VARINTS[len(key)], key, *((_NULL,) if value is None else (_VARINTS[len(value)], value)))
+        parts += (VARINTS[len(key)], key, *((NULL,) if value is None else (VARINTS[len(value)], value)))
     return b"".join(parts)
 
 
@@ -753,8 +483,8 @@ class _Varints(dict[int, bytes]):
         return unsigned_varint(value << 1 ^ value >> 63)
 
 
-_VARINTS = _Varints((value, unsigned_varint(value << 1)) for value in range(512))
-_NULL = b"\1"
+VARINTS = _Varints((value, unsigned_varint(value << 1)) for value in range(512))
+NULL = b"\1"
 """The length of null: -1 as a zigzag varint."""
 
 
@@ -783,33 +513,30 @@ def with_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_times
     With LOG_APPEND_TIME, all records then have the largest timestamp; their own ones remain in the bytes.
     """
     data = bytearray(batch.data)
-    attributes = (batch.attributes & ~_TIMESTAMP_TYPE_BIT) | timestamp_type * _TIMESTAMP_TYPE_BIT
+    attributes = (batch.attributes & ~TIMESTAMP_TYPE_BIT) | timestamp_type * TIMESTAMP_TYPE_BIT
     _INT16.pack_into(data, _ATTRIBUTES_AT, attributes)
     _INT64.pack_into(data, _MAX_TIMESTAMP_AT, max_timestamp_ms)
     _UINT32.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_ATTRIBUTES_AT:]))
     return RecordBatch(bytes(data))
 
 
-def recompressed(batch: RecordBatch, compression: Compression) -> RecordBatch:
-    """Return a batch with the same records and another codec.
+def with_encoded_records(
+    batch: RecordBatch, encoded: bytes, compression: Compression, base_timestamp_ms: int, max_timestamp_ms: int
+) -> RecordBatch:
+    """Return a batch with the records of another one, encoded again.
 
-    Raises:
-        UnencodableBatchError: Records have timestamps below -1.
+    Args:
+        batch: The other batch.
+        encoded: The records, not compressed.
+        compression: Their new codec.
+        base_timestamp_ms: The timestamp to which those of the records are relative.
+        max_timestamp_ms: The largest timestamp of the records.
     """
-    records = decode_records(batch)
-    try:
-        data = encode_batch(
-            records,
-            base_offset=batch.base_offset,
-            compression=compression,
-            leader_epoch=batch.partition_leader_epoch,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            timestamp_type=batch.timestamp_type,
-            is_transactional=batch.is_transactional,
-            is_control=batch.is_control,
-        )
-    except ProtocolError as error:
-        raise UnencodableBatchError(f"{batch.label}: {error}") from error
-    return RecordBatch(data)
+    attributes = batch.attributes & ~_COMPRESSION_BITS | compression
+    times, body = (base_timestamp_ms, max_timestamp_ms), compress(compression, encoded)
+    producer = batch.producer_id, batch.producer_epoch, batch.base_sequence
+    fields = attributes, batch.last_offset_delta, *times, *producer, batch.record_count
+    checked = _CHECKED_PART.pack(*fields) + body
+    length = _HEADER.size - _LENGTH_END + len(body)
+    unchecked = batch.base_offset, length, batch.partition_leader_epoch, _MAGIC, crc32c(checked)
+    return RecordBatch(_UNCHECKED_PART.pack(*unchecked) + checked)

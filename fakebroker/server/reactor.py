@@ -54,7 +54,8 @@ MAX_EVENTS = 256
 MAX_TURNS = 8
 """Polls before other trio tasks, such as the control API, can run. Under load a poll and its work take 1 ms."""
 PART_BYTES = 4 * 1024 * 1024
-"""How many bytes of records one request may read before other connections get their turn. It takes about 10 ms."""
+"""How many bytes of records one request may read before other connections get their turn: 4096 small records, or fewer
+large ones (see `ReadMeter`). It takes about 10 ms."""
 MAX_FRAMES_AT_ONCE = 32
 """Maximum number of queued requests of one connection that are handled before other connections get their turn."""
 _AT_ONCE = range(MAX_FRAMES_AT_ONCE)

@@ -17,6 +17,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol import records
 from fakebroker.protocol.codec import encode
 from fakebroker.protocol.messages.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitValue
+from fakebroker.protocol.produced_batches import validate_batch
 from fakebroker.protocol.releases import release as named
 from fakebroker.protocol.schema import Message
 from tests.support.annotated_hex import annotated_hex
@@ -277,7 +278,7 @@ def test_records_of_one_call_are_one_batch() -> None:
     assert append_records(log, [OFFSET], leader_epoch=5, now_ms=2_000.0) == 2
 
     first, second = records.split_batches(log.read(0, 10_000))
-    records.validate_batch(first)
+    validate_batch(first)
     assert (first.partition_leader_epoch, second.partition_leader_epoch) == (4, 5)
     assert records.decode_records(first) == [
         records.Record(0, 1_234, record_key(GROUP), record_value(GROUP)),

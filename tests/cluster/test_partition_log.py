@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fakebroker.cluster.logs.partition_log import EpochEndOffset, LeaderEpochs, PartitionLog, TimestampAndOffset
 from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.produced_batches import validate_batch
 from fakebroker.protocol.records import (
     Record,
     RecordBatch,
@@ -13,7 +14,6 @@ from fakebroker.protocol.records import (
     decode_records,
     encode_batch,
     split_batches,
-    validate_batch,
 )
 from tests.support.soak import examples, soak
 

@@ -15,7 +15,8 @@ from fakebroker.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from fakebroker.protocol.records import DEFAULT_DECOMPRESSED_LIMIT_BYTES
+from fakebroker.protocol.produced_batches import RECORD_BYTES
+from fakebroker.protocol.records import DEFAULT_DECOMPRESSED_LIMIT_BYTES, Record, decode_records, encode_batch
 from tests.support.cluster.cluster_harness import ClusterHarness, batch
 
 KIB = 1024
@@ -24,9 +25,9 @@ PARTITIONS = 5
 
 @pytest.fixture
 def harness() -> ClusterHarness:
-    """A cluster in which a request reads two compressed batches of 1 KiB before others are served."""
+    """A cluster in which a request reads two compressed batches of a record of 1 KiB before others are served."""
     harness = ClusterHarness(topics={"news": PARTITIONS})
-    harness.cluster.part_bytes = 2 * KIB
+    harness.cluster.part_bytes = 2 * (KIB + RECORD_BYTES)
     return harness
 
 
@@ -134,3 +135,72 @@ def test_an_error_closes_the_connection_of_the_request_only(
     assert logged == [failure]
     assert call.closes_connection
     assert harness.cluster.answered == [call]
+
+
+MANY = 2000
+PART_RECORDS = 512
+HEADERS = (("h", b"x"),)
+LARGE: dict[str, tuple[dict[str, str], tuple[tuple[str, bytes | None], ...], int]] = {
+    "plain records": ({}, (), 4),
+    "records with headers": ({}, HEADERS, 4),
+    "keys": ({"cleanup.policy": "compact"}, (), 7),
+    "another codec": ({"compression.type": "zstd"}, (), 7),
+}
+"""Configs of the topic, headers of records, and the number of parts: 4 for validation, 3 to read the records again."""
+
+
+def many_records(headers: tuple[tuple[str, bytes | None], ...] = ()) -> list[Record]:
+    return [Record(offset, 1000 + offset % 3, b"k", bytes(offset % 7), headers) for offset in range(MANY)]
+
+
+def produce_many(harness: ClusterHarness, records: list[Record]) -> Call:
+    """Produce one batch to one partition."""
+    harness.cluster.part_bytes = PART_RECORDS * RECORD_BYTES
+    data = PartitionProduceData(index=0, records=encode_batch(records))
+    topic = TopicProduceData(name="news", partition_data=[data])
+    return harness.send(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 12)
+
+
+@pytest.mark.parametrize("kind", LARGE)
+def test_a_batch_with_many_records_is_checked_in_parts(harness: ClusterHarness, kind: str) -> None:
+    configs, headers, expected = LARGE[kind]
+    harness.partition(0).topic.configs = configs
+    call = produce_many(harness, many_records(headers))
+    parts = 1
+    while not call.has_response:
+        assert end_offsets(harness)[0] == 0
+        proceed(harness)
+        parts += 1
+    assert errors(call) == [0]
+    assert parts == expected
+    (stored,) = harness.partition(0).log.batches_from(0)
+    assert decode_records(stored) == many_records(headers)
+
+
+def test_the_last_part_of_a_batch_finds_what_is_wrong(harness: ClusterHarness) -> None:
+    records = many_records()
+    records[-1].offset += 1
+    call = produce_many(harness, records)
+    while not call.has_response:
+        proceed(harness)
+    assert errors(call) == [ErrorCode.INVALID_RECORD]
+
+
+def test_a_topic_that_is_deleted_while_its_batch_is_checked_is_unknown(harness: ClusterHarness) -> None:
+    call = produce_many(harness, many_records())
+    harness.cluster.delete_named_topic("news")
+    while not call.has_response:
+        proceed(harness)
+    assert errors(call) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_leader_that_moves_while_a_batch_is_checked_refuses_it() -> None:
+    harness = ClusterHarness(brokers=2, topics={"news": 1})
+    partition = harness.partition(0)
+    call = produce_many(harness, many_records())
+    assert not call.has_response
+    partition.leader_id = 3 - partition.leader_id
+    while not call.has_response:
+        proceed(harness)
+    assert errors(call) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert partition.log.high_watermark == 0

@@ -25,6 +25,7 @@ from fakebroker.protocol.message_sets import (
     to_record_batch,
     unwrap,
 )
+from fakebroker.protocol.produced_batches import validate_batch
 from fakebroker.protocol.records import (
     InvalidBatchError,
     Record,
@@ -32,7 +33,6 @@ from fakebroker.protocol.records import (
     TimestampType,
     decode_records,
     encode_batch,
-    validate_batch,
 )
 from tests.support.annotated_hex import annotated_hex
 from tests.support.soak import examples, soak

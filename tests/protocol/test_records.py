@@ -20,6 +20,7 @@ from kafka.record.default_records import (
 
 from fakebroker.errors import ErrorCode, ProtocolError
 from fakebroker.protocol.compression import Compression
+from fakebroker.protocol.produced_batches import only_batch, validate_batch, validate_produced
 from fakebroker.protocol.records import (
     CorruptBatchError,
     InvalidBatchError,
@@ -30,10 +31,7 @@ from fakebroker.protocol.records import (
     encode_batch,
     encode_pairs,
     iterate_records,
-    only_batch,
     split_batches,
-    validate_batch,
-    validate_produced,
     with_base_offset,
 )
 from tests.support.soak import examples, soak

@@ -22,7 +22,8 @@ from kio.schema.end_txn_marker.v0 import EndTxnMarker
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
-from fakebroker.protocol.records import iterate_records, split_batches, validate_batch
+from fakebroker.protocol.produced_batches import validate_batch
+from fakebroker.protocol.records import iterate_records, split_batches
 from fakebroker.protocol.transaction_markers import Marker, encode_marker, marker_in
 from tests.support.soak import examples
 

@@ -38,18 +38,22 @@ from fakebroker.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from fakebroker.protocol.records import (
-    DEFAULT_DECOMPRESSED_LIMIT_BYTES,
-    InvalidBatchError,
+from fakebroker.protocol.produced_batches import (
+    Parts,
     ReadMeter,
-    RecordBatch,
     RecordRules,
     RefusedRecordsError,
     RefusedTimestampsError,
-    TimestampType,
+    at_once,
     only_batch,
     recompressed,
-    validate_produced,
+    validate_in_parts,
+)
+from fakebroker.protocol.records import (
+    DEFAULT_DECOMPRESSED_LIMIT_BYTES,
+    InvalidBatchError,
+    RecordBatch,
+    TimestampType,
     with_timestamps,
 )
 from fakebroker.protocol.releases import Release
@@ -161,7 +165,7 @@ class _Appends:
         done: Called with the response, immediately or later; None if the request has none (acks=0).
     """
 
-    __slots__ = ("_call", "_cluster", "_done", "_moved", "_pending", "_responses", "_results", "_stops")
+    __slots__ = ("_call", "_cluster", "_done", "_meter", "_moved", "_part", "_results", "_stops", "_work")
 
     def __init__(
         self,
@@ -173,10 +177,10 @@ class _Appends:
         self._cluster, self._call, self._done = cluster, call, done
         self._stops = call.broker.stops
         self._moved: list[Partition] = []
-        self._responses: list[list[PartitionProduceResponse]] = [[] for _ in rows]
         self._results: Results = {}
-        self._pending = [(topic, row) for topic, of_topic in enumerate(rows) for row in of_topic]
-        self._pending.reverse()
+        self._meter = ReadMeter(cluster.part_bytes)
+        self._part = 0
+        self._work = self._append_all(rows)
 
     def start(self, results: Results) -> None:
         """Append the batches that were verified."""
@@ -187,29 +191,47 @@ class _Appends:
         """Append batches until all are appended, or the part is complete; then the request is continued later."""
         if self._call.broker.stops != self._stops:
             return  # All connections to the broker are closed.
-        cluster, pending, meter = self._cluster, self._pending, ReadMeter()
-        while pending:
-            if meter.size_bytes >= cluster.part_bytes:
-                cluster.unfinished.append((self._call, self._proceed))
-                return
-            topic, row = pending.pop()
-            self._responses[topic].append(self._appended(row, meter))
-        self._done(_response(cluster, self._call, self._responses, self._moved))
+        self._meter.size_bytes = 0
+        self._part += 1
+        for _ in self._work:
+            self._cluster.unfinished.append((self._call, self._proceed))
+            return
 
-    def _appended(self, row: Row, meter: ReadMeter) -> PartitionProduceResponse:
-        """Append the batch of one partition, or return its error."""
-        if isinstance(row, PartitionProduceResponse):
-            return row
-        cluster, call, topic = self._cluster, self._call, row.partition.topic
-        if cluster.topics.get(topic.name) is not topic:  # deleted while the request waited
-            return _refused(row.partition.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        result = self._results.get((topic.name, row.partition.index))
+    def _append_all(self, rows: Sequence[Sequence[Row]]) -> Parts[None]:
+        """Append all batches and answer the request."""
+        meter = self._meter
+        responses: list[list[PartitionProduceResponse]] = []
+        for of_topic in rows:
+            responses.append(answers := [])
+            for row in of_topic:
+                if meter.is_full:
+                    yield
+                answers.append(row if isinstance(row, PartitionProduceResponse) else (yield from self._appended(row)))
+        self._done(_response(self._cluster, self._call, responses, self._moved))
+
+    def _appended(self, row: Requested) -> Parts[PartitionProduceResponse]:
+        """Append the batch of one partition, or return its error. A large batch is checked in parts."""
+        cluster, call, partition = self._cluster, self._call, row.partition
+        if self._is_deleted(partition):
+            return _refused(partition.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result = self._results.get((partition.topic.name, partition.index))
         if isinstance(result, ErrorCode):
-            return _refused_transaction(call, row.partition, result, self._moved)
-        found = _prepared(cluster, call, row, self._moved, cluster.now_ms, meter)
+            return _refused_transaction(call, partition, result, self._moved)
+        started = self._part
+        found = yield from _prepared(cluster, call, row, self._moved, cluster.now_ms, self._meter)
         if isinstance(found, PartitionProduceResponse):
             return found
+        if self._part != started:  # Other requests and commands may have been handled while the batch was checked.
+            if self._is_deleted(partition):
+                return _refused(partition.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            error = _write_error(cluster, call, partition, found.config)
+            if error is not ErrorCode.NONE:
+                return _refused_by_leader(call, partition, error, self._moved)
         return append(cluster, call, found, cluster.now_ms, result)
+
+    def _is_deleted(self, partition: Partition) -> bool:
+        """Return whether a partition was deleted while the request waited."""
+        return self._cluster.topics.get(partition.topic.name) is not partition.topic
 
 
 def _response(
@@ -262,16 +284,18 @@ def prepare(
 ) -> Prepared | PartitionProduceResponse:
     """Check the batch of one partition, without appending it; return the batch, or the response with an error."""
     row = _requested(cluster, call, topic, data)
-    return row if isinstance(row, PartitionProduceResponse) else _prepared(cluster, call, row, [], now_ms, ReadMeter())
+    if isinstance(row, PartitionProduceResponse):
+        return row
+    return at_once(_prepared(cluster, call, row, [], now_ms, ReadMeter()))
 
 
 def _prepared(
     cluster: "Cluster", call: Call, requested: Requested, moved: list[Partition], now_ms: float, meter: ReadMeter
-) -> Prepared | PartitionProduceResponse:
+) -> Parts[Prepared | PartitionProduceResponse]:
     partition = requested.partition
     config = log_config(cluster, call.broker, partition.topic)
     try:
-        batch = _checked(cluster, call, requested, config, now_ms, meter)
+        batch = yield from _checked(cluster, call, requested, config, now_ms, meter)
     except InvalidBatchError as error:
         return _refused_batch(call, partition, error)
     if isinstance(batch, ErrorCode):
@@ -373,7 +397,7 @@ def _refused_transaction(
 
 def _checked(
     cluster: "Cluster", call: Call, requested: Requested, config: LogConfig, now_ms: float, meter: ReadMeter
-) -> RecordBatch | ErrorCode:
+) -> Parts[RecordBatch | ErrorCode]:
     """Return the batch to append, or an error. What is read is added to the meter.
 
     Raises:
@@ -385,31 +409,23 @@ def _checked(
     if received is None:
         batch = _checked_messages(cluster, call, partition, config, records, meter)
     else:
-        batch = _checked_batch(cluster, call, partition, config, received, meter)
+        error = _write_error(cluster, call, partition, config)
+        if error is not ErrorCode.NONE:
+            return error
+        if received.size_bytes > config.max_message_bytes:
+            return ErrorCode.MESSAGE_TOO_LARGE
+        batch = yield from validate_in_parts(received, meter)
     if isinstance(batch, ErrorCode):
         return batch
+    rules = _rules_for(batch, config, int(now_ms))
+    if rules is not None:
+        yield from rules.check(batch, meter)
     batch = _stamped(batch, config, int(now_ms))
     if config.compression is not None and batch.compression is not config.compression:
-        batch = recompressed(batch, config.compression)
+        batch = yield from recompressed(batch, config.compression, meter)
         if batch.size_bytes > config.max_message_bytes:
             return ErrorCode.MESSAGE_TOO_LARGE
     return ErrorCode.RECORD_LIST_TOO_LARGE if batch.size_bytes > config.segment_bytes else batch
-
-
-def _checked_batch(
-    cluster: "Cluster", call: Call, partition: Partition, config: LogConfig, batch: RecordBatch, meter: ReadMeter
-) -> RecordBatch | ErrorCode:
-    """Return a valid batch, or an error.
-
-    Raises:
-        InvalidBatchError: The batch is invalid.
-    """
-    error = _write_error(cluster, call, partition, config)
-    if error is not ErrorCode.NONE:
-        return error
-    if batch.size_bytes > config.max_message_bytes:
-        return ErrorCode.MESSAGE_TOO_LARGE
-    return validate_produced(batch, meter=meter)
 
 
 def _checked_messages(
@@ -434,28 +450,34 @@ def _checked_messages(
     return ErrorCode.MESSAGE_TOO_LARGE if batch.size_bytes > config.max_message_bytes else batch
 
 
+def _rules_for(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordRules | None:
+    """Return the rules for the records of a valid batch; None if its header tells that all are allowed."""
+    if config.uses_append_time:
+        return RecordRules(needs_key=True) if config.is_compacted else None
+    before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
+    if not config.is_compacted and before_ms >= FOREVER_MS and batch.max_timestamp_ms <= now_ms + after_ms:
+        return None
+    return RecordRules(
+        needs_key=config.is_compacted,
+        first_ms=now_ms - before_ms if before_ms < FOREVER_MS else None,
+        last_ms=now_ms + after_ms if after_ms < FOREVER_MS else None,
+    )
+
+
 def _stamped(batch: RecordBatch, config: LogConfig, now_ms: int) -> RecordBatch:
-    """Check the keys and timestamps of a valid batch, and set those that the broker sets (LogValidator).
+    """Set the timestamps that the broker sets in a valid batch (LogValidator).
 
     Raises:
-        RefusedRecordsError: Records are not allowed in this topic.
+        RefusedTimestampsError: The producer has set them.
     """
     is_create_time = batch.timestamp_type is TimestampType.CREATE_TIME
-    if config.uses_append_time:
-        if config.is_compacted:
-            RecordRules(needs_key=True).check(batch)
-        if not is_create_time:
-            fault = "timestamp type LogAppendTime, expected CreateTime from a producer"
-            faults = [(index, fault) for index in range(batch.record_count)]
-            raise RefusedTimestampsError(f"{batch.label}: {fault}", faults)
-        return with_timestamps(batch, TimestampType.LOG_APPEND_TIME, now_ms)
-    before_ms, after_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
-    # Most batches need not be read again, because their header tells that all records are allowed.
-    if config.is_compacted or before_ms < FOREVER_MS or batch.max_timestamp_ms > now_ms + after_ms:
-        first_ms = now_ms - before_ms if before_ms < FOREVER_MS else None
-        last_ms = now_ms + after_ms if after_ms < FOREVER_MS else None
-        RecordRules(needs_key=config.is_compacted, first_ms=first_ms, last_ms=last_ms).check(batch)
-    return batch if is_create_time else with_timestamps(batch, TimestampType.CREATE_TIME, batch.max_timestamp_ms)
+    if not config.uses_append_time:
+        return batch if is_create_time else with_timestamps(batch, TimestampType.CREATE_TIME, batch.max_timestamp_ms)
+    if not is_create_time:
+        fault = "timestamp type LogAppendTime, expected CreateTime from a producer"
+        faults = [(index, fault) for index in range(batch.record_count)]
+        raise RefusedTimestampsError(f"{batch.label}: {fault}", faults)
+    return with_timestamps(batch, TimestampType.LOG_APPEND_TIME, now_ms)
 
 
 def _write_error(cluster: "Cluster", call: Call, partition: Partition, config: LogConfig) -> ErrorCode:

@@ -8,6 +8,7 @@ from fakebroker.errors import ProtocolError
 from fakebroker.protocol.checksum import crc32c
 from fakebroker.protocol.compression import Compression, compress, decompress
 from fakebroker.protocol.message_sets import encode_message, iterate_messages, split_messages, to_record_batch
+from fakebroker.protocol.produced_batches import ReadMeter, at_once, recompressed, validate_produced
 from fakebroker.protocol.records import (
     NO_TIMESTAMP,
     InvalidBatchError,
@@ -16,10 +17,8 @@ from fakebroker.protocol.records import (
     UnencodableBatchError,
     decode_records,
     encode_batch,
-    recompressed,
     record_keys,
     split_batches,
-    validate_produced,
 )
 
 LIMIT_BYTES = 64 * 1024
@@ -98,7 +97,7 @@ def _check_valid(batch: RecordBatch) -> None:
     assert len(records) == batch.record_count
     assert [(each.offset, each.key, each.value is not None) for each in records] == list(record_keys(batch))
     try:
-        assert decode_records(recompressed(batch, Compression.ZSTD)) == records
+        assert decode_records(at_once(recompressed(batch, Compression.ZSTD, ReadMeter()))) == records
     except UnencodableBatchError:
         assert min(each.timestamp_ms for each in records) < NO_TIMESTAMP
     if batch.compression is not Compression.ZSTD:
