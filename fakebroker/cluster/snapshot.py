@@ -87,6 +87,15 @@ def check(cluster: Cluster, snapshot: Snapshot) -> None:
         )
 
 
+def stored_bytes(cluster: Cluster, snapshot: Snapshot) -> int:
+    """Return the size of what is stored of the topics of a snapshot, at most, with their records and configs."""
+    size_bytes = 0
+    for topic in snapshot.topics:
+        size_bytes += len(topic.name) + sum(len(name) + len(value) for name, value in topic.configs.items())
+        size_bytes += sum(each.log.size_bytes + cluster.partition_bytes for each in topic.partitions)
+    return size_bytes
+
+
 def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     """Restore a cluster to the state of a snapshot.
 

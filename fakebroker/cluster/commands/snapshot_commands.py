@@ -42,7 +42,7 @@ class SnapshotCommands(CommandsBase):
             with self._environment.replacing_brokers(snapshot.brokers, cut_all=False):
                 snapshots.restore(self._cluster, snapshot, self._now_ms())
 
-        self._change(restore, sum(each.log.size_bytes for topic in snapshot.topics for each in topic.partitions))
+        self._change(restore, snapshots.stored_bytes(self._cluster, snapshot))
 
     @command
     def reset(self) -> None:

@@ -239,3 +239,21 @@ def test_a_topic_that_waits_can_be_deleted() -> None:
     twin = restored(storage.entries, brokers=3, config=CONFIG).cluster
     assert durable(twin) == durable(harness.cluster)
     assert Kind.START not in [kind for kind, _ in storage.entries]
+
+
+def test_a_snapshot_whose_topics_do_not_fit_is_not_restored() -> None:
+    harness, storage, write = cluster()
+    commands = ClusterCommands(harness.cluster, ClusterHarnessEnvironment(harness), new_cluster=lambda: harness.cluster)
+    commands.create_topic("wide", MANY_PARTITIONS)
+    write()
+    wide_bytes = max(len(content) for kind, content in storage.entries if kind == Kind.TOPIC)
+    snapshot = commands.snapshot()
+    commands.delete_topic("wide")
+    write()
+    storage.free_bytes = SPARE_BYTES + wide_bytes
+    with pytest.raises(DiskFullError, match="the disk is full"):
+        commands.restore(snapshot)
+    assert "wide" not in harness.cluster.topics
+    storage.free_bytes = SPARE_BYTES + 4 * wide_bytes
+    commands.restore(snapshot)
+    assert "wide" in harness.cluster.topics
