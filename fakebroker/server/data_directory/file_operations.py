@@ -2,11 +2,17 @@
 
 import os
 from collections.abc import Callable
-from errno import EDQUOT, EFBIG, ENOSPC
+from errno import EDQUOT, EFBIG, EINVAL, ENOSPC, EOPNOTSUPP
 from typing import Final
 
 NO_SPACE: Final = frozenset({ENOSPC, EDQUOT, EFBIG})
 """Error numbers of a full file system, an exhausted quota and a file that reaches RLIMIT_FSIZE."""
+
+
+_ALLOCATE: Final[Callable[[int, int, int], None] | None] = getattr(os, "posix_fallocate", None)
+"""None on macOS."""
+_SYNC: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+"""Of the two, macOS has only `fsync`."""
 
 
 class FileOperations:
@@ -21,12 +27,19 @@ class FileOperations:
         return os.write(fd, data)
 
     def allocate(self, fd: int, offset: int, size_bytes: int) -> None:
-        """Extend a file by blocks of zeros that are reserved on disk."""
-        os.posix_fallocate(fd, offset, size_bytes)
+        """Extend a file by zeros, which are reserved on disk if the system and the file system can do that."""
+        try:
+            if _ALLOCATE is not None:
+                _ALLOCATE(fd, offset, size_bytes)
+                return
+        except OSError as error:
+            if error.errno not in (EINVAL, EOPNOTSUPP):
+                raise
+        os.ftruncate(fd, offset + size_bytes)
 
     def sync(self, fd: int) -> None:
         """Wait until the content of a file is on disk."""
-        os.fdatasync(fd)
+        _SYNC(fd)
 
     def truncate(self, path: str, size_bytes: int) -> None:
         """Shorten a file."""

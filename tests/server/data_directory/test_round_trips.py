@@ -1,13 +1,16 @@
 """What is written to a data directory is read again, in the same order, after a close and after a kill."""
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from fakebroker.server.data_directory import blocks, directory as directory_module
+from fakebroker.errors import DataDirectoryError
+from fakebroker.server.data_directory import blocks, directory as directory_module, file_operations
 from fakebroker.server.data_directory.blocks import HEADER_BYTES, START_BYTES
 from fakebroker.server.data_directory.directory import DataDirectory
 from tests.support.data_directory import (
@@ -188,4 +191,32 @@ def test_what_was_read_is_on_disk(tmp_path: Path) -> None:
     later, _ = opened(killed, operations=InjectedOperations(note))
     assert synced == [str(path) for path in logs_of(killed)]
     later.close()
+    directory.close()
+
+
+def unsupported(fd: int, offset: int, size_bytes: int) -> None:
+    raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+
+@pytest.mark.parametrize("allocate", [None, unsupported], ids=["macOS", "not by the file system"])
+def test_entries_survive_where_space_cannot_be_allocated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allocate: Callable[[int, int, int], None] | None
+) -> None:
+    monkeypatch.setattr(file_operations, "_ALLOCATE", allocate)
+    path = tmp_path / "data"
+    directory, _ = opened(path)
+    flushed(directory, bytes(2_000_000))
+    copy = image(path)
+    directory.close()
+    assert content(copy) == content(path) == [(1, bytes(2_000_000))]
+
+
+def test_other_errors_of_allocations_are_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(file_operations, "_ALLOCATE", fail)
+    directory, _ = opened(tmp_path / "data")
+    with pytest.raises(DataDirectoryError, match="Input/output error"):
+        directory.reserve(1)
     directory.close()
