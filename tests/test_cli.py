@@ -268,7 +268,7 @@ def test_invalid_options_are_errors_on_one_line(run: Run, subtests: pytest.Subte
     ]
     for options, error in cases:
         with subtests.test(error=error):
-            assert run("serve", "--port", "0", *options) == (1, "", f"fakebroker: {error}\n")
+            assert run("serve", "--port", "0", *options) == (2, "", f"fakebroker: {error}\n")
 
 
 def test_unknown_options_are_usage_errors(run: Run) -> None:

@@ -11,7 +11,7 @@ from fakebroker.cli.replay import replay
 from fakebroker.cli.report import report
 from fakebroker.cli.serve import serve
 from fakebroker.cli.top import top
-from fakebroker.errors import FakebrokerError
+from fakebroker.errors import ConfigError, FakebrokerError
 
 
 class _InOrder(click.Group):
@@ -32,12 +32,12 @@ for command in (serve, replay, report, compare, lab, top):
 
 
 def main() -> None:
-    """Run the command line, and exit with its status: 1 after an error, 2 for invalid usage, 130 after SIGINT."""
+    """Run the command line, and exit with its status: 1 after an error, 2 for invalid options, 130 after SIGINT."""
     try:
         status = app(standalone_mode=False)
     except FakebrokerError as error:
         print(f"fakebroker: {error}", file=sys.stderr)
-        status = 1
+        status = 2 if isinstance(error, ConfigError) else 1
     except click.ClickException as error:
         error.show()
         status = error.exit_code

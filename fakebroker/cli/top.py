@@ -2,7 +2,7 @@
 
 import click
 
-from fakebroker.errors import ConfigError
+from fakebroker.errors import FakebrokerError
 
 
 @click.command()
@@ -41,5 +41,5 @@ def top(control: str, cluster: str, token: str | None, every: float, once: bool)
     try:
         from fakebroker.control.top.screen import watch
     except ImportError:
-        raise ConfigError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
+        raise FakebrokerError("top needs the extra 'control': pip install 'fakebroker[control]'") from None
     watch(control, cluster, token, every_s=every, once=once)
