@@ -11,6 +11,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.comparison.compared_figures import answered, latency_quantile, lost_or_unanswered, requests
 from fakebroker.replay.comparison.samples import Samples, counted_by
 from fakebroker.replay.members.events import Event, Source
+from fakebroker.replay.report import number_queries
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
 from fakebroker.replay.script.script import Script
@@ -434,6 +435,18 @@ def test_a_replay_without_events_has_numbers(spark: SparkSession) -> None:
     assert (summary["total"]["requests"], summary["apis"], summary["errors"]) == (0, [], [])
     assert (summary["metrics"]["p99_ms"], summary["metrics"]["generations"]) == (None, 0)
     assert summary["offsets_partitions"]["requests_skew"] is None
+
+
+def test_quantiles_of_many_rebalances_are_exact(spark: SparkSession) -> None:
+    count = 30_000
+    spark.range(0, count, 1, 3).selectExpr(
+        "'g' group", "id generation", "id began_us", "1000L * pmod(7919 * id, 30011) length_us"
+    ).createOrReplaceTempView("generations")
+    spark.sql("select 'g' group, 'p' population").createOrReplaceTempView("members")
+    rows = spark.sql(number_queries._REBALANCES, {"begin_us": 0, "slice_us": count}).collect()
+    (found,) = (row for row in rows if row["part"] == "all")
+    lengths = sorted(7919 * number % 30011 for number in range(count))
+    assert (found["p50_ms"], found["p99_ms"]) == (lengths[count // 2 - 1], lengths[count * 99 // 100 - 1])
 
 
 def test_errors_without_a_name_in_kafka_have_their_code() -> None:

@@ -28,8 +28,11 @@ from fakebroker.replay.script.generator import offsets_partition
 from fakebroker.replay.spark.query_settings import computed_once, free, in_parallel, local_table, suited_to
 
 SLOWEST_GROUPS = 10
-_ACCURACY = 10_000
-"""Number of rebalances up to which their quantiles are exact. `percentile_disc` would need all rows in memory."""
+_ACCURACY = 1_000_000
+"""Number of rebalances up to which their quantiles are exact, and so do not depend on how Spark divides the rows.
+
+`percentile_disc` would need all rows in memory.
+"""
 
 _BOUNDS = f"""
     select coalesce(
