@@ -216,7 +216,7 @@ class ClusterViews:
         """
         text = report(self.seed, self.groups(), self.transactions(), self.journal_view())
         errors = [cut_lines(f"an action of a fault failed: {error}") for error in self.action_errors]
-        refusals = self._server.run(self._server.reactor.refusals.text)
+        refusals = self._server.run(self._server.refusals.text)
         return "\n".join([text, *errors, *(["", refusals] if refusals else [])])
 
     @property

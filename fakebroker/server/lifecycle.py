@@ -20,6 +20,7 @@ from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
 from fakebroker.server.event_loops import LoopEvent
 from fakebroker.server.reactor import Reactor
+from fakebroker.server.refusals import Refusals
 
 if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence
@@ -59,6 +60,7 @@ class ClusterServer:
 
     Attributes:
         reactor: Serves the connections; set by the start.
+        refusals: Why brokers have closed connections.
         on_stop: Functions that are called in the cluster's thread when the cluster has stopped.
 
     Raises:
@@ -88,6 +90,7 @@ class ClusterServer:
         self.clock = clock
         self.host, self.advertised_host, self._first_port = host, advertised_host, port
         self.reactor: Reactor
+        self.refusals = Refusals()
         self.on_stop: list[Callable[[], None]] = []
         self._persistence = persistence
         self._reactor_limits = (max_unsent_bytes, partial_frame_timeout_ms)
@@ -235,6 +238,7 @@ class ClusterServer:
         self.reactor = Reactor(
             self.cluster,
             self.clock,
+            self.refusals,
             self._persistence,
             max_unsent_bytes=unsent,
             partial_frame_timeout_ms=partial,
@@ -455,7 +459,7 @@ class ClusterServer:
                 kept.append(node_id)
         self.reactor.network_faults.conditions.clear()
         if cut_all:
-            self.reactor.refusals.clear()
+            self.refusals.clear()
         yield
         for node_id, broker in self.cluster.brokers.items():
             if broker.up and node_id not in kept:

@@ -75,6 +75,7 @@ class Reactor:
     Args:
         cluster: Handles the requests.
         clock: The brokers' clock. Timeouts of connections are in real time.
+        refusals: Counts the connections that the brokers close.
         persistence: Stores changes of the cluster before they are answered; None if they are not stored.
         max_unsent_bytes: A connection with more unsent bytes than this is closed.
         partial_frame_timeout_ms: A connection that has sent an incomplete frame is closed after this time without
@@ -89,13 +90,13 @@ class Reactor:
         observers: Functions that are called after each request.
         connections: Open connections by file descriptor.
         response_times: The times until responses are sent, if they are measured.
-        refusals: Why connections were closed.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         clock: Clock,
+        refusals: Refusals,
         persistence: "Persistence | None" = None,
         *,
         max_unsent_bytes: int = DEFAULT_MAX_UNSENT_BYTES,
@@ -115,7 +116,7 @@ class Reactor:
         self.observers: list[Callable[[], None]] = []
         self.connections: dict[int, Connection] = {}
         self.response_times = ResponseTimes()
-        self.refusals = Refusals()
+        self._refusals = refusals
         self._poller = best_poller()
         self._max_request_bytes = cluster.config.number(MAX_REQUEST_BYTES)
         self._max_queued = cluster.config.number(QUEUED_MAX_REQUESTS)
@@ -268,7 +269,7 @@ class Reactor:
 
     def hang_up(self, connection: Connection, answer: bytearray, due_ms: float, why: str) -> None:
         """Send a last answer and close a connection at a time, without reading from it."""
-        self.refusals.add(why)
+        self._refusals.add(why)
         connection.queued.clear()
         self._incomplete.deadlines.pop(connection, None)
         self.network_faults.hang_up(connection, answer, due_ms)
@@ -305,7 +306,7 @@ class Reactor:
         refusal = self._limits.opened(connection, wire_ms)
         if refusal is not None:
             logger.info("%r closed: %s", connection, refusal)
-            self.refusals.add(refusal)
+            self._refusals.add(refusal)
             self.close(connection)
             return
         self._close_excess(connection.broker)
@@ -653,7 +654,7 @@ class Reactor:
             return
         if why is not None:
             logger.warning("%r closed: %s", connection, why)
-            self.refusals.add(why)
+            self._refusals.add(why)
         connection.is_closed = True
         connection.release_memory()
         fd = connection.socket.fileno()

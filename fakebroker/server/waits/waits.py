@@ -427,7 +427,7 @@ class Waits:
 
     def _timeout(self, condition: Condition[Any], timeout_s: float) -> WaitTimeout:
         """Return the error of a wait whose condition was not met."""
-        refusals = self._server.reactor.refusals.text()
+        refusals = self._server.refusals.text()
         state = condition.describe_state() + (f"\n\n{refusals}" if refusals else "")
         return WaitTimeout.of(condition.description, timeout_s, state, condition.changes())
 
