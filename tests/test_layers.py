@@ -47,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
         *("errors", "validation", "topic_partition", "host_port", ""),
         *("protocol", "coordinator", "cluster", "server"),
     },
-    "pytest_plugin": {"server"},
+    "pytest_plugin": {"errors", "server"},
     "cli": {"errors", "validation", "host_port", "server", "cluster", "replay", "lab", "control", "open_files", ""},
     "__main__": {"cli"},
     "": {"errors", "server"},
