@@ -27,20 +27,15 @@ _GAPS = """
     select key, max(until_us) over (partition by key order by from_us rows between unbounded preceding and current row)
             since_us,
         coalesce(lead(from_us) over line, :end_us) until_us, lead(from_us) over line is null is_last
-    from ({served})
+    from (
+        select key, min(from_us) from_us, max(until_us) until_us from (
+            select {key} key, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
+                greatest(scheduled_us + latency_us, until_us) until_us
+            from events where kind = 'request' and {of_key} and {good}
+            union all
+            select {key}, min(sent_us), min(sent_us) from events where kind = 'request' and {of_key} group by {key})
+        group by key, from_us div 1000000)
     window line as (partition by key order by from_us)"""
-
-# The responses that show service, and the first request.
-_SERVED = """
-    select {key} key, if(`count` > 1, sent_us, scheduled_us + latency_us) from_us,
-        greatest(scheduled_us + latency_us, until_us) until_us
-    from events where kind = 'request' and {of_key} and {good}
-    union all
-    select {key}, min(sent_us), min(sent_us) from events where kind = 'request' and {of_key} group by {key}"""
-
-# Those of a broker are many: they are added up by second. Those of a group are too few for that.
-_SERVED_BY_SECOND = f"""
-    select key, min(from_us) from_us, max(until_us) until_us from ({_SERVED}) group by key, from_us div 1000000"""
 
 # The failures of groups or brokers in the intervals `gaps`, by the requests in vain (`vain`). If the last interval of
 # the replay is too short to be a failure, it is not known whether service would have ended.
@@ -80,7 +75,7 @@ _CHAINS = """
     select * from numbered where place <= :most order by at_us, key"""
 
 UNSERVED_GROUPS = _CHAINS.format(
-    gaps=_GAPS.format(served=_SERVED.format(key="`group`", good=_ACCEPTED, of_key="member is not null")),
+    gaps=_GAPS.format(key="`group`", good=_ACCEPTED, of_key="member is not null"),
     # A start extends the initial delay of a rebalance. Members that their script suspends do not read responses.
     vain=f"""
         select `group` key, `group`, member, api, broker, done_us, greatest(sent_us, started_us) sent_us from (
@@ -108,9 +103,7 @@ UNSERVED_GROUPS = _CHAINS.format(
 """Groups without service, and (not `is_failure`) groups without service at the end of a replay that was too short."""
 
 SILENT_BROKERS = _CHAINS.format(
-    gaps=_GAPS.format(
-        served=_SERVED_BY_SECOND.format(key="broker", good="latency_us is not null", of_key="broker >= 0")
-    ),
+    gaps=_GAPS.format(key="broker", good="latency_us is not null", of_key="broker >= 0"),
     vain=f"""
         select broker key, `group`, member, api, broker, {_DONE_US} done_us, sent_us from events
         where kind = 'request' and latency_us is null and broker >= 0 and not (missing = '{CUT_OFF}' and {PARKED})""",
