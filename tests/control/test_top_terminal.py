@@ -174,7 +174,7 @@ def test_the_first_lines_name_the_one_of_four_consumers_that_does_not_rejoin() -
         rebalance_waiting_for_slow(cluster, "billing", quick=2) as slow,
         Terminal(top_command(server.url, *QUICK), 80, 24) as terminal,
     ):
-        terminal.wait_for("3 of 3 brokers up", "BLOCKED BY", "removed in ≤4 min")
+        terminal.wait_for("3 of 3 brokers up", "BLOCKED BY", "removed in ≤")
         assert terminal.lines[1].split() == ["BLOCKED", "BY", "GROUP", "MISSING", "FOR", "THEN"]
         assert terminal.lines[2].split()[:3] == ["slow", "billing", "JoinGroup"]
         slow.resume()
