@@ -43,7 +43,7 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the endurance run (half an hour, ENDURANCE=1800)
 	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md
-	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report scenarios/soak.md --numprocesses 2 --dist worksteal
+	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report=scenarios/soak.md --numprocesses 2 --dist worksteal
 
 fuzz: $(STAMP) ## search inputs that break decoders, data directories, the cluster or the control API, for SECONDS=60; prints a table
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'

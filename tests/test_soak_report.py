@@ -1,6 +1,7 @@
 """The document that `make soak` writes, and the seed in the report of a failed test."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,15 @@ def test_a_report_of_a_sample_is_rejected(project: pytest.Pytester, monkeypatch:
     result = project.runpytest_subprocess("--soak-report", "soak.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--soak-report: expected the environment variable FAKEBROKER_SOAK=1"])
+
+
+@pytest.mark.slow
+def test_the_command_of_make_soak_finds_its_tests(tmp_path: Path) -> None:
+    root = Path(__file__).parent.parent
+    steps = subprocess.run(["make", "--dry-run", "soak"], cwd=root, capture_output=True, text=True, check=True)
+    (command,) = (line for line in steps.stdout.splitlines() if "--soak-report" in line)
+    (tmp_path / "soak.md").touch()  # pytest must not take the existing file for the tests to run.
+    command = command.replace("scenarios/soak.md", str(tmp_path / "soak.md"))
+    found = subprocess.run(f"{command} --collect-only --quiet", shell=True, cwd=root, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert "tests/coordinator/test_repeated_failovers.py" in found.stdout
