@@ -529,6 +529,14 @@ CASES: dict[str, Case] = {
         ["answered", "answered"],
         PATIENT,
     ),
+    "a member whose SyncGroup is lost leads the same generation after a move": Case(
+        healthy_then(
+            *[join(31, 3, leader="gone", members=3, **OF_1), lost("SyncGroup", 31.1, until_s=60, generation=3, **OF_1)],
+            *[fetch(58.5, 20, member=None), found(60.1, 1), join(61, 3, leader="g-1-id", broker=1, members=1, **OF_1)],
+            sync(61.1, 3, 0, 1, broker=1, **OF_1),
+        ),
+        members=PATIENT,
+    ),
     "a member joins again and again without an assignment": Case(
         healthy_then(
             *(

@@ -269,7 +269,8 @@ _UNKNOWN_CASES = "select `group`, 1 cases from late_session_requests"
 #
 # - Requests that have waited for the request timeout; a JoinGroup or SyncGroup, for the rebalance timeout of its group.
 # - A SyncGroup, once other members have their assignments in that generation, under the same coordinator.
-# - A SyncGroup, once that of the leader has waited for twice the bound: it is not parked, but written to the log.
+# - A SyncGroup, once that of the leader has waited for twice the bound: it is not parked, but written to the log. The
+#   leader is that of its last JoinGroup, because a generation that was never complete may be used again.
 # - A JoinGroup, if later heartbeats of other members succeed: during a rebalance, they do not. With expected instances
 #   (KAFKA-8397) a JoinGroup is parked without a rebalance; tools register them with a JoinGroup of no member.
 # - A JoinGroup or SyncGroup in a group without any other request or response for the longest session timeout: every
@@ -297,12 +298,15 @@ _OVERDUE = f"""
         select `group`, member, member_id, generation, api, broker, is_over, sent_us, ended_us, stopped_us from (
             select parked.*, led.sent_us since_us, stopped_us until_us
             from parked join (
-                select parked.group, parked.generation, min(sent_us) sent_us from parked join (
-                    select distinct `group`, generation, leader from steps where leader = member_id
-                ) leaders on leaders.group = parked.group and leaders.generation = parked.generation
-                    and leaders.leader = parked.member_id
-                where api = 'SyncGroup' and stopped_us > sent_us + 2 * {BOUND_US}
-                group by parked.group, parked.generation
+                select `group`, generation, min(sent_us) sent_us from (
+                    select /*+ shuffle_hash(parked) */ parked.group, parked.generation, parked.member_id, parked.sent_us
+                    from parked join steps joined on joined.group = parked.group
+                        and joined.generation = parked.generation and joined.member_id = parked.member_id
+                        and joined.api = 'JoinGroup' and joined.done_us <= parked.sent_us
+                    where parked.api = 'SyncGroup' and parked.stopped_us > parked.sent_us + 2 * {BOUND_US}
+                    group by parked.group, parked.generation, parked.member_id, parked.sent_us
+                    having max_by(joined.leader, joined.done_us) = parked.member_id)
+                group by `group`, generation
             ) led on led.group = parked.group and led.generation = parked.generation
             where api = 'SyncGroup' and stopped_us > greatest(parked.sent_us, led.sent_us) + 2 * {BOUND_US}
         ) s {NO_LOOKUP}
