@@ -169,7 +169,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
     ) -> None:
         self.seed = random.SystemRandom().getrandbits(32) if seed is None else seed
         self.clock = clock_for(clock)
-        if advertised_host and not is_host(advertised_host):
+        if advertised_host is not None and not is_host(advertised_host):
             raise ConfigError.of("advertised_host", advertised_host, "a host name or an IP address, without a port")
         self.host = unbracketed(host)
         self.advertised_host = unbracketed(advertised_host or host)

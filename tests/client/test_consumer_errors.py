@@ -61,6 +61,14 @@ def test_the_options_of_a_consumer_are_its_settings() -> None:
     assert list(ConsumerOptions.__annotations__) == list(ConsumerSettings.__dataclass_fields__)
 
 
+def test_an_unknown_setting_is_an_error_with_the_nearest_name() -> None:
+    expected = (
+        r"Consumer\(\) got an unexpected keyword argument 'group': expected one of group_id, .*did you mean 'group_id'"
+    )
+    with pytest.raises(TypeError, match=expected):
+        Consumer("localhost:9092", group="g")  # type: ignore[call-arg]  # wrong on purpose
+
+
 # Subscriptions
 
 

@@ -307,10 +307,11 @@ def test_clients_get_the_advertised_host() -> None:
         assert [server.split(":")[0] for server in cluster.bootstrap_servers.split(",")] == ["localhost"] * 2
 
 
-def test_an_advertised_host_has_no_port() -> None:
-    expected = "^advertised_host='localhost:9092': expected a host name or an IP address, without a port$"
+@pytest.mark.parametrize("host", ["localhost:9092", ""])
+def test_an_advertised_host_is_not_empty_and_has_no_port(host: str) -> None:
+    expected = f"^advertised_host='{host}': expected a host name or an IP address, without a port$"
     with pytest.raises(ConfigError, match=expected):
-        FakeCluster(advertised_host="localhost:9092")
+        FakeCluster(advertised_host=host)
 
 
 def test_state_can_be_read_after_the_cluster_stopped() -> None:

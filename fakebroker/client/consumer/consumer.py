@@ -36,7 +36,7 @@ from fakebroker.client.pool import BrokerPool, check_in_trio
 from fakebroker.client.security import PLAINTEXT, ClientSecurity
 from fakebroker.client.transport import addresses
 from fakebroker.client.transport_security import TransportSecurity
-from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout, check_number
+from fakebroker.errors import ErrorCode, FakebrokerError, WaitTimeout, check_number, one_of
 from fakebroker.protocol.messages.join_group import JoinGroupRequest
 from fakebroker.protocol.messages.sync_group import SyncGroupRequest
 from fakebroker.topic_partition import TopicPartition, format_partitions
@@ -86,6 +86,10 @@ class Consumer:
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         addresses(bootstrap_servers)
+        for name in settings:
+            if name not in ConsumerOptions.__annotations__:
+                expected = one_of(ConsumerOptions.__annotations__, name)
+                raise TypeError(f"Consumer() got an unexpected keyword argument {name!r}: expected {expected}")
         self._security = TransportSecurity(security)
         self._bootstrap_servers = bootstrap_servers
         self._settings = ConsumerSettings(**settings)
