@@ -56,6 +56,28 @@ def test_offsets_are_fetched_from_the_coordinator_of_each_group() -> None:
     assert look_up.lookups == len(GROUPS)
 
 
+def test_a_request_about_several_groups_is_one_request_with_a_row_for_each_group() -> None:
+    with FakeCluster(brokers=1, topics={"orders": 2}) as cluster:
+        cluster.produce("orders", ["a", "b"], partition=1)
+        for number, group in enumerate(GROUPS[:3]):
+            cluster.seed_group(group, offsets={"orders-1": number})
+        events = play(cluster, Load(kind="fetch-offsets", batch=4), groups=GROUPS[:3])
+    fetched = [event for event in events if event.api == "OffsetFetch"]
+    assert [(event.kind, event.group, event.lookups, event.offsets) for event in fetched] == [
+        ("request", None, 3, None),
+        *[("seen", group, None, [("orders-1", number)]) for number, group in enumerate(GROUPS[:3])],
+    ]
+    assert len({(event.broker, event.version, event.sent_us, event.latency_us) for event in fetched}) == 1
+
+
+def test_groups_with_an_error_have_no_row() -> None:
+    with FakeCluster(brokers=1, topics={"orders": 1}) as cluster:
+        cluster.fail("OffsetFetch", error="NOT_COORDINATOR", group=GROUPS[1])
+        events = play(cluster, Load(kind="fetch-offsets", batch=4), groups=GROUPS[:3])
+    fetched = [(event.kind, event.group, event.error) for event in events if event.api == "OffsetFetch"]
+    assert fetched == [("request", None, 16), ("seen", GROUPS[0], 0), ("seen", GROUPS[2], 0)]
+
+
 def test_groups_are_described_in_batches_per_coordinator() -> None:
     with FakeCluster(brokers=2) as cluster:
         events = play(cluster, Load(kind="describe-groups", batch=3))

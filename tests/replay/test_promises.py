@@ -353,6 +353,12 @@ CASES: dict[str, Case] = {
     "an earlier commit is fetched": Case(healthy_then(fetch(31, 10)), ["commits-kept"]),
     "no commit is fetched": Case(healthy_then(fetch(31, -1)), ["commits-kept"]),
     "a later offset is fetched": Case(healthy_then(fetch(31, 25))),
+    "an earlier commit is fetched with those of other groups": Case(
+        healthy_then(fetch(31, 10, kind="seen", member=None, source="load")), ["commits-kept"]
+    ),
+    "a later offset is fetched with those of other groups": Case(
+        healthy_then(fetch(31, 25, kind="seen", member=None, source="load"))
+    ),
     "an older offset is committed again and fetched": Case(healthy_then(commit(30.5, 10), fetch(31, 10))),
     "a commit is fetched before it is acknowledged": Case(healthy_then(commit(31, 5, done_s=32), fetch(31.5, 5))),
     "a commit is fetched whose response was lost": Case(healthy_then(lost("OffsetCommit", 30.5), fetch(31, 5))),
@@ -758,6 +764,7 @@ NUMBERS_OF_CASES: dict[str, dict[str, int]] = {
     "the assignment of a member is unknown": {"one-owner": 0, "covered": 1, "one-leader": 0},
     "a cooperative generation withholds a partition": {"covered": 1},
     "a later offset is fetched": {"commits-kept": 1},
+    "a later offset is fetched with those of other groups": {"commits-kept": 1},
     "a commit is fetched whose response was lost": {"commits-kept": 0},
     "offsets may have expired": {"commits-kept": 0},
     "a silent member is removed": {"silent-out": 1},

@@ -317,6 +317,13 @@ class AdminLoad:
             source=self.source,
         )
         self._record(event)
+        if len(groups) > 1 and isinstance(response, OffsetFetchResponse):
+            for each in response.groups:
+                one = OffsetFetchResponse(groups=[each])
+                if not error_in(one):
+                    self._record(event._replace(
+                        kind="seen", group=each.group_id, error=0, lookups=None, offsets=_offsets(one)
+                    ))  # fmt: skip
 
 
 def _errors(response: Any) -> list[int]:

@@ -107,7 +107,8 @@ class Event(NamedTuple):
         assigned: Assignment in a SyncGroup or ConsumerGroupHeartbeat response, as `topic-partition`; `None` if the
             response has none, because it has not changed.
         kind: "request", or "act" for an action of a script; then `version` and `broker` are -1, and `sent_us` is when
-            the action was done. "seen" for something in a response to the reader of committed records: with the API
+            the action was done. "seen" for a part of a response: with the API OffsetFetch a group without an error, if
+            the request of a load was about several (KIP-709); in responses to the reader of committed records, with
             Fetch a batch of a transaction, which the reader returns or skips (`transaction.committed`), with
             ListTransactions a transaction that is open, since `scheduled_us` at the latest.
         count: Number of requests in the row: more than 1 if heartbeats, or Fetch requests of the reader, are folded

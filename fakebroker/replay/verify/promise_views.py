@@ -51,14 +51,15 @@ _IN_PLACE = {
 
 _IN_GENERATION = "api in ('SyncGroup', 'Heartbeat', 'OffsetCommit')"
 
-# Requests about groups, by group. `done_us`: when the response was read; `last_us`: when the last of several folded
-# requests was sent; `listed`: the number of members in the response.
+# Requests about groups, by group; an OffsetFetch about several groups has a row for each. `done_us`: when the response
+# was read; `last_us`: when the last of several folded requests was sent; `listed`: the number of members in it.
 GROUP_REQUESTS = """
     select /*+ repartition(`group`) */ `group`, member, member_id, instance_id, api, version, broker, generation, error,
         sent_us, scheduled_us + latency_us done_us,
         if(missing is null, coalesce(until_us, sent_us), sent_us) last_us, leader, protocol, members listed, assigned,
         offsets, epoch, owned{in_consumer_group}
-    from events where kind = 'request' and `group` is not null and api not in ('FindCoordinator', 'Metadata')"""
+    from events where `group` is not null
+        and if(kind = 'seen', api = 'OffsetFetch', kind = 'request' and api not in ('FindCoordinator', 'Metadata'))"""
 
 _IN_CONSUMER_GROUP = ", bool_or(epoch is not null) over (partition by `group`) in_consumer_group"
 

@@ -43,7 +43,7 @@ TRANSACTIONS = """
 SEEN = """
     select /*+ repartition(`group`) */ `group`, member, api, broker, scheduled_us, sent_us,
         scheduled_us + latency_us done_us, offsets[0].partition partition, transaction.number, transaction.committed
-    from events where kind = 'seen'"""
+    from events where kind = 'seen' and transaction is not null"""
 
 # Each transaction that the reader has passed, by partition, with what it did.
 PASSED_TRANSACTIONS = """
