@@ -122,6 +122,10 @@ def test_deadlines_happen_at_their_times() -> None:
     check_histories(FAST)
 
 
+def test_a_heartbeat_shortens_the_time_for_which_a_new_member_may_wait_for_its_generation() -> None:
+    check_history(423)  # The group has an earlier timer, which is over.
+
+
 @soak
 @pytest.mark.slow
 def test_deadlines_happen_at_their_times_in_many_histories() -> None:

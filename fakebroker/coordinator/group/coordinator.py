@@ -254,7 +254,7 @@ class Coordinator:
         ):
             return group.heartbeat_fault(member_id, instance_id)
         deadline_ms = member.deadline_ms = now_ms + member.session_timeout_ms
-        if deadline_ms < group.scheduled_ms:  # A join has shortened the session timeout.
+        if deadline_ms < group.deadline_ms:  # A join has shortened the session timeout, or the member is new.
             group.deadline_ms = deadline_ms
             self.groups.schedule(group)
         return _REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else _NONE
