@@ -9,7 +9,7 @@ from fakebroker.coordinator.group.api import JoinResult, SyncResult
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.errors import ErrorCode
-from fakebroker.protocol.consumer_protocol import decode_subscription
+from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
 from tests.support.coordinator.consumer_group_harness import GROUP, REBALANCE_MS, SESSION_MS, FakeTopics, Owned
 from tests.support.coordinator.mixed_group_harness import (
     CLASSIC_REBALANCE_MS,
@@ -42,7 +42,13 @@ class Client:
 
 
 class MigrationMachine(RuleBasedStateMachine):
-    """Clients of both protocols against one coordinator; with an eager or with a cooperative assignor."""
+    """Clients of both protocols against one coordinator; with an eager or with a cooperative assignor.
+
+    In a downgrade, Kafka stores the target of each member as its assignment, also if the member still has more
+    (`ClassicGroup.fromConsumerGroup`), so that another member may get what this one has. The rebalance that follows is
+    lost if there is a failover before its end; then nobody has the partitions of the member that left. So who has which
+    partitions is not checked any more after such a downgrade, or such a failover.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,6 +57,9 @@ class MigrationMachine(RuleBasedStateMachine):
         self.is_cooperative = False
         self.started = 0
         self.number = 0
+        self.was_classic = True
+        self.is_checked = True
+        self.awaits_rebalance = False
 
     @initialize(is_cooperative=st.booleans(), is_classic=st.booleans())
     def first(self, is_cooperative: bool, is_classic: bool) -> None:
@@ -78,6 +87,18 @@ class MigrationMachine(RuleBasedStateMachine):
             elif error:
                 self._forget(name, error)
         self._take_answers(self.harness.answers())
+        self._note_downgrade()
+
+    def _note_downgrade(self) -> None:
+        group = self._group()
+        if isinstance(group, Group) and not self.was_classic:
+            self.awaits_rebalance = True
+            for client in self.clients.values():
+                member = group.members.get(client.member_id)
+                if member is not None and member.assignment:
+                    stored = {index for _, index in decode_assignment(member.assignment)}
+                    self.is_checked &= client.owned.get("orders", set()) <= stored
+        self.was_classic = not isinstance(group, ConsumerGroup)
 
     def _heartbeat(self, name: str, client: Client) -> None:
         result = self.harness.send(client.member_id, client.epoch, client.owned if client.epoch else {})
@@ -127,6 +148,7 @@ class MigrationMachine(RuleBasedStateMachine):
                     for each in answer.members
                 }
             else:
+                self.awaits_rebalance = False
                 former, client.owned = client.owned, places(answer)
                 gives_up = former.get("orders", set()) - client.owned.get("orders", set())
                 client.task = "join" if self.is_cooperative and gives_up else "beat"
@@ -156,6 +178,7 @@ class MigrationMachine(RuleBasedStateMachine):
         else:
             self.harness.send(client.member_id, -1)
         del self.clients[name]
+        self._note_downgrade()
         self._take_answers(self.harness.answers())
 
     @rule(name=st.sampled_from(NAMES))
@@ -165,10 +188,12 @@ class MigrationMachine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1_000, CLASSIC_SESSION_MS, CLASSIC_REBALANCE_MS, SESSION_MS, REBALANCE_MS]))
     def advance(self, ms: int) -> None:
         self.harness.advance(ms)
+        self._note_downgrade()
         self._take_answers(self.harness.answers())
 
     @rule()
     def fail_over(self) -> None:
+        self.is_checked &= not self.awaits_rebalance
         self.harness.fail_over()
         self.number = 0  # A generation that was not stored is lost.
         for name, client in [*self.clients.items()]:
@@ -187,6 +212,7 @@ class MigrationMachine(RuleBasedStateMachine):
                     self.act(name, self.clients[name].is_classic)
             rounds = rounds + 1 if self._members() == {each.member_id for each in self.clients.values()} else 0
             self.harness.advance(500)
+            self._note_downgrade()
             self._take_answers(self.harness.answers())
         group = self._group()
         if group is None or not self.clients or rounds < 10:
@@ -194,7 +220,7 @@ class MigrationMachine(RuleBasedStateMachine):
         assert group.state.value == "Stable", group
         assert self.harness.is_classic == all(each.is_classic for each in self.clients.values())
         owned = [index for client in self.clients.values() for index in client.owned.get("orders", ())]
-        assert sorted(owned) == list(range(PARTITIONS))
+        assert not self.is_checked or sorted(owned) == list(range(PARTITIONS))
 
     @invariant()
     def no_two_members_have_a_partition(self) -> None:
@@ -205,7 +231,7 @@ class MigrationMachine(RuleBasedStateMachine):
             if client.member_id in members
             for index in client.owned.get("orders", ())
         ]
-        assert len(owned) == len(set(owned)), self.clients
+        assert not self.is_checked or len(owned) == len(set(owned)), self.clients
 
     @invariant()
     def generations_and_epochs_rise_together(self) -> None:

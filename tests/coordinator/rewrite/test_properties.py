@@ -55,6 +55,7 @@ class RewriteMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.lab = RewriteLab(RewriteConfig(max_session_timeout_ms=3_000), t=3, u=1)
+        self.lab.on_write = self.note_written
 
     # Requests
 
@@ -147,13 +148,16 @@ class RewriteMachine(RuleBasedStateMachine):
 
     # Checks
 
-    @invariant()
-    def answers_agree_with_the_registry(self) -> None:
+    def note_written(self) -> None:
         stored = self.lab.stored
         if stored is not None:
             assert stored.generation_id >= self.generation_id
             self.generation_id = stored.generation_id
             assert self.written.setdefault(stored.generation_id, stored) == stored
+
+    @invariant()
+    def answers_agree_with_the_registry(self) -> None:
+        self.note_written()
         for join in self.joins:
             if not join.waits:
                 self.check_answer(join.answer, join)

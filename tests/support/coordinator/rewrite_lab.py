@@ -53,6 +53,7 @@ class RewriteLab:
         changes: The transitions of groups: names of the states before and after, and the cause.
         held: Writes that wait for `finish_write`, oldest first; None: writes complete at once.
         errors: Errors of the next writes, instead of writing.
+        on_write: Called after each write, before the coordinator knows its result.
     """
 
     def __init__(self, config: RewriteConfig | None = None, **topics: int) -> None:
@@ -63,6 +64,7 @@ class RewriteLab:
         self.changes: list[tuple[str, str, str]] = []
         self.held: list[Callable[[], None]] | None = None
         self.errors: list[ErrorCode] = []
+        self.on_write: Callable[[], None] = lambda: None
         self._ids = count(1)
         self._stores = {broker: GroupStore(self.registry) for broker in (1, 2)}
         self.coordinators = {broker: self._new_coordinator(broker, config or RewriteConfig()) for broker in (1, 2)}
@@ -91,7 +93,9 @@ class RewriteLab:
         if self.errors:
             done(self.errors.pop(0), self.now_ms)
         else:
-            done(self._stores[broker].write(SHARD, group_id, metadata), self.now_ms)
+            error = self._stores[broker].write(SHARD, group_id, metadata)
+            self.on_write()
+            done(error, self.now_ms)
 
     def _record_change(self, group: ConsumerGroup, before: CoordinatorState, cause: str, now_ms: float) -> None:
         assert now_ms == self.now_ms
