@@ -7,6 +7,7 @@ import pkgutil
 import re
 import uuid
 from dataclasses import fields
+from types import NoneType
 from typing import Any, get_args
 
 import pytest
@@ -82,8 +83,12 @@ def kio_value(field: Any, value: Any) -> Any:
         case "uuid":
             return uuid.UUID(bytes=value) if any(value) else None
         case "timedelta_i32" | "timedelta_i64":
+            if abs(value) >= 2**50:
+                raise OverflowError("kio computes durations with floats")
             return value * MILLISECOND
         case "datetime_i64":
+            if value == -1 and NoneType not in get_args(field.type):
+                raise OverflowError("kio writes no -1 for a date that is always there")
             return None if value == -1 else EPOCH + value * MILLISECOND
     return value
 
@@ -133,7 +138,15 @@ def test_messages_with_a_value_in_each_field_have_the_same_bytes(subtests: pytes
             assert_same_bytes(cls, version, filled(cls, version))
 
 
+def assert_same_bytes_of_what_kio_has(cls: type[Message], version: int, message: Message) -> None:
+    try:
+        kio_object(kio_class(cls, version), message)
+    except OverflowError:  # kio's dates and durations do not have all values of an integer.
+        return
+    assert_same_bytes(cls, version, message)
+
+
 @soak
 @pytest.mark.parametrize("cls", MESSAGES)
 def test_any_message_has_the_same_bytes(cls: type[Message], subtests: pytest.Subtests) -> None:
-    check_drawn_messages(subtests, cls, assert_same_bytes, among=COVERED, sample=2, soak=50)
+    check_drawn_messages(subtests, cls, assert_same_bytes_of_what_kio_has, among=COVERED, sample=2, soak=50)
