@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fakebroker.control.problems import Problem
-from fakebroker.errors import ConfigError
+from fakebroker.errors import FakebrokerError
 
 REQUIRED = ("hypercorn", "prometheus_client")
 
@@ -15,11 +15,11 @@ def check_installed(needed: tuple[str, ...] = REQUIRED) -> None:
     """Raise an error if a dependency of the extra `control` is missing.
 
     Raises:
-        ConfigError: A dependency is missing.
+        FakebrokerError: A dependency is missing.
     """
     missing = [name for name in needed if find_spec(name) is None]
     if missing:
-        raise ConfigError(f"--control needs {', '.join(missing)}: expected {_EXTRA}")
+        raise FakebrokerError(f"--control needs {', '.join(missing)}: expected {_EXTRA}")
 
 
 def swagger_ui_folder(package: str = "swagger_ui") -> Path:
