@@ -485,34 +485,6 @@ def test_heartbeats_and_commits_of_idle_members_are_not_simulated() -> None:
     assert calls[3] - calls[2] < 70
 
 
-def test_members_stay_idle_if_another_broker_stops_and_its_partitions_load(subtests: pytest.Subtests) -> None:
-    """The groups are in offsets partition 0, which broker 1 leads, and of which brokers 2 and 3 have replicas."""
-    members = [script(group, number, Act(170.0 * number, "start")) for group in AT_BROKER_1 for number in range(3)]
-    balance = {"auto.leader.rebalance.enable": True, "leader.imbalance.check.interval.seconds": 40}
-    cases: list[tuple[int, dict[str, Any], bool]] = [
-        (2, {}, True),
-        (4, balance, True),
-        (2, {"min.insync.replicas": 3}, False),
-        (1, balance, False),
-    ]
-    for node_id, config, stay_idle in cases:
-        with subtests.test(node_id=node_id, config=config):
-            settings = two_broker_settings(100.0, cluster=Cluster(brokers=4, config=config))
-            broker = {"node_id": node_id}
-            stop, start = {"at_s": 30, "do": "stop_broker", "load_ms": 5_000}, {"at_s": 60, "do": "start_broker"}
-            with_events = msgspec.structs.replace(settings, events=[stop | broker, start | broker])
-            fast, slow = (play_in_memory(members, with_events, is_fast=is_fast) for is_fast in (True, False))
-            assert fast[1] == slow[1]
-            assert _end_state(fast[0]) == _end_state(slow[0])
-            without, _ = play_in_memory(members, settings)
-            assert (_calls_of(fast[0]) - _calls_of(without) < 6) == stay_idle
-
-
-def _calls_of(simulation: Simulation) -> int:
-    """Return how many calls were scheduled."""
-    return next(simulation.scheduler._numbers)
-
-
 def test_first_commits_are_stored_at_once_while_members_stay_idle() -> None:
     """Each first commit is one more call, and its offset is stored when it is due, in the order of the commits."""
     calls, offsets = {}, {}

@@ -271,9 +271,8 @@ class Simulation:
             self._idle.settle_commits(group, self.scheduler.position)
 
     def before_election(self) -> None:
-        if self.virtual_cluster.election_affects_idle(self._partition, self.clock.moment_ms):
-            for driver in self._idle.wake_all(self.scheduler.position):
-                self._plan(driver)
+        for driver in self._idle.wake_all(self.scheduler.position):
+            self._plan(driver)
 
     # Members
 

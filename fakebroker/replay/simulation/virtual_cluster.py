@@ -13,11 +13,10 @@ from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.commands.environment import NetworkConditions, no_tls_error, random_uuids
 from fakebroker.cluster.commands.events import perform
-from fakebroker.cluster.configs.log_config import log_config
 from fakebroker.cluster.configs.settings import DEFAULT_CONFIG, Config
 from fakebroker.cluster.emulation import Broker, emulated_releases
 from fakebroker.cluster.journal.journal import NoJournal
-from fakebroker.cluster.topics import NO_LEADER, Partition
+from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.records import Record
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.errors import ConfigError
@@ -153,29 +152,9 @@ class VirtualCluster:
         """Return whether an event may affect members whose groups are in an offsets partition and are stable."""
         if event["do"] not in ("start_broker", "stop_broker"):
             return self.affects(event, partition)
-        broker, offsets = self.cluster.brokers.get(event["node_id"]), self.cluster.offsets_partition(partition)
-        if broker is None or broker.coordinator.leads(partition):
-            return True
-        if offsets.leader_id in (broker.node_id, NO_LEADER) or offsets.is_reassigning:
-            return True
-        return event["do"] == "stop_broker" and self._is_needed_in_sync(broker, offsets)
-
-    def _is_needed_in_sync(self, broker: BrokerNode, offsets: Partition) -> bool:
-        """Return whether the log of an offsets partition may refuse records if one of its followers stops."""
-        config = log_config(self.cluster, self.cluster.brokers[offsets.leader_id], offsets.topic)
-        in_sync = self.cluster.in_sync(offsets)
-        if broker.node_id not in in_sync or config.min_insync_replicas == 1:
-            return False
-        return len(in_sync) <= config.needed_in_sync(len(offsets.replicas))
-
-    def election_affects_idle(self, partition: int, now_ms: float) -> bool:
-        """Return whether what the controller does now may affect members whose groups are in an offsets partition."""
-        cluster, controller = self.cluster, self.cluster.controller
-        if controller.copies.next_end_ms <= now_ms or cluster.transactions.moves.next_end_ms <= now_ms:
-            return True
-        offsets = cluster.offsets_partition(partition)
-        is_balancing = controller.balance_due_ms is not None and controller.balance_due_ms <= now_ms
-        return partition in cluster.group_moves.loading or (is_balancing and offsets.leader_id != offsets.replicas[0])
+        broker = self.cluster.brokers.get(event["node_id"])
+        replicas = self.cluster.offsets_partition(partition).replicas
+        return broker is None or broker.node_id in replicas or broker.coordinator.leads(partition)
 
     def perform(self, event: Mapping[str, Any]) -> Outcome:
         """Run an event.
