@@ -110,6 +110,8 @@ def test_the_command_of_make_soak_finds_its_tests(tmp_path: Path) -> None:
     (command,) = (line for line in steps.stdout.splitlines() if "--soak-report" in line)
     (tmp_path / "soak.md").touch()  # pytest must not take the existing file for the tests to run.
     command = command.replace("scenarios/soak.md", str(tmp_path / "soak.md"))
-    found = subprocess.run(f"{command} --collect-only --quiet", shell=True, cwd=root, capture_output=True, text=True)
+    others = [path for path in (root / "tests").iterdir() if path.is_dir() and path.name != "coordinator"]
+    command = " ".join([command, "--collect-only --quiet", *(f"--ignore={path}" for path in others)])  # Saves 30 s.
+    found = subprocess.run(command, shell=True, cwd=root, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert "tests/coordinator/test_repeated_failovers.py" in found.stdout
