@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, ParamSpec, TypedDict, Unpack
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -57,7 +57,6 @@ from fakebroker.server.waits.polling import SETTLE_S, STABLE, ConsumerPoller, Po
 from fakebroker.validation import Data, convert, plain
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 TIMEOUT_S = 10.0
 
