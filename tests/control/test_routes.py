@@ -18,7 +18,7 @@ from fakebroker.control import dependencies
 from fakebroker.control.routes.operations import OPERATIONS
 from fakebroker.control.server import ControlServer
 from fakebroker.coordinator.runtime.placement import partition_for
-from fakebroker.errors import ConfigError
+from fakebroker.errors import FakebrokerError
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupRequestProtocol
@@ -757,5 +757,7 @@ def test_a_port_in_use_is_an_error() -> None:
 
 
 def test_a_missing_package_is_an_error_that_names_the_extra() -> None:
-    with pytest.raises(ConfigError, match=r"^--control needs nonesuch: expected pip install 'fakebroker\[control\]'$"):
+    with pytest.raises(
+        FakebrokerError, match=r"^--control needs nonesuch: expected pip install 'fakebroker\[control\]'$"
+    ):
         dependencies.check_installed(("json", "nonesuch"))
