@@ -269,6 +269,8 @@ def pytest_runtest_makereport(
     if report.failed:
         for number, cluster in enumerate(_clusters_of(item), 1):
             report.sections.append((f"fake cluster {number}", _cluster_report(item, cluster, number)))
+    if call.when == "teardown":
+        item.stash[_clusters] = []  # Tests exist until the end of the run, and clusters have much memory.
     return report
 
 

@@ -79,6 +79,26 @@ def test_fixture_mark_and_factory(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=5)
 
 
+def test_a_cluster_does_not_outlive_its_test(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import gc
+        import weakref
+
+        clusters = []
+
+        def test_starts_two(fake_cluster, fake_cluster_factory):
+            clusters.extend(map(weakref.ref, (fake_cluster, fake_cluster_factory())))
+
+        def test_starts_none():
+            gc.collect()
+            assert [cluster() for cluster in clusters] == [None, None]
+        """,
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_a_mark_extends_those_of_its_class_and_module(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
