@@ -420,6 +420,16 @@ def test_fast_forwarded_heartbeats_give_the_same_events_and_state(
     assert _end_state(fast[0]) == _end_state(slow[0])
 
 
+def test_idle_members_of_consumer_groups_get_partitions_of_a_topic_that_a_request_creates() -> None:
+    members = [script(AT_BROKER_1[0], 0, protocol="consumer"), script(AT_BROKER_1[1], 1, Act(8_000.0, "start"))]
+    deletion = {"at_s": 4, "do": "delete_topic", "name": "orders"}
+    settings = two_broker_settings(duration_s=14.0, events=(deletion,), cluster=SHORT_SESSIONS)
+    fast, slow = (play_in_memory(members, settings, is_fast=is_fast)[1] for is_fast in (True, False))
+    assert fast == slow
+    targets = [row["assigned"] for row in rows_of(fast, "ConsumerGroupHeartbeat") if row["assigned"] is not None]
+    assert [len(target) for target in targets] == [4, 0, 1]
+
+
 def test_a_commit_at_the_end_of_the_replay_has_no_response() -> None:
     acts = Act(0.0, "start"), Act(1_000.0, "pause", 3_000.0)  # After the pause, commits are due at full seconds.
     member = script("g", 0, *acts, heartbeat_interval_ms=250, commit_interval_ms=1_000)

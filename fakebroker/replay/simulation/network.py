@@ -36,7 +36,7 @@ M = TypeVar("M", bound=Message)
 
 _CLIENT_HOST = "/127.0.0.1"
 _PRIVATE_APIS = frozenset(
-    ("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator", "Metadata", "DescribeGroups", "ListGroups")
+    ("Heartbeat", "OffsetCommit", "OffsetFetch", "FindCoordinator", "DescribeGroups", "ListGroups")
 )
 """Requests that have no effect on other members of the group, called private here."""
 
@@ -144,6 +144,9 @@ class NetworkObserver(Protocol):
 
     def before_election(self) -> None:
         """The controller may move coordinators."""
+
+    def topics_changed(self) -> None:
+        """A request has created topics: consumer groups that subscribe to them get new targets."""
 
 
 class Network:
@@ -264,11 +267,14 @@ class Network:
         elif name == "OffsetFetch":
             self._observer.before_read(call.group_ids)
         cluster = self._cluster
+        topics_version = cluster.topics.version
         if cluster.handle(call, now_ms):
             self._respond(call, now_ms)
         elif cluster.faults.actions:
             cluster.faults.actions.run()
             cluster.tick(now_ms)  # as the server's reactor does after each command
+        if cluster.topics.version != topics_version:
+            self._observer.topics_changed()
         self.send_responses(now_ms)
         if cluster.faults.active or cluster.transactions.is_used or cluster.sync_delays.next_deadline() is not None:
             self.schedule_timer(cluster.next_deadline())

@@ -271,6 +271,12 @@ class Simulation:
             self._idle.settle_commits(group, self.scheduler.position)
 
     def before_election(self) -> None:
+        self._wake_all()
+
+    def topics_changed(self) -> None:
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         for driver in self._idle.wake_all(self.scheduler.position):
             self._plan(driver)
 
