@@ -115,3 +115,13 @@ def test_the_command_of_make_soak_finds_its_tests(tmp_path: Path) -> None:
     found = subprocess.run(command, shell=True, cwd=root, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert "tests/coordinator/test_repeated_failovers.py" in found.stdout
+
+
+def test_tests_that_run_more_cases_in_make_soak_are_marked() -> None:
+    names = {
+        str(path): set(re.split(r"\W+", found[1]))
+        for path in {*Path(__file__).parent.rglob("test_*.py")} - {Path(__file__)}
+        if (found := re.search(r"^from tests\.support\.soak import (.+)$", path.read_text(), re.MULTILINE))
+    }
+    assert len(names) > 40
+    assert [path for path, imported in names.items() if "soak" not in imported] == []

@@ -37,7 +37,7 @@ from fakebroker.security.acls import (
 )
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import commit_of, offset_to_commit
-from tests.support.soak import examples
+from tests.support.soak import examples, soak
 
 GROUPS = ["g0", "g1", "g2", "billing", "", "x" * 126, "x" * 127, "grüße-群組"]
 TOPICS = ["news", "orders", "no-such-topic", "x" * 126, "x" * 127, "grüße"]
@@ -141,6 +141,7 @@ def check_equal(harness: ClusterHarness, request: Message, version: int, broker:
     return call
 
 
+@soak
 @settings(max_examples=examples(60, soak=3_000))
 @given(keys, st.integers(0, 2**15), st.sampled_from([4, 5, 6]), st.sampled_from([0, 0, 0, 1, 2, -1]))
 @example(["a"] * 2_000, 0, 4, 0)
@@ -154,6 +155,7 @@ def test_find_coordinator(found: list[str], seed: int, version: int, key_type: i
     assert (call.body is not None) is (is_usual and key_type == 0)
 
 
+@soak
 @settings(max_examples=examples(60, soak=3_000))
 @given(fetched_groups, st.integers(0, 2**15), st.sampled_from([8, 9]), st.booleans())
 def test_offset_fetch(groups: list[OffsetFetchRequestGroup], seed: int, version: int, require_stable: bool) -> None:
@@ -172,6 +174,7 @@ def test_offset_fetch(groups: list[OffsetFetchRequestGroup], seed: int, version:
     assert (call.body is not None) is (is_usual and not may_be_unstable)
 
 
+@soak
 @settings(max_examples=examples(80, soak=20_000))
 @given(st.data())
 def test_damaged_requests_are_rejected_alike(data: st.DataObject) -> None:
@@ -229,6 +232,7 @@ committed_topics = st.lists(
 )
 
 
+@soak
 @settings(max_examples=examples(50, soak=1000))
 @given(requests=st.lists(committed_topics, min_size=1, max_size=6), version=st.sampled_from([1, 2, 7, 8, 9]))
 def test_shared_responses_to_commits_equal_those_of_each_request(

@@ -23,7 +23,7 @@ from fakebroker.protocol.messages.transaction_log import TransactionLogKey, Tran
 from tests.support.annotated_hex import annotated_hex
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.kafka_python_codec import decode_record
-from tests.support.soak import examples
+from tests.support.soak import examples, soak
 
 VALUE = TransactionValue(
     producer_id=4000,
@@ -114,6 +114,7 @@ KAFKA_STATES = (
 """Kafka's states, by their ids in the log."""
 
 
+@soak
 @settings(max_examples=examples(30, soak=1000))
 @given(st.text(max_size=4), VALUES, st.integers(0, 2))
 def test_kafka_python_reads_the_records(name: str, value: TransactionValue, level: int) -> None:

@@ -25,7 +25,7 @@ from kio.static.primitive import i16, i32
 from fakebroker.protocol.produced_batches import validate_batch
 from fakebroker.protocol.records import iterate_records, split_batches
 from fakebroker.protocol.transaction_markers import Marker, encode_marker, marker_in
-from tests.support.soak import examples
+from tests.support.soak import examples, soak
 
 CONTROL, CRC_AT, ATTRIBUTES_AT = 0x20, 17, 21
 
@@ -68,6 +68,7 @@ def built_by(builder: Any, marker: dict[str, Any]) -> bytes:
     return bytes(data)
 
 
+@soak
 @settings(max_examples=examples(30, soak=1000))
 @given(MARKERS)
 def test_markers_have_the_bytes_of_other_clients(marker: dict[str, Any]) -> None:
