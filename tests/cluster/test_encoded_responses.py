@@ -175,7 +175,7 @@ def test_offset_fetch(groups: list[OffsetFetchRequestGroup], seed: int, version:
 
 
 @soak
-@settings(max_examples=examples(80, soak=20_000))
+@settings(max_examples=examples(80, soak=5_000))
 @given(st.data())
 def test_damaged_requests_are_rejected_alike(data: st.DataObject) -> None:
     harness = cluster_with_offsets(1)
