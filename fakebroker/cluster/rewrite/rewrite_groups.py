@@ -59,7 +59,7 @@ class RewriteGroups:
         store = GroupStore(self.registry)
 
         def write(group_id: str, metadata: GroupMetadata, done: Stored) -> None:
-            done(store.write(self.partition_of(group_id), group_id, metadata), self._now_ms())
+            done(store.prepared_write(self.partition_of(group_id), group_id, metadata)(), self._now_ms())
 
         coordinator = RewriteCoordinator(
             config, self._new_id, self._partition_count, write, self.partition_of, self._disconnect

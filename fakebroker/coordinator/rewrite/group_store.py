@@ -1,6 +1,6 @@
 """One coordinator's view of the groups in the registry: reads those of a shard, writes generations."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 from fakebroker.coordinator.registry import Registry, RegistryError, RegistryErrorCode
 from fakebroker.coordinator.rewrite.api import GroupMetadata
@@ -30,7 +30,7 @@ def _text(name: str) -> str:
 
 
 class GroupStore:
-    """Reads and writes the groups of one coordinator; every call takes effect at once.
+    """Reads and writes the groups of one coordinator.
 
     The version of a shard's node counts the coordinators that have read it. A coordinator that was demoted without its
     knowledge has an older one, and its writes are rejected, also those that are on their way.
@@ -58,23 +58,27 @@ class GroupStore:
             groups[_text(child.rpartition("/")[2])] = data
         return groups
 
-    def write(self, shard: Hashable, group_id: str, metadata: GroupMetadata) -> ErrorCode:
-        """Write a group of a shard that was read before.
+    def prepared_write(self, shard: Hashable, group_id: str, metadata: GroupMetadata) -> Callable[[], ErrorCode]:
+        """Return a function that writes a group of a shard that was read before; it may be called later.
 
-        Returns:
-            NONE; or NOT_COORDINATOR_FOR_GROUP if another coordinator has read the shard, and nothing was written.
+        The function returns NONE; or NOT_COORDINATOR_FOR_GROUP if a coordinator has read the shard since the write was
+        prepared, also if it is the same one again, and nothing was written.
         """
         path, check = group_path(shard, group_id), (shard_path(shard), self._epochs[shard])
-        try:
-            if self._registry.find(path) is None:
-                self._registry.create(path, metadata, check=check)
-            else:
-                self._registry.set(path, metadata, check=check)
-        except RegistryError as error:
-            if error.code is not RegistryErrorCode.BAD_VERSION:
-                raise
-            return NOT_COORDINATOR_FOR_GROUP
-        return NONE
+
+        def write() -> ErrorCode:
+            try:
+                if self._registry.find(path) is None:
+                    self._registry.create(path, metadata, check=check)
+                else:
+                    self._registry.set(path, metadata, check=check)
+            except RegistryError as error:
+                if error.code is not RegistryErrorCode.BAD_VERSION:
+                    raise
+                return NOT_COORDINATOR_FOR_GROUP
+            return NONE
+
+        return write
 
 
 def stored_group(registry: Registry[GroupMetadata | None], shard: Hashable, group_id: str) -> GroupMetadata | None:

@@ -221,11 +221,9 @@ class RewriteLabCoordinator:
         return self._group_store
 
     def _store(self, group_id: str, metadata: GroupMetadata, done: Stored) -> None:
-        shard = self._partition_of(group_id)
-        self._port.access(
-            lambda registry: self._stored_groups(registry).write(shard, group_id, metadata),
-            lambda error: done(error, self._port.now_ms()),
-        )
+        assert self._group_store is not None, "the shard was read"
+        write = self._group_store.prepared_write(self._partition_of(group_id), group_id, metadata)
+        self._port.access(lambda registry: write(), lambda error: done(error, self._port.now_ms()))
 
     def _disconnect(self, connection: Any) -> None:
         self._port.close(connection)

@@ -182,6 +182,23 @@ def test_phase_4_a_write_on_its_way_is_rejected_when_the_next_coordinator_has_re
     assert lab.join(one).answer.generation_id == 2
 
 
+def test_phase_4_a_write_on_its_way_is_rejected_when_its_coordinator_was_elected_again() -> None:
+    lab = RewriteLab()
+    lab.held = []
+    old = lab.join()
+    late_write = lab.held.pop()
+    lab.held = None
+    lab.fail_over()
+    lab.fail_over()
+    assert lab.current == 1
+    late_write()
+    assert old.answer.error is NOT_COORDINATOR_FOR_GROUP
+    assert lab.stored is None
+    new = lab.join()
+    assert new.answer.generation_id == 1
+    assert lab.beat(new.answer.consumer_id, 1) is NONE
+
+
 def test_phase_4_a_new_consumer_that_did_not_get_its_id_expires() -> None:
     lab = RewriteLab()
     (one,) = lab.stable_group(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from fakebroker.coordinator.registry import Registry
@@ -74,10 +75,11 @@ class RewriteLab:
 
     def _new_coordinator(self, broker: int, config: RewriteConfig) -> RewriteCoordinator:
         def store(group_id: str, metadata: GroupMetadata, done: Stored) -> None:
+            write = partial(self._write, self._stores[broker].prepared_write(SHARD, group_id, metadata), done)
             if self.held is None:
-                self._write(broker, group_id, metadata, done)
+                write()
             else:
-                self.held.append(lambda: self._write(broker, group_id, metadata, done))
+                self.held.append(write)
 
         return RewriteCoordinator(
             config,
@@ -89,11 +91,11 @@ class RewriteLab:
             self._record_change,
         )
 
-    def _write(self, broker: int, group_id: str, metadata: GroupMetadata, done: Stored) -> None:
+    def _write(self, write: Callable[[], ErrorCode], done: Stored) -> None:
         if self.errors:
             done(self.errors.pop(0), self.now_ms)
         else:
-            error = self._stores[broker].write(SHARD, group_id, metadata)
+            error = write()
             self.on_write()
             done(error, self.now_ms)
 
