@@ -168,6 +168,8 @@ def _check_removable(directory: str, path: str, file: _OpenFile, number: int, of
         DataDirectoryError: A block was on disk, because more was written after it.
     """
     first = read_header(memoryview(file.read(HEADER_BYTES, offset)), 0, number, offset)
+    # The start of a log is written with the block after it, which therefore says nothing about it.
+    same_write = (offset, offset or START_BYTES)
     content_end = at = offset
     intact = 0
     while data := file.read(READ_BYTES, at):
@@ -177,7 +179,7 @@ def _check_removable(directory: str, path: str, file: _OpenFile, number: int, of
         while found >= 0:
             place = at + found
             header = read_header(memoryview(file.read(HEADER_BYTES, place)), 0, number, place)
-            if place != offset and header is not None:
+            if place not in same_write and header is not None:
                 if header.safe_bytes > offset:
                     raise _damaged(directory, path, offset, f"an intact block, as there is one at offset {place}")
                 intact += 1

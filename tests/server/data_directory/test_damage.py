@@ -66,6 +66,22 @@ def test_each_length_of_an_incomplete_last_write_is_cut(path: Path, zeros: int) 
         assert log.stat().st_size == intact
 
 
+def test_a_first_write_without_its_beginning_is_cut(tmp_path: Path) -> None:
+    """A failure of the machine may leave any part of the start of a log and of the block that is written with it."""
+    directory, _ = opened(tmp_path / "data", fsync="always")
+    flushed(directory, *WRITES[0])
+    path = image(tmp_path / "data")
+    directory.close()
+    [log] = logs_of(path)
+    whole = log.read_bytes()
+    for lost in range(1, START_BYTES):
+        overwrite(log, bytes(lost) + whole[lost:])
+        found, warnings = recovered(path)
+        assert found == []
+        assert warnings == [f"{log}: the last write is incomplete: {end_of(1)} bytes at offset 0 were removed"]
+        assert content(path) == [], "what was cut stays cut"
+
+
 def test_each_length_of_a_log_is_a_prefix_of_its_writes(path: Path) -> None:
     """A log that was shortened cannot be told from one whose last write is incomplete."""
     [log] = logs_of(path)
