@@ -3,7 +3,7 @@ second are averages over the time that is skipped.
 
 A group rests while all its live members only repeat beats, its coordinator agrees, and no event is due. Events are
 known in advance, so the end of the rest is, too: each member wakes before the next event, with no beat in flight, and
-early enough to send its last commit before it.
+so early that the last commit that is answered before the event is sent.
 """
 
 from bisect import bisect_right
@@ -213,13 +213,16 @@ def _start_in_flight(beat: Beat, round_trip_ms: float, at_ms: float) -> float | 
 def _skip(idle: Idle, round_trip_ms: float, until_ms: float) -> tuple[float, list[_Skipped]]:
     """Return when a member wakes, with no beat in flight and its last commit not sent yet, and what it skips.
 
+    The last commit is the last one with a response before `until_ms`.
+
     Commits in beats of the coordinator count only if the member sends none: the last one that it sends replaces them.
     """
     wake_ms = until_ms
-    commits = [beat for beat in idle.beats if beat.is_commit and beat.due_ms <= until_ms]
+    latest_ms = until_ms - round_trip_ms
+    commits = [beat for beat in idle.beats if beat.is_commit and beat.due_ms <= latest_ms]
     sent = [beat for beat in commits if not beat.is_from_coordinator]
     for beat in sent or commits:
-        wake_ms = min(wake_ms, beat.due_ms + floor((until_ms - beat.due_ms) / beat.period_ms) * beat.period_ms)
+        wake_ms = min(wake_ms, beat.due_ms + floor((latest_ms - beat.due_ms) / beat.period_ms) * beat.period_ms)
     moved = True
     while moved:
         moved = False

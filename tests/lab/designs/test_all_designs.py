@@ -1,12 +1,13 @@
 """What holds for each design: equal scripts give equal runs, and skipping the beats of quiet groups changes nothing."""
 
 import random
+from typing import Any
 
 import pytest
 
 from fakebroker.lab.designs import DESIGNS
 from fakebroker.lab.script import BrokerEvent, MemberDo, MemberEvent, TopicEvent
-from tests.support.lab.runs import BROKERS, TOPIC, Event, measurements, play, starts
+from tests.support.lab.runs import BROKERS, TOPIC, Event, coordinator_of, measurements, play, starts
 from tests.support.soak import cases, soak
 
 GROUPS, SIZE = 4, 4
@@ -54,6 +55,19 @@ def test_skipping_the_beats_of_quiet_groups_changes_nothing(design: str, seed: i
     ]
     for name in runs[0]:
         assert runs[1][name] == runs[0][name], f"{name}, seed={seed}"
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_a_commit_that_is_in_flight_when_the_coordinator_stops_is_not_the_last_one(design: str) -> None:
+    for stop_ms in range(60_250, 66_000, 500):
+        events = [
+            *starts(range(2)),
+            MemberEvent(30_000.0, 1, "slow", 60_000.0, 900.0),
+            BrokerEvent(float(stop_ms), coordinator_of(0), "stop"),
+        ]
+        times: dict[str, Any] = {"session_timeout_ms": 10_000, "duration_ms": 120_000.0}
+        slow, fast = (measurements(play(design, events, size=2, rests=rests, **times)) for rests in (False, True))
+        assert fast == slow, stop_ms
 
 
 @pytest.mark.parametrize("commit_interval_ms", [0, 5_000])
