@@ -242,11 +242,7 @@ def serve(
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     with cluster, _controlled(cluster, control_address, control_token, control_data_dirs) as server:
-        print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
-        for listener in cluster.cluster.listeners[1:]:
-            print(f"bootstrap.servers.{listener.name}={cluster.bootstrap_servers_of(listener.name)}", flush=True)
-        with suppress(FakebrokerError):  # No certificates were made for this cluster.
-            print(f"ssl.truststore.location={cluster.tls.ca_file}", flush=True)
+        _print_addresses(cluster)
         logging.getLogger("fakebroker").info("serving with seed %d", cluster.seed)
         if events or until_stdin_ends:
             follow = (cluster if events else None, until_stdin_ends)
@@ -256,6 +252,15 @@ def serve(
                 print(f"control token={server.token}", file=sys.stderr, flush=True)
             print(f"control={server.url}", flush=True)
         signal.sigwait(ends)
+
+
+def _print_addresses(cluster: "FakeCluster") -> None:
+    """Print what clients need to connect."""
+    print(f"bootstrap.servers={cluster.bootstrap_servers}", flush=True)
+    for listener in cluster.cluster.listeners[1:]:
+        print(f"bootstrap.servers.{listener.name}={cluster.bootstrap_servers_of(listener.name)}", flush=True)
+    with suppress(FakebrokerError):  # No certificates were made for this cluster.
+        print(f"ssl.truststore.location={cluster.tls.ca_file}", flush=True)
 
 
 def _users(path: str) -> dict[str, object]:

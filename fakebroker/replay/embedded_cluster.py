@@ -97,25 +97,7 @@ def embedded_cluster(
         FakebrokerError: The cluster is not ready within 20 s.
     """
     printed, log = directory / "cluster.txt", directory / "cluster.log"
-    command = [
-        sys.executable,
-        "-m",
-        "fakebroker",
-        "serve",
-        f"--brokers={cluster.brokers}",
-        f"--first-node-id={cluster.first_node_id}",
-        f"--host={host}",
-        "--port=0",
-        f"--seed={seed}",
-        "--events",
-        "--until-stdin-ends",
-    ]
-    command += [f"--config={key}={value}" for key, value in cluster.config.items()]
-    command += [f"--proposal={name}" for name in cluster.proposals]
-    if cluster.as_version is not None:
-        command.append(f"--as-version={cluster.as_version}")
-    if speed != 1:
-        command.append(f"--speed={speed:g}")
+    command = _serve_command(cluster, seed, speed, host)
     with printed.open("wb") as stdout, log.open("wb") as stderr:
         # A new session, so that Ctrl-C does not stop the cluster before the members.
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, stdin=subprocess.PIPE, start_new_session=True)
@@ -130,6 +112,20 @@ def embedded_cluster(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _serve_command(cluster: Cluster, seed: int, speed: float, host: str) -> list[str]:
+    """Return the command that runs `fakebroker serve`, with the arguments of `embedded_cluster`."""
+    command = [sys.executable, "-m", "fakebroker", "serve", "--events", "--until-stdin-ends"]
+    command += [f"--brokers={cluster.brokers}", f"--first-node-id={cluster.first_node_id}", f"--seed={seed}"]
+    command += [f"--host={host}", "--port=0"]
+    command += [f"--config={key}={value}" for key, value in cluster.config.items()]
+    command += [f"--proposal={name}" for name in cluster.proposals]
+    if cluster.as_version is not None:
+        command.append(f"--as-version={cluster.as_version}")
+    if speed != 1:
+        command.append(f"--speed={speed:g}")
+    return command
 
 
 def _bootstrap_servers(process: subprocess.Popen[bytes], printed: Path, log: Path) -> str:

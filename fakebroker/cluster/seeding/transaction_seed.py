@@ -97,10 +97,7 @@ def seed_transaction(cluster: Cluster, seed: TransactionSeed, now_ms: float) -> 
     if broker.transaction_coordinator.transaction(name) is not None:
         raise ConfigError.of("transactional_id", name, "an id that does not exist yet")
     if seed.producer_id is not None:
-        used = {each.value.producer_id: each.transactional_id for _, each in cluster.transactions.all()}
-        if seed.producer_id in used:
-            expected = f"an id that is not used by {used[seed.producer_id]!r}"
-            raise ConfigError.of("producer_id", seed.producer_id, expected, where=where)
+        _check_unused(cluster, seed.producer_id, where)
     producer_id = _producer_id(cluster, seed.producer_id)
     begun_ms = now_ms - seed.age_s * 1000
     has_kip_890 = broker.transaction_coordinator.config.version >= KIP_890
@@ -157,6 +154,14 @@ def seed_hanging_transaction(
             now_ms=now_ms,
         )
     _append(cluster, found, records, _producer_id(cluster, producer_id), epoch, now_ms)
+
+
+def _check_unused(cluster: Cluster, producer_id: int, where: str) -> None:
+    """Raise `ConfigError` if a transactional id has this producer id."""
+    for _, transaction in cluster.transactions.all():
+        if transaction.value.producer_id == producer_id:
+            expected = f"an id that is not used by {transaction.transactional_id!r}"
+            raise ConfigError.of("producer_id", producer_id, expected, where=where)
 
 
 def _producer_id(cluster: Cluster, given: int | None) -> int:

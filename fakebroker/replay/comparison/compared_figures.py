@@ -12,7 +12,7 @@ from fakebroker.replay.comparison.noise import Statistic, quantile
 from fakebroker.replay.comparison.samples import BUCKET_RATIO, Samples, counted_by, lower_bounds_us
 from fakebroker.replay.members.events import PARKED_APIS
 from fakebroker.replay.members.request_outcomes import LOST, ORDINARY_ERRORS, UNANSWERED
-from fakebroker.replay.run_summary import ALL, RequestNumbers, Summary
+from fakebroker.replay.run_summary import ALL, Numbers, Rebalances, RequestNumbers, Summary
 
 Mask = NDArray[np.bool_]
 Where = Callable[[Samples], Mask]
@@ -80,22 +80,7 @@ def figures_of(run: Run) -> dict[str, Figure]:
             found[f"requests/s{label}"] = Figure(
                 row.requests_per_s, "rate", requests(source=row.source), noun="requests"
             )
-    for name, q in (QUANTILES | {"p99.9": 0.999}).items():
-        key = f"{name.replace('.', '_')}_ms"
-        found[f"never parked {name} ms"] = Figure(
-            getattr(numbers.never_parked, key), "quantile", never_parked, q, "responses"
-        )
-        if numbers.steady is not None and numbers.startup is not None:
-            found[f"never parked {name} ms, steady"] = Figure(
-                getattr(numbers.steady.never_parked, key),
-                "quantile",
-                never_parked,
-                q,
-                "responses",
-                divisions=("time",),
-                is_steady=True,
-            )
-    found["never parked max ms"] = Figure(numbers.never_parked.max_ms, "none", why=_SINGLE)
+    found |= _figures_of_never_parked(numbers)
     everything = requests()
     failures: dict[str, Where] = {"unexpected errors": unexpected, "lost": _lost, "unanswered": _unanswered}
     for name, failed in failures.items():
@@ -104,13 +89,7 @@ def figures_of(run: Run) -> dict[str, Figure]:
     for name, code in {(error.name, error.code) for error in numbers.errors}:
         where = _both(everything, partial(_has_error, code))
         found[name] = Figure(metrics[f"errors.{name}"], "count", where, noun="responses")
-    rebalances = numbers.rebalances
-    found["generations"] = Figure(rebalances.generations, "count", _rebalances(), noun="generations")
-    found["rebalances"] = Figure(rebalances.count, "count", answered(_rebalances()), noun="rebalances")
-    for name, q in QUANTILES.items():
-        value = getattr(rebalances, f"{name}_ms")
-        found[f"rebalance {name} ms"] = Figure(value, "quantile", answered(_rebalances()), q, "rebalances")
-    found["rebalance max ms"] = Figure(rebalances.max_ms, "none", why=_SINGLE)
+    found |= _figures_of_rebalances(numbers.rebalances)
     found["unassigned member-s"] = Figure(metrics["unassigned_member_s"], "member-s", _unassigned(), noun="members")
     if (partition_s := metrics.get("unassigned_partition_s")) is not None:  # None in runs of earlier versions
         found["unassigned partition-s"] = Figure(
@@ -128,6 +107,35 @@ def figures_of(run: Run) -> dict[str, Figure]:
         found[f"sent late {key} ms"] = Figure(getattr(numbers.sent_late, f"{key}_ms"), "none", why=_SINGLE)
     if len(numbers.populations) > 1:
         found |= _figures_of_populations(summary)
+    return found
+
+
+def _figures_of_never_parked(numbers: Numbers) -> dict[str, Figure]:
+    """Return the figures of the latencies of requests that brokers answer at once."""
+    found: dict[str, Figure] = {}
+    for name, q in (QUANTILES | {"p99.9": 0.999}).items():
+        key = f"{name.replace('.', '_')}_ms"
+        value = getattr(numbers.never_parked, key)
+        found[f"never parked {name} ms"] = Figure(value, "quantile", never_parked, q, "responses")
+        if numbers.steady is not None and numbers.startup is not None:
+            value = getattr(numbers.steady.never_parked, key)
+            found[f"never parked {name} ms, steady"] = Figure(
+                value, "quantile", never_parked, q, "responses", divisions=("time",), is_steady=True
+            )
+    found["never parked max ms"] = Figure(numbers.never_parked.max_ms, "none", why=_SINGLE)
+    return found
+
+
+def _figures_of_rebalances(rebalances: Rebalances) -> dict[str, Figure]:
+    """Return the numbers and durations of rebalances."""
+    found = {
+        "generations": Figure(rebalances.generations, "count", _rebalances(), noun="generations"),
+        "rebalances": Figure(rebalances.count, "count", answered(_rebalances()), noun="rebalances"),
+    }
+    for name, q in QUANTILES.items():
+        value = getattr(rebalances, f"{name}_ms")
+        found[f"rebalance {name} ms"] = Figure(value, "quantile", answered(_rebalances()), q, "rebalances")
+    found["rebalance max ms"] = Figure(rebalances.max_ms, "none", why=_SINGLE)
     return found
 
 

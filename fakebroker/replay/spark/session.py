@@ -253,41 +253,7 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
         address = Path(directory) / "address"
         environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address), "SPARK_CONNECT_MODE": "0"}
         environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-        started: list[subprocess.Popen[bytes]] = []
-        errors: list[Exception] = []
-        starting, is_canceled = threading.Lock(), False
-
-        def run() -> None:
-            with starting:
-                if is_canceled:
-                    return
-                try:
-                    started.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **redirected))
-                except Exception as error:
-                    errors.append(error)
-                    return
-            started[0].wait()
-
-        try:
-            # In a thread, because Ctrl-C within `Popen` would lose the process. Ctrl-C within `Thread.start`,
-            # `Future.result` or `Popen.poll` can leave their locks locked, for which the thread, or the end of the
-            # process, would then be awaited forever. So this thread calls none of them.
-            _thread.start_new_thread(run, ())
-            while not started and not errors:
-                time.sleep(_STARTED_CHECK_S)
-            # Spark's gateway creates the file with its content.
-            while started and not address.exists() and started[0].returncode is None:
-                time.sleep(_STARTED_CHECK_S)
-        except BaseException:
-            is_canceled = True
-            with starting:  # until the thread has started the process, if it began before
-                for each in started:
-                    with each:
-                        each.kill()
-            raise
-        if errors:
-            raise errors[0]
-        (process,) = started
+        process = _process_with(address, command, stdin=subprocess.PIPE, env=environment, **redirected)
         if not address.exists():
             raise PySparkRuntimeError("Java ended")
         written = address.read_bytes()  # the port, the length of the secret, and the secret
@@ -301,6 +267,45 @@ def _started(command: Sequence[str], redirected: Mapping[str, Any]) -> JavaGatew
             del os.environ[name]
     gateway.proc = process
     return gateway
+
+
+def _process_with(file: Path, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a process, and wait until it has created a file or has ended. Ctrl-C meanwhile kills the process."""
+    started: list[subprocess.Popen[bytes]] = []
+    errors: list[Exception] = []
+    starting, is_canceled = threading.Lock(), False
+
+    def run() -> None:
+        with starting:
+            if is_canceled:
+                return
+            try:
+                started.append(subprocess.Popen(command, **options))
+            except Exception as error:
+                errors.append(error)
+                return
+        started[0].wait()
+
+    try:
+        # In a thread, because Ctrl-C within `Popen` would lose the process. Ctrl-C within `Thread.start`,
+        # `Future.result` or `Popen.poll` can leave their locks locked, for which the thread, or the end of the
+        # process, would then be awaited forever. So this thread calls none of them.
+        _thread.start_new_thread(run, ())
+        while not started and not errors:
+            time.sleep(_STARTED_CHECK_S)
+        # Spark's gateway creates the file with its content.
+        while started and not file.exists() and started[0].returncode is None:
+            time.sleep(_STARTED_CHECK_S)
+    except BaseException:
+        is_canceled = True
+        with starting:  # until the thread has started the process, if it began before
+            for each in started:
+                with each:
+                    each.kill()
+        raise
+    if errors:
+        raise errors[0]
+    return started[0]
 
 
 def is_local(master: str) -> bool:
