@@ -2,8 +2,9 @@
 
 import pytest
 
-from fakebroker.cluster.call import Call, named_partitions, names_topics
+from fakebroker.cluster.call import Call
 from fakebroker.cluster.faults.error_catalog import kinds_of
+from fakebroker.cluster.request_ids import declared_partitions, names_topics
 from fakebroker.protocol.messages.find_coordinator import FindCoordinatorRequest
 from fakebroker.protocol.registry import API_BY_NAME, APIS
 from tests.support.cluster.cluster_harness import ClusterHarness
@@ -35,5 +36,5 @@ def test_partitions_of_frequent_requests_are_those_of_their_declarations(subtest
         for version in range(api.versions.first, api.versions.last + 1):
             with subtests.test(api=name, version=version):
                 call = Call(peer, api, version, 1, "client", filled(api.request, version), 0)
-                assert call.partitions == tuple(dict.fromkeys(named_partitions(call)))
+                assert call.partitions == tuple(dict.fromkeys(declared_partitions(api, version, call.request)))
                 assert call.partitions

@@ -5,12 +5,12 @@ import logging
 import pytest
 
 from fakebroker import FakeCluster
-from fakebroker.cluster.short_messages import with_short_messages
 from fakebroker.protocol.frames import response_frame
 from fakebroker.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from fakebroker.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from fakebroker.protocol.messages.join_group import JoinGroupResponse
 from fakebroker.protocol.registry import APIS
+from fakebroker.server.response_frames import with_short_messages
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import join_request
 from tests.support.groups_over_tcp import heartbeat

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict
 
-from fakebroker.cluster.call import (
-    Call,
+from fakebroker.cluster.call import Call
+from fakebroker.cluster.journal.dropped_calls import DroppedKind
+from fakebroker.cluster.request_ids import (
     TopicRef,
     names_generations,
     names_members,
@@ -12,7 +13,6 @@ from fakebroker.cluster.call import (
     names_topics,
     names_transactions,
 )
-from fakebroker.cluster.journal.dropped_calls import DroppedKind
 from fakebroker.errors import ConfigError, ErrorCode, check_integer, check_number, one_of, shown
 from fakebroker.protocol.registry import API_BY_NAME
 from fakebroker.topic_partition import parse_partition
