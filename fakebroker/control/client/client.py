@@ -18,7 +18,7 @@ from fakebroker.cluster.commands.cluster_commands import COMMANDS
 from fakebroker.cluster.commands.definition import check_type
 from fakebroker.cluster.commands.environment import Accept
 from fakebroker.cluster.commands.events import checked
-from fakebroker.cluster.commands.handles import Hold, RemovedOnExit
+from fakebroker.cluster.commands.handles import Hold
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.emulation import Broker, VersionCap
 from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
@@ -47,6 +47,7 @@ from fakebroker.control.client.json_views import (
     transaction_timeline_of,
     transaction_view,
 )
+from fakebroker.control.client.remote_handles import RemoteAppendFailure, RemoteFault
 from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
 from fakebroker.host_port import format_host_port
@@ -95,74 +96,6 @@ class GroupOptions(TypedDict, total=False):
     sort: str
     limit: int
     offset: int
-
-
-class _RemoteHandle(RemovedOnExit):
-    """A fault or append failure in the cluster.
-
-    Args:
-        client: The client.
-        collection: The path of all of its kind, such as "faults".
-        handle_id: Its id in the control API.
-    """
-
-    def __init__(self, client: "Client", collection: str, handle_id: str) -> None:
-        self._client = client
-        self._collection = collection
-        self._hits = 0
-        self.id = handle_id
-
-    @property
-    def hits(self) -> int:
-        """How often it was applied; after its removal, the last known number."""
-        found = self._found(self._client.get)
-        if found is not None:
-            self._hits = found["hits"]
-        return self._hits
-
-    def remove(self) -> None:
-        """Remove it, if it has not been removed."""
-        self._hits = self.hits
-        self._found(self._client.delete)
-
-    def _found(self, request: Callable[[str], Any]) -> Any:
-        """Send a request for it; None if it has been removed. If something else is missing, the error is raised."""
-        try:
-            return request(f"{self._collection}/{self.id}")
-        except NotFound as error:
-            if error.field != self._collection.removesuffix("s"):
-                raise
-            return None
-
-
-class RemoteFault(_RemoteHandle):
-    """A fault in the cluster. As a context manager, it is removed on exit.
-
-    Attributes:
-        id: Its id in the control API.
-        fault: Its definition.
-    """
-
-    def __init__(self, client: "Client", fault_id: str, fault: Fault) -> None:
-        super().__init__(client, "faults", fault_id)
-        self.fault = fault
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """The first errors of its actions, as text; after its removal, none."""
-        found = self._found(self._client.get)
-        return () if found is None else tuple(found["errors"])
-
-
-class RemoteAppendFailure(_RemoteHandle):
-    """Appends that fail in the cluster. As a context manager, it is removed on exit.
-
-    Attributes:
-        id: Its id in the control API.
-    """
-
-    def __init__(self, client: "Client", failure_id: str) -> None:
-        super().__init__(client, "append_failures", failure_id)
 
 
 class Client(BlockingWaits, JournalExport):
@@ -640,11 +573,14 @@ class Client(BlockingWaits, JournalExport):
             if any(callable(action) for action in actions_of(getattr(valid, name))):
                 raise ConfigError.of(name, getattr(valid, name), "events: functions cannot be sent to another process")
         row = self.post("faults", named_error(msgspec.structs.asdict(valid)))
-        return RemoteFault(self, row["id"], valid)
+        return RemoteFault(self._http, self._base, row["id"], valid)
 
     @property
     def faults(self) -> list[RemoteFault]:
-        return [RemoteFault(self, row["id"], restored_fault(row["rule"])) for row in self.get("faults")["faults"]]
+        return [
+            RemoteFault(self._http, self._base, row["id"], restored_fault(row["rule"]))
+            for row in self.get("faults")["faults"]
+        ]
 
     @property
     def action_errors(self) -> tuple[str, ...]:
@@ -665,7 +601,7 @@ class Client(BlockingWaits, JournalExport):
 
     def _fail_append(self, command: str, error: ErrorCode | str, **arguments: Any) -> RemoteAppendFailure:
         name = error.name if isinstance(error, ErrorCode) else error
-        return RemoteAppendFailure(self, self.perform(command, error=name, **arguments)["id"])
+        return RemoteAppendFailure(self._http, self._base, self.perform(command, error=name, **arguments)["id"])
 
     @_command
     def clear_faults(self) -> None: ...
