@@ -36,8 +36,8 @@ from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.quotas import Quotas
 from fakebroker.cluster.replication.controller import Controller, LeaderBalance
 from fakebroker.cluster.replication.coordinator_moves import CoordinatorMoves, Failover
-from fakebroker.cluster.replication.racks import spread_over_racks
 from fakebroker.cluster.replication.replica_copies import ReplicaCopies
+from fakebroker.cluster.replication.replica_placement import ReplicaPlacement
 from fakebroker.cluster.topics import (
     MAX_PARTITIONS,
     NO_LEADER,
@@ -48,7 +48,6 @@ from fakebroker.cluster.topics import (
     Partition,
     Topic,
     Topics,
-    spread,
 )
 from fakebroker.cluster.transactions import Transactions
 from fakebroker.coordinator.group.append_errors import client_error
@@ -137,7 +136,7 @@ class Cluster:
         transactions: The transaction coordinators.
         purgatory, log_manager, controller, faults, sync_delays, quotas: The services, each described by its class.
         append_failures: The appends to __consumer_offsets and __transaction_state that fail.
-        placed_topics: How many topics were created, except internal ones; determines the next one's first broker.
+        placement: Chooses the brokers of new partitions.
         group_controls: Holds and chosen leaders by group id, shared by all coordinators. Groups may not exist yet.
         history: The transitions of all groups, including deleted ones.
         now_ms: The brokers' time of the current or last request or tick, in milliseconds since the epoch.
@@ -188,10 +187,10 @@ class Cluster:
         self.check_listener_configs: Callable[[BrokerNode, Mapping[str, str]], None] = lambda _, configs: None
         self.resource_configs: Mapping[tuple[int, str], Mapping[str, str]] = {}
         self.brokers: dict[int, BrokerNode] = {}
+        self.placement = ReplicaPlacement(self.brokers)
         self.features = Features.of_new_cluster(each.release for each in releases)
         # A function that looks up `new_id` at each call, because a reset replaces it.
         self.topics = Topics(lambda: self.new_id(), lambda node_id: self.brokers[node_id].up)
-        self.placed_topics = 0
         self.purgatory = FetchPurgatory()
         self.log_manager = LogManager(
             self.topics,
@@ -233,7 +232,7 @@ class Cluster:
         for (node_id, emulated), rack in zip_longest(enumerate(releases, first_node_id), racks):
             self.brokers[node_id] = self.new_broker(node_id, emulated, rack)
         factor = min(config.number("offsets.topic.replication.factor"), len(self.brokers))
-        self.topics.create_offsets_topic(self._spread(config.number("offsets.topic.num.partitions"), factor))
+        self.topics.create_offsets_topic(self.placement.place(config.number("offsets.topic.num.partitions"), factor))
         self._lead_offsets_topic()
         for name, partitions in topics.items():
             self.create_new_topic(name, partitions)
@@ -392,28 +391,6 @@ class Cluster:
         """`default.replication.factor`, but at most the number of brokers."""
         return min(self.config.number("default.replication.factor"), len(self.brokers))
 
-    def place_topic(self, partitions: int, replication_factor: int) -> Assignment:
-        """Choose the brokers of a new topic that is not internal.
-
-        Each call starts at the broker after that of the previous call; Kafka starts at a random broker.
-        """
-        first, self.placed_topics = self.placed_topics, self.placed_topics + 1
-        return self._spread(partitions, replication_factor, first)
-
-    def place_partitions(self, topic: Topic, count: int) -> Assignment:
-        """Choose the brokers of new partitions, starting after the preferred leader of the topic's last partition."""
-        last = topic.partitions[-1].replicas[0]
-        before = sum(broker.up and node_id <= last for node_id, broker in self.brokers.items())
-        return self._spread(count, len(topic.partitions[0].replicas), before)
-
-    def _spread(self, partitions: int, replication_factor: int, first: int = 0) -> Assignment:
-        """Assign partitions to brokers, preferably to those that are up; see `spread` and `spread_over_racks`."""
-        if any(broker.rack is not None for broker in self.brokers.values()):
-            return spread_over_racks(partitions, replication_factor, list(self.brokers.values()), first)
-        up = [node_id for node_id, broker in self.brokers.items() if broker.up] or list(self.brokers)
-        down = [node_id for node_id in self.brokers if node_id not in up]
-        return spread(partitions, replication_factor, up, down, first)
-
     def in_sync(self, partition: Partition) -> list[int]:
         """Return the node ids of the in-sync replicas: those that are up, because replication is immediate.
 
@@ -464,7 +441,7 @@ class Cluster:
         controller = self.brokers.get(self.controller_id)
         checked = checked_topic_configs(configs or {}, NEWEST if controller is None else controller.release)
         self._require_space_for(partitions)
-        return self.add_topic(name, self.place_topic(partitions, factor), checked)
+        return self.add_topic(name, self.placement.place_topic(partitions, factor), checked)
 
     def create_partitions(self, name: str, total: int) -> None:
         """Check the arguments of a command and add partitions to a topic until it has `total`.
@@ -477,7 +454,7 @@ class Cluster:
         least = len(topic.partitions) + 1
         check_integer("total", total, least=least, most=MAX_PARTITIONS, where=f"topic {name!r}")
         self._require_space_for(total - len(topic.partitions))
-        self.topics.grow(topic, self.place_partitions(topic, total - len(topic.partitions)))
+        self.topics.grow(topic, self.placement.place_partitions(topic, total - len(topic.partitions)))
 
     def _require_space_for(self, partitions: int) -> None:
         """Check that new partitions can be stored.
@@ -492,14 +469,6 @@ class Cluster:
     def partition_bytes(self) -> int:
         """The largest size of what is stored of a new partition."""
         return 16 + 5 * len(self.brokers)
-
-    def delete_named_topic(self, name: str) -> None:
-        """Check the argument of a command and delete a topic.
-
-        Raises:
-            ConfigError: The topic does not exist or is internal.
-        """
-        self.delete_topic(self.existing_topic(name))
 
     def existing_topic(self, name: str, field: str = "name") -> Topic:
         """Return an existing topic that commands may change: one that is not internal.
@@ -553,8 +522,8 @@ class Cluster:
             count = self.config.number("transaction.state.log.num.partitions")
             needed = min(self.config.number("transaction.state.log.min.isr"), factor)
             configs = {**INTERNAL_TOPIC_CONFIGS[name], "min.insync.replicas": str(needed)}
-            return self.add_topic(name, self._spread(count, factor), configs)
-        assignment = self.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
+            return self.add_topic(name, self.placement.place(count, factor), configs)
+        assignment = self.placement.place_topic(self.config.number("num.partitions"), self.default_replication_factor)
         return self.topics.create(name, assignment)
 
     def delete_topic(self, topic: Topic) -> None:

@@ -36,7 +36,8 @@ class Snapshot:
         quotas: The quotas of clients.
         features: A copy of the finalized features.
         topics: Copies of the topics.
-        placed_topics, next_producer_id: See `Cluster`.
+        placed_topics: See `ReplicaPlacement`.
+        next_producer_id: See `Cluster`.
         offsets_topic_is_used: See `Topics`.
         acls: A copy of the ACLs; None without an authorizer.
         credentials: A copy of the users.
@@ -70,7 +71,7 @@ def take(cluster: Cluster) -> Snapshot:
         quotas=cluster.quotas.limits,
         features=cluster.features.copy(),
         topics=cluster.topics.clones(),
-        placed_topics=cluster.placed_topics,
+        placed_topics=cluster.placement.placed_topics,
         next_producer_id=cluster.next_producer_id,
         offsets_topic_is_used=cluster.topics.offsets_topic_is_used,
         acls=None if cluster.acls is None else cluster.acls.copy(),
@@ -117,7 +118,7 @@ def restore(cluster: Cluster, snapshot: Snapshot, now_ms: float) -> None:
     cluster.features.restore(snapshot.features)
     cluster.credentials = snapshot.credentials.copy()
     cluster.acls = None if snapshot.acls is None else snapshot.acls.copy()
-    cluster.placed_topics = snapshot.placed_topics
+    cluster.placement.placed_topics = snapshot.placed_topics
     cluster.next_producer_id = max(cluster.next_producer_id, snapshot.next_producer_id)
     topics = [topic.clone() for topic in snapshot.topics]
     formers = {topic.topic_id: topic.partitions for topic in cluster.topics.all()}

@@ -353,23 +353,3 @@ class ClusterTopics:
 
     def name_of(self, topic_id: bytes) -> str | None:
         return self._topics.name_of(topic_id)
-
-
-def spread(
-    partitions: int, replication_factor: int, up: Sequence[int], down: Sequence[int] = (), first: int = 0
-) -> Assignment:
-    """Assign partitions to brokers, round-robin (Kafka's StripedReplicaPlacer, which starts at a random broker).
-
-    Args:
-        partitions: The number of partitions.
-        replication_factor: The number of replicas of each, at most the number of brokers.
-        up: The brokers that are up, at least one. They lead partitions in turn. The brokers that follow the leader in
-            this sequence get the other replicas.
-        down: The brokers that are down. They get replicas only if fewer than `replication_factor` brokers are up.
-        first: The index in `up` of the leader of the first partition.
-    """
-    return [
-        [up[(place + step) % len(up)] for step in range(min(replication_factor, len(up)))]
-        + [down[(place + step) % len(down)] for step in range(replication_factor - len(up))]
-        for place in range(first, first + partitions)
-    ]

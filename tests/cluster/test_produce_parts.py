@@ -103,7 +103,7 @@ def test_a_request_without_acknowledgment_is_continued_too(harness: ClusterHarne
 
 def test_a_topic_that_is_deleted_meanwhile_is_unknown(harness: ClusterHarness) -> None:
     call = produce(harness)
-    harness.cluster.delete_named_topic("news")
+    harness.cluster.delete_topic(harness.cluster.existing_topic("news"))
     harness.cluster.create_new_topic("news", PARTITIONS)
     proceed(harness)
     assert errors(call) == [0, 0, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3]
@@ -188,7 +188,7 @@ def test_the_last_part_of_a_batch_finds_what_is_wrong(harness: ClusterHarness) -
 
 def test_a_topic_that_is_deleted_while_its_batch_is_checked_is_unknown(harness: ClusterHarness) -> None:
     call = produce_many(harness, many_records())
-    harness.cluster.delete_named_topic("news")
+    harness.cluster.delete_topic(harness.cluster.existing_topic("news"))
     while not call.has_response:
         proceed(harness)
     assert errors(call) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

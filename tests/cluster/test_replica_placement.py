@@ -1,6 +1,7 @@
 """Placement of replicas on brokers, and in-sync replicas while brokers are down."""
 
-from fakebroker.cluster.topics import NO_LEADER, spread
+from fakebroker.cluster.replication.replica_placement import spread
+from fakebroker.cluster.topics import NO_LEADER
 from fakebroker.errors import ErrorCode
 from fakebroker.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.cluster.cluster_harness import ClusterHarness

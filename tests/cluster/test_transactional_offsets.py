@@ -335,7 +335,7 @@ def test_deletions_drop_pending_offsets(subtests: pytest.Subtests) -> None:
         assert result.error_code == 0
 
     def delete_topic(client: ConsumingClient) -> None:
-        client.harness.cluster.delete_named_topic("news")
+        client.harness.cluster.delete_topic(client.harness.cluster.existing_topic("news"))
 
     for delete in (delete_offset, delete_group, delete_topic):
         for has_stored in (False, True):

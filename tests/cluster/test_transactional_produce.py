@@ -338,7 +338,7 @@ def test_a_request_that_waits_finds_another_leader() -> None:
 def test_a_request_that_waits_loses_its_topic() -> None:
     client = ending()
     call = send(client, [(1, records(client))])
-    client.harness.cluster.delete_named_topic("news")
+    client.harness.cluster.delete_topic(client.harness.cluster.existing_topic("news"))
     client.harness.advance(20)
     assert results(call) == [("UNKNOWN_TOPIC_OR_PARTITION", -1)]
 

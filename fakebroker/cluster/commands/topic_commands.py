@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from fakebroker.cluster.commands.base import CommandsBase
-from fakebroker.cluster.commands.definition import (
-    command,
-)
+from fakebroker.cluster.commands.definition import command
 from fakebroker.cluster.commands.handles import Hold
 from fakebroker.cluster.configs.topic_configs import TopicConfigValue
 from fakebroker.cluster.seeding.producer import Headers, ProducedRecord, Timestamp, produce
@@ -64,7 +62,8 @@ class TopicCommands(CommandsBase):
         Raises:
             ConfigError: The topic does not exist or is internal.
         """
-        self._change(lambda: self._cluster.delete_named_topic(name))
+        cluster = self._cluster
+        self._change(lambda: cluster.delete_topic(cluster.existing_topic(name)))
 
     @command
     def produce(

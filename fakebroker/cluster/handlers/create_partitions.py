@@ -97,7 +97,7 @@ def _plan(cluster: "Cluster", topic: Topic, requested: CreatePartitionsTopic) ->
         message = f"{added} more partitions of {topic.name!r}: expected at most {MAX_RECORDS_PER_USER_OP}"
         return ErrorCode.POLICY_VIOLATION, message
     if requested.assignments is None:
-        return cluster.place_partitions(topic, added)
+        return cluster.placement.place_partitions(topic, added)
     return _checked(cluster, topic, [each.broker_ids for each in requested.assignments])
 
 

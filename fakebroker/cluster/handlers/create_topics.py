@@ -131,7 +131,7 @@ def _new_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | T
     if factor > len(cluster.brokers):
         message = f"replication factor {factor}: expected at most {len(cluster.brokers)}, the number of brokers"
         return TopicError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-    return cluster.place_topic(_partition_count(cluster, topic), factor)
+    return cluster.placement.place_topic(_partition_count(cluster, topic), factor)
 
 
 def _checked_assignment(cluster: "Cluster", topic: CreatableTopic) -> Assignment | TopicError:

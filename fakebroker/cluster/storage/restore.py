@@ -29,7 +29,7 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
     """
     ids = stored.ids
     assert ids is not None
-    cluster.cluster_id, cluster.placed_topics, cluster.next_producer_id = (
+    cluster.cluster_id, cluster.placement.placed_topics, cluster.next_producer_id = (
         ids.cluster_id,
         ids.placed_topics,
         ids.next_producer_id,

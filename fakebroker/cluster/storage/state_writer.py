@@ -139,7 +139,7 @@ class StateWriter:
             cluster.cluster_id,
             self._starts + 1,
             cluster.next_producer_id,
-            cluster.placed_topics,
+            cluster.placement.placed_topics,
         )
 
     def _encoded(self, topic: Topic) -> bytes:

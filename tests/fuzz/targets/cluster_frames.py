@@ -182,7 +182,7 @@ class _OtherClient:
         names = (sha256(f"other {number}".encode()) for number in count())
         self._group_id, self._topic = (next(names).hexdigest() for _ in range(2))
         new_id, self._cluster.new_id = self._cluster.new_id, lambda: next(names).digest()[:16]
-        placed, self._cluster.placed_topics = self._cluster.placed_topics, 0
+        placed, self._cluster.placement.placed_topics = self._cluster.placement.placed_topics, 0
         self._cluster.create_new_topic(self._topic, 1)
         self._member_id = self._ask(join_request(self._group_id, session_timeout_ms=_SESSION_MS), 3).member_id
         assignments = {self._member_id: b"all"}
@@ -198,7 +198,7 @@ class _OtherClient:
             ),
             7,
         )
-        self._cluster.new_id, self._cluster.placed_topics = new_id, placed
+        self._cluster.new_id, self._cluster.placement.placed_topics = new_id, placed
 
     def check(self) -> None:
         """Send a heartbeat, and look at the committed offset."""

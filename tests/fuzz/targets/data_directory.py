@@ -193,7 +193,7 @@ def _write_history(path: Path) -> None:
         persistence.flush(START_MS)
     persistence.sync(START_MS + SYNC_INTERVAL_MS)
     harness.partition().log.truncate_before(1)
-    harness.cluster.delete_named_topic("more")
+    harness.cluster.delete_topic(harness.cluster.existing_topic("more"))
     persistence.close(START_MS)
 
 
