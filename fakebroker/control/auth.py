@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from fakebroker.control.problems import Problem
 
-TOKEN_VARIABLE = "FAKEBROKER_CONTROL_TOKEN"
-
 _READ_METHODS = ("GET", "HEAD", "OPTIONS")
 _PUBLIC_PATHS = ("/", "/docs", "/healthz")
 _PUBLIC_FOLDERS = ("/page/", "/docs/")

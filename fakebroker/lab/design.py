@@ -241,9 +241,6 @@ class Coordinator(Protocol):
     def loaded(self, partition: int, records: Records, now_ms: float) -> None:
         """The records of a partition are loaded."""
 
-    def resigned(self, partition: int, now_ms: float) -> None:
-        """The broker no longer leads a partition."""
-
     def topics_changed(self, now_ms: float) -> None:
         """`partition_counts` returns other counts than before."""
 

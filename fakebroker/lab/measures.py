@@ -14,8 +14,6 @@ from fakebroker.lab.world.world import World
 SLICES = 120
 """Number of slices of a run in the series over time."""
 
-FAILOVER = "failover"
-
 
 class CauseResult(msgspec.Struct, frozen=True, kw_only=True):
     """The rebalances with one cause.

@@ -1,7 +1,7 @@
 """The keys of `summary.json` and the columns of the Parquet files, from their descriptions."""
 
-from fakebroker.replay.run_schema import Key, event_columns, sample_columns, summary_keys, violation_columns
 from tests.documents.markdown import table
+from tests.documents.run_schema import Key, event_columns, sample_columns, summary_keys, violation_columns
 
 
 def summary() -> str:

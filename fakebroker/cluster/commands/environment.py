@@ -6,7 +6,7 @@ sockets and real time, `fakebroker.replay.simulation.virtual_cluster` without so
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol, TypeVar, get_args
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -20,8 +20,6 @@ Accept = Literal["normal", "slow", "half_open", "refuse"]
 
 MAX_ADVANCE_S = 1_000_000_000
 """The longest advance of a clock, in seconds: about thirty years."""
-
-ACCEPTS: tuple[Accept, ...] = get_args(Accept)
 
 
 class NetworkConditions(msgspec.Struct, frozen=True):

@@ -79,9 +79,3 @@ class GroupStore:
             return NONE
 
         return write
-
-
-def stored_group(registry: Registry[GroupMetadata | None], shard: Hashable, group_id: str) -> GroupMetadata | None:
-    """Return the metadata of a group in the registry, without becoming its coordinator."""
-    found = registry.find(group_path(shard, group_id))
-    return None if found is None else found[0]

@@ -53,10 +53,6 @@ class GroupCoordinator:
         self._coordinator.finish_loading(partition, records.values(), now_ms)
         self._answer()
 
-    def resigned(self, partition: int, now_ms: float) -> None:
-        self._coordinator.resign(partition, now_ms)
-        self._answer()
-
     def disconnected(self, link: Link, now_ms: float) -> None:
         """Kafka's coordinator does not know connections."""
 

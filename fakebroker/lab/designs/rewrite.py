@@ -97,16 +97,8 @@ class RewriteLabCoordinator:
         self._offsets[partition] = dict(records)
         self._port.access(
             lambda registry: self._stored_groups(registry).read(partition),
-            lambda groups: self._load(partition, groups),
+            lambda groups: self._coordinator.load(partition, groups, self._port.now_ms()),
         )
-
-    def _load(self, partition: int, groups: Mapping[str, GroupMetadata]) -> None:
-        if partition in self._offsets:  # Else another broker was elected meanwhile.
-            self._coordinator.load(partition, groups, self._port.now_ms())
-
-    def resigned(self, partition: int, now_ms: float) -> None:
-        self._offsets.pop(partition, None)
-        self._coordinator.resign(partition, now_ms)
 
     def topics_changed(self, now_ms: float) -> None:
         for topic in self._port.partition_counts():

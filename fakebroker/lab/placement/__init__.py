@@ -2,8 +2,8 @@
 
 Compares option 2.a of the rewrite design (a hash of the group id selects a partition of the offsets topic, whose leader
 coordinates the group), option 2.b (the first broker that is asked is elected in a registry) and, as the ideal, groups
-placed by their size. Start with placement_plan.py (what is studied) and result.py (the figures), then placements.py
-(the three placements, for named groups) and study.py (`place`: the figures of any number of groups, with Spark).
-counts.py moves counts of groups instead of named groups, and lookups.py simulates how clients find coordinators.
+placed by their size. Start with placement_plan.py (what is studied) and result.py (the figures), then study.py
+(`place`: the figures of any number of groups, with Spark). counts.py moves counts of groups when brokers change, and
+lookups.py simulates how clients find coordinators.
 Depends on the registry, the scheduler of simulations, and the charts of reports.
 """

@@ -63,19 +63,13 @@ def test_registrations_that_are_not_valid_are_rejected(changes: dict[str, object
     assert lab.port.sent == []
 
 
-def test_a_broker_that_does_not_lead_the_partition_of_a_group_is_not_its_coordinator(lab: FetcherLab) -> None:
-    partition = lab.partition_of("g")
-    lab.join("a")
-    lab.coordinator.resigned(partition, 0.0)
-    assert lab.port.closed == [lab.links["a"]]
-    assert lab.port.removed == []
+@pytest.mark.parametrize("design", ["option-1b", "option-1c"])
+def test_a_broker_is_the_coordinator_of_a_group_when_it_has_loaded_its_partition(design: str) -> None:
+    lab = FetcherLab(design_named(design), is_loaded=False)
     assert lab.coordinator.next_deadline() == float("inf")
     lab.register("a")
     assert lab.rejection() == NOT_COORDINATOR
-    lab.coordinator.elected(partition, 0.0)
-    lab.register("a")
-    assert lab.rejection() == NOT_COORDINATOR
-    lab.coordinator.loaded(partition, {("g", "t", 0): 4}, 0.0)
+    lab.coordinator.loaded(lab.partition_of("g"), {("g", "t", 0): 4}, 0.0)
     lab.register("b")
     lab.port.sent.clear()
     assert lab.rebalance()["b"]["t", 0] == 4

@@ -207,30 +207,17 @@ def test_registrations_that_are_not_valid_are_rejected(changes: dict[str, object
     assert ping(lab, "a") == 0
 
 
-def test_a_broker_that_does_not_lead_the_partition_of_a_group_is_not_its_coordinator(lab: OptionCoordinator) -> None:
-    partition = lab.partition_of("g")
-    join(lab, "a")
-    lab.register("b")
-    lab.coordinator.resigned(partition, 0.0)
-    assert lab.rejection() == NOT_COORDINATOR
+def test_a_broker_is_the_coordinator_of_a_group_when_it_has_loaded_its_partition() -> None:
+    lab = OptionCoordinator(DESIGN, is_loaded=False)
     assert ping(lab, "a") == NOT_COORDINATOR
     assert lab.commit("a", {("t", 0): 1}) == UNKNOWN_CONSUMER
-    lab.coordinator.elected(partition, 0.0)
     lab.register("a")
     assert lab.rejection() == NOT_COORDINATOR
-    lab.coordinator.loaded(partition, {}, 0.0)
+    lab.coordinator.loaded(lab.partition_of("g"), {}, 0.0)
     lab.register("a")
     lab.port.settle()
     assert lab.confirmations().keys() == {"a"}
     assert lab.port.removed == []
-
-
-def test_a_coordinator_that_resigns_during_recording_rejects(lab: OptionCoordinator) -> None:
-    lab.register("a")
-    lab.coordinator.resigned(lab.partition_of("g"), 0.0)
-    assert lab.rejection() == NOT_COORDINATOR
-    lab.port.settle()
-    assert lab.port.sent == []
 
 
 def test_registrations_are_rejected_if_offsets_cannot_be_stored(lab: OptionCoordinator) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.counts import ElectedGroups, EvenGroups, HashedGroups, Sample
 from fakebroker.lab.placement.offsets_leaders import OffsetsLeaders, striped_replicas
-from fakebroker.lab.placement.placements import EvenPlacement, HashPlacement, Placement
+from tests.support.lab.named_placements import EvenPlacement, HashPlacement, Placement
 
 GROUPS = {f"group-{number}": 1 + number * number % 37 for number in range(200)}
 MEMBERS = sum(GROUPS.values())

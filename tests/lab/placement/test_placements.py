@@ -1,8 +1,7 @@
-"""The three placements of named groups, and the placement by size."""
+"""Placements of named groups, by a hash and by size, and plans of placements."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,7 +10,7 @@ from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.lab.placement.even import dealt, drawn_off
 from fakebroker.lab.placement.offsets_leaders import OffsetsLeaders
 from fakebroker.lab.placement.placement_plan import PlacementPlan
-from fakebroker.lab.placement.placements import ElectedPlacement, EvenPlacement, HashPlacement
+from tests.support.lab.named_placements import EvenPlacement, HashPlacement
 
 # Java's hash of one character is its code: "a" is 97, so in partitions 1, 2, 0, 1 of 3.
 GROUPS = {"a": 4, "b": 3, "c": 2, "d": 1}
@@ -33,25 +32,6 @@ def test_a_reassignment_moves_all_groups_of_a_partition() -> None:
     placement = HashPlacement(GROUPS, OffsetsLeaders([(1,), (1,), (1,)], (1,)))
     assert placement.start(2) == {}
     assert placement.reassign(2) == {"b": 2}
-
-
-def test_an_elected_broker_coordinates_a_group_until_it_dies() -> None:
-    elections: list[tuple[str, Sequence[int]]] = []
-
-    def elect(group_id: str, nodes: Sequence[int]) -> int:
-        elections.append((group_id, nodes))
-        return nodes[ord(group_id) % len(nodes)]
-
-    placement = ElectedPlacement(GROUPS, (1, 2, 3), elect)
-    assert [placement.coordinator(group_id) for group_id in GROUPS] == [2, 3, 1, 2]
-    assert placement.start(4) == {}
-    elections.clear()
-    assert placement.stop(2) == {"a": 3, "d": 3}
-    assert elections == [("a", [1, 3, 4]), ("d", [1, 3, 4])]
-    assert placement.start(2) == {}  # it gets its groups back only by new elections
-    placement.stop(4), placement.stop(2), placement.stop(3)
-    assert placement.stop(1) == dict.fromkeys("abcd")
-    assert placement.start(5) == dict.fromkeys("abcd", 5)
 
 
 def test_groups_are_placed_by_size_at_the_broker_with_least_members() -> None:

@@ -9,7 +9,7 @@ from fakebroker.coordinator.registry import Registry
 from fakebroker.coordinator.rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
 from fakebroker.coordinator.rewrite.group import ConsumerGroup
-from fakebroker.coordinator.rewrite.group_store import GroupStore, stored_group
+from fakebroker.coordinator.rewrite.group_store import GroupStore, group_path
 from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
@@ -181,7 +181,8 @@ class RewriteLab:
     @property
     def stored(self) -> GroupMetadata | None:
         """The group's metadata in the registry."""
-        return stored_group(self.registry, SHARD, GROUP)
+        found = self.registry.find(group_path(SHARD, GROUP))
+        return None if found is None else found[0]
 
     def stable_group(self, size: int, **kwargs: object) -> list[str]:
         """Let new consumers join one after the other, and return their ids. The last generation has all of them."""

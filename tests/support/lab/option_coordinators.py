@@ -38,6 +38,7 @@ class OptionCoordinator:
         settings: CoordinatorSettings | None = None,
         *,
         offsets: Mapping[tuple[str, str, int], int] | None = None,
+        is_loaded: bool = True,
     ) -> None:
         self.settings = settings or CoordinatorSettings()
         self.port = FakeCoordinatorPort({"t": 4})
@@ -48,7 +49,8 @@ class OptionCoordinator:
                 key: offset for key, offset in (offsets or {}).items() if self.partition_of(key[0]) == partition
             }
             self.coordinator.elected(partition, 0.0)
-            self.coordinator.loaded(partition, records, 0.0)
+            if is_loaded:
+                self.coordinator.loaded(partition, records, 0.0)
 
     def partition_of(self, group_id: str) -> int:
         return partition_for(group_id, self.settings.offsets_partitions)

@@ -83,14 +83,6 @@ class FetcherCoordinator:
     def loaded(self, partition: int, records: Records, now_ms: float) -> None:
         self._offsets.load(partition, records)
 
-    def resigned(self, partition: int, now_ms: float) -> None:
-        self._offsets.unload(partition)
-        for group in self._groups:
-            if not self._offsets.serves(group.group_id):
-                self._rebalancers.fail(group)
-                for consumer in list(group.consumers.values()):
-                    self._remove(consumer)
-
     def topics_changed(self, now_ms: float) -> None:
         before, self._partition_counts = self._partition_counts, dict(self._port.partition_counts())
         for group in self._groups.interested_in(changed_topics(before, self._partition_counts)):

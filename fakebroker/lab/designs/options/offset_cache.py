@@ -30,10 +30,6 @@ class OffsetCache:
         for (group_id, topic, index), offset in cast(Mapping[_Key, int], records).items():
             groups.setdefault(group_id, {})[topic, index] = offset
 
-    def unload(self, partition: int) -> None:
-        """Stop serving a partition."""
-        self._loaded.pop(partition, None)
-
     def serves(self, group_id: str) -> bool:
         """Return whether this broker leads the partition of a group, and has loaded it."""
         return partition_for(group_id, self._count) in self._loaded

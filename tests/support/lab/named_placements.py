@@ -1,6 +1,6 @@
-"""The three placements, for named groups: the coordinator of a group, and what moves when brokers change."""
+"""Placements of named groups, with which those of counts of groups are compared."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from fakebroker.coordinator.runtime.placement import partition_for
@@ -59,44 +59,6 @@ class HashPlacement:
 
     def _moves(self, elected: Elections) -> Moves:
         return {group_id: leader for index, leader in elected.items() for group_id in self._groups.get(index, ())}
-
-
-class ElectedPlacement:
-    """Option 2.b: one broker is elected for each group, and coordinates it until it dies.
-
-    Args:
-        groups: The groups.
-        nodes: The brokers.
-        elect: Selects one of several brokers for a group: the broker that is asked first, or that is the first one to
-            react to the end of the coordinator's session.
-    """
-
-    def __init__(
-        self, groups: Collection[str], nodes: Collection[int], elect: Callable[[str, Sequence[int]], int]
-    ) -> None:
-        self._nodes = set(nodes)
-        self._elect = elect
-        self._coordinators: Moves = {group_id: self._elected(group_id) for group_id in groups}
-
-    def _elected(self, group_id: str) -> int | None:
-        return self._elect(group_id, sorted(self._nodes)) if self._nodes else None
-
-    def coordinator(self, group_id: str) -> int | None:
-        return self._coordinators[group_id]
-
-    def stop(self, node_id: int) -> Moves:
-        self._nodes.discard(node_id)
-        return self._elect_for(node_id)
-
-    def start(self, node_id: int) -> Moves:
-        self._nodes.add(node_id)
-        return self._elect_for(None)
-
-    def _elect_for(self, node_id: int | None) -> Moves:
-        """Elect coordinators of the groups whose last coordinator was this one."""
-        moves = {group_id: self._elected(group_id) for group_id, at in self._coordinators.items() if at == node_id}
-        self._coordinators |= moves
-        return moves
 
 
 class EvenPlacement:

@@ -4,8 +4,8 @@ import re
 
 from fakebroker.replay.comparison.samples import SCHEMA as SAMPLES_SCHEMA, Sample
 from fakebroker.replay.members.events import SCHEMA
-from fakebroker.replay.run_schema import event_columns, sample_columns, summary_keys
 from fakebroker.replay.run_summary import SUMMARY_VERSION, document_of, summary_of
+from tests.documents.run_schema import event_columns, sample_columns, summary_keys
 from tests.support.replay.summaries import summary_document
 
 
