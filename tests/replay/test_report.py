@@ -47,6 +47,16 @@ def html() -> str:
     return page(summary_of(summary_document(1)))
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts are prepared, but only the labels of their axes are drawn: the rest takes most of the time of a page."""
+
+    def savefig(figure: Figure, svg: io.StringIO, **kwargs: Any) -> None:
+        svg.write(f"<svg>{''.join(f'<text>{axes.get_ylabel()}</text>' for axes in figure.axes)}</svg>")
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
 def terminal_report(summary: dict[str, Any]) -> str:
     text = io.StringIO()
     print_report(Console(file=text, width=80), summary_of(summary))
@@ -211,6 +221,7 @@ def test_a_run_without_responses_has_a_page() -> None:
     assert ET.fromstring(page(summary_of(summary)).removeprefix("<!DOCTYPE html>\n")).tag == "html"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_opens_with_failed_checks_but_not_with_inconclusive_ones() -> None:
     summary = summary_document(1)
     check: dict[str, Any] = {"name": "observed", "check": "C.", "failures": 0, "violations": [], "doubts": []}
@@ -236,6 +247,7 @@ def test_parked_requests_are_apart_from_the_headline_latency(html: str) -> None:
     assert re.match(r" +JoinGroup and SyncGroup, parked until a group is ready: p50 [\d.,]+ ms", first[2])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_start_up_is_apart_from_the_steady_state(subtests: pytest.Subtests) -> None:
     whole = {"steady": None, "measure_from_s": None, "startup": summary_document(1)["startup"] | {"until_s": 60.0}}
     for changes, texts, missing in (
@@ -252,6 +264,7 @@ def test_the_start_up_is_apart_from_the_steady_state(subtests: pytest.Subtests) 
             assert missing not in html
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_simulated_latencies_are_not_shown_as_measured_ones(subtests: pytest.Subtests) -> None:
     summary = summary_document(1) | {"transport": "memory"}
     html, text = page(summary_of(summary)), terminal_report(summary)
