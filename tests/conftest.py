@@ -5,7 +5,7 @@ Hypothesis draws the same examples in each run, and has no deadlines.
 
 import gc
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import hypothesis.core
@@ -13,6 +13,7 @@ import hypothesis.vendor.pretty
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from fakebroker.garbage_collection import no_garbage_collection
 from tests.support import soak_report
 
 if TYPE_CHECKING:
@@ -46,10 +47,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
 
 
-def pytest_collection_finish() -> None:
-    """Exclude the collected tests from garbage collection: some tests call `gc.collect()` to find leaks."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without garbage collections, and exclude the tests from later ones.
+
+    Both take less time: collecting makes many lasting objects, and some tests call `gc.collect()` to find leaks.
+    """
+    with no_garbage_collection():
+        result = yield
     gc.collect()
     gc.freeze()
+    return result
 
 
 @pytest.fixture(scope="session")
