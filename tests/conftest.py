@@ -51,13 +51,26 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Collect tests without garbage collections, and exclude the tests from later ones.
 
-    Both take less time: collecting makes many lasting objects, and some tests call `gc.collect()` to find leaks.
+    Collecting makes many lasting objects, and some tests call `gc.collect()` to find leaks.
     """
     with no_garbage_collection():
         result = yield
+    _exclude_from_garbage_collection()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """After a module, exclude what lasts longer from garbage collections, such as caches. A replay includes all again."""
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        _exclude_from_garbage_collection()
+
+
+def _exclude_from_garbage_collection() -> None:
+    """Exclude all present objects from garbage collections."""
     gc.collect()
     gc.freeze()
-    return result
 
 
 @pytest.fixture(scope="session")
