@@ -61,7 +61,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
-    """After a module, exclude what lasts longer from garbage collections, such as caches. A replay includes all again."""
+    """Exclude what lasts longer than a module, such as caches. A replay has ended the exclusion of the tests, too."""
     yield
     if nextitem is None or nextitem.path != item.path:
         _exclude_from_garbage_collection()
