@@ -1,5 +1,6 @@
 """The numbers of a replay, from events written by hand."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from fakebroker.replay.comparison.samples import Samples, counted_by
 from fakebroker.replay.members.events import Event, Source
 from fakebroker.replay.report import number_queries
 from fakebroker.replay.report.number_queries import compute_numbers
-from fakebroker.replay.report.series import MOST_SLICES, slice_length_ms
+from fakebroker.replay.report.series import MOST_SLICES, Row, slice_length_ms
 from fakebroker.replay.script.script import Script
 from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS
@@ -69,11 +70,56 @@ def summary(spark: SparkSession, samples_file: Path) -> dict[str, Any]:
     return numbers(spark, EVENTS, TWO, samples_file)
 
 
+OF_STATES = (
+    number_queries._POPULATIONS,
+    number_queries._REBALANCES,
+    number_queries._CHANGES,
+    number_queries._SLOWEST,
+)
+"""The queries that read the states of members and groups."""
+
+OF_REQUESTS = (number_queries._LATENCIES, number_queries._REQUESTS, number_queries._PARTITIONS)
+"""Queries that read only requests."""
+
+
 def numbers(
-    spark: SparkSession, events: list[Event], members: list[Script], samples: Path | None = None
+    spark: SparkSession,
+    events: list[Event],
+    members: list[Script],
+    samples: Path | None = None,
+    *,
+    without: Collection[str] = (),
+    measure_from_s: float | None = None,
 ) -> dict[str, Any]:
-    recorded = frame(spark, events)
-    found = compute_numbers(spark, recorded, scripts(spark, members), 50, samples=samples, partitions=PARTITIONS)
+    """Return the numbers of a replay.
+
+    Args:
+        spark: The session.
+        events: The events.
+        members: The scripts.
+        samples: File for the samples.
+        without: Queries that do not run, because planning them takes longer than the rest of the test: they have no
+            rows.
+        measure_from_s: Beginning of the steady state.
+    """
+    all_rows = number_queries._rows
+
+    def rows(spark: SparkSession, query: str, **args: Any) -> list[Row]:
+        return [] if query in without else all_rows(spark, query, **args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(number_queries, "_rows", rows)
+        if without is OF_STATES:
+            patch.setattr(number_queries, "create_states", lambda *_: [])
+        found = compute_numbers(
+            spark,
+            frame(spark, events),
+            scripts(spark, members),
+            50,
+            measure_from_s,
+            samples=samples,
+            partitions=PARTITIONS,
+        )
     return dict(msgspec.to_builtins(found))
 
 
@@ -179,25 +225,23 @@ def test_the_steady_state_begins_when_all_members_have_joined(summary: dict[str,
 
 
 def test_the_workload_may_define_the_steady_state(spark: SparkSession, subtests: pytest.Subtests) -> None:
-    frames = frame(spark, EVENTS), scripts(spark, TWO)
     for measure_from_s, begins_s, counts in ((0.0, 0.0, (0, 109)), (0.01, 0.05, (11, 98)), (9.0, None, (109, 0))):
         with subtests.test(measure_from_s=measure_from_s):
-            found = compute_numbers(spark, *frames, 50, measure_from_s)
-            assert found.measure_from_s == begins_s
+            found = numbers(spark, EVENTS, TWO, without=OF_STATES, measure_from_s=measure_from_s)
+            assert found["measure_from_s"] == begins_s
             assert (
                 tuple(
-                    phase.never_parked.requests + phase.parked.requests if phase else 0
-                    for phase in (found.startup, found.steady)
+                    phase["never_parked"]["requests"] + phase["parked"]["requests"] if phase else 0
+                    for phase in (found["startup"], found["steady"])
                 )
                 == counts
             )
 
 
 def test_without_all_members_there_is_no_steady_state(spark: SparkSession) -> None:
-    found = compute_numbers(spark, frame(spark, EVENTS), scripts(spark, [*TWO, member("g-2")]), 50)
-    assert (found.measure_from_s, found.steady) == (None, None)
-    assert found.startup is not None
-    assert (found.startup.until_s, found.startup.never_parked.requests) == (0.15, 101)
+    found = numbers(spark, EVENTS, [*TWO, member("g-2")], without=OF_STATES)
+    assert (found["measure_from_s"], found["steady"]) == (None, None)
+    assert (found["startup"]["until_s"], found["startup"]["never_parked"]["requests"]) == (0.15, 101)
 
 
 def test_every_metric_for_expectations_is_computed(summary: dict[str, Any]) -> None:
@@ -248,7 +292,7 @@ def test_requests_of_members_and_of_loads_are_counted_apart(spark: SparkSession)
         sent(50_000, "OffsetFetch", 3_000, "load", 30, error=16),
         sent(60_000, "DescribeGroups", 4_000, "load", 7),
     ]
-    summary = numbers(spark, events, TWO)
+    summary = numbers(spark, events, TWO, without=OF_STATES)
     rows = {(row["api"], row["source"]): (row["requests"], row["p50_ms"], row["max_ms"]) for row in summary["apis"]}
     assert rows == {
         ("DescribeGroups", "load"): (1, 4, 4),
@@ -328,7 +372,7 @@ def test_a_rebalance_of_the_consumer_protocol_ends_with_the_last_partition_of_it
         heartbeat(81_000, "g-0", 3, 3, error=25),
         heartbeat(99_000, "g-0", 0, 4, assigned=["orders-0", "orders-1"]),
     ]
-    summary = numbers(spark, events, TWO)
+    summary = numbers(spark, events, TWO, without=OF_REQUESTS)
     found = {name: summary["rebalances"][name] for name in ("generations", "count", "p50_ms", "max_ms")}
     assert found == {"generations": 4, "count": 4, "p50_ms": 1, "max_ms": 20}  # epoch 2 from 21,000 to 41,000
     # Members wait from start to the first response; member 0 again from 82,000 to 100,000.
@@ -368,7 +412,7 @@ def test_a_rebalance_ends_when_all_members_that_joined_have_an_assignment(spark:
         *joined(90_000, "lives", "lives-1", 90_020),
     ]
     members = [member(f"{group}-{number}", group=group) for group in ("static", "again", "lives") for number in (0, 1)]
-    summary = numbers(spark, events, members)
+    summary = numbers(spark, events, members, without=OF_REQUESTS)
     slowest = {row["group"]: row["longest_rebalance_ms"] for row in summary["slowest_groups"]}
     assert slowest == {"static": 50, "again": 20, "lives": 30}
     assert summary["metrics"]["generations"] == summary["metrics"]["rebalances"] == 3
@@ -395,7 +439,7 @@ def test_members_without_a_response_for_their_session_timeout_are_unknown(spark:
     ]
     committed = Event(20 * second, 20 * second, 0, "OffsetCommit", 9, 2, "h", "h-0", generation=1, error=0)
     members = [member(f"{group}-{n}", group=group, session_timeout_ms=10_000) for group in "gh" for n in range(2)]
-    over_time = numbers(spark, [*events, committed], members)["over_time"]
+    over_time = numbers(spark, [*events, committed], members, without=OF_REQUESTS)["over_time"]
     per_slice = 1 / over_time["slice_s"]
     at_s = {second: round(second * per_slice) for second in (15, 40, 80)}
     assert {second: over_time["members"]["unknown"][index] for second, index in at_s.items()} == {15: 0, 40: 1, 80: 2}
@@ -416,7 +460,7 @@ def test_folded_heartbeats_are_counted_in_the_slices_of_single_ones(spark: Spark
             until_us = sent[-1] if count > 1 else None
             folded.append(beat._replace(scheduled_us=since_us, sent_us=since_us, count=count, until_us=until_us))
     start = Event(0, 0, None, "start", -1, -1, "g", "g-0", kind="act")
-    of_folded, of_single = (numbers(spark, [start, *rows, end], TWO) for rows in (folded, single))
+    of_folded, of_single = (numbers(spark, [start, *rows, end], TWO, without=OF_STATES) for rows in (folded, single))
     for name in ("apis", "total", "steady"):
         assert of_folded[name] == of_single[name]
     assert of_folded["over_time"]["apis"] == of_single["over_time"]["apis"]
@@ -424,7 +468,7 @@ def test_folded_heartbeats_are_counted_in_the_slices_of_single_ones(spark: Spark
 
 def test_unanswered_requests_have_no_latency(spark: SparkSession) -> None:
     events = [Event(1, 2_346_001, None, "Heartbeat", 4, 2, "g", "g-0", 1, missing="lost")]
-    summary = numbers(spark, events, TWO)
+    summary = numbers(spark, events, TWO, without=OF_STATES)
     total = summary["total"]
     assert (total["requests"], total["lost"], total["p50_ms"], total["max_ms"]) == (1, 1, None, None)
     assert summary["sent_late"] == {"p50_ms": 2350, "p99_ms": 2350}  # three significant digits
@@ -467,7 +511,7 @@ def test_transactions_by_outcome(spark: SparkSession, summary: dict[str, Any]) -
         *(produced(3, 3), ended(3.1, 3, committed=False), read(4, 3, committed=False)),
         *(produced(4, 4), still_open(6, 6, 4), read(9, 4, committed=False)),
     ]
-    found = numbers(spark, [*HEALTHY, *requests_of_producers], TRANSACTIONAL)
+    found = numbers(spark, [*HEALTHY, *requests_of_producers], TRANSACTIONAL, without=OF_STATES)
     times = {"p50_ms": 151, "p99_ms": 200, "max_ms": 201, "visible_p50_ms": 351, "visible_max_ms": 601}
     transactions = found["transactions"]
     assert {name: int(transactions.pop(name)) for name in times} == times

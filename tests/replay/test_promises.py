@@ -12,9 +12,9 @@ from fakebroker.errors import ConfigError
 from fakebroker.replay.members.events import Event
 from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.verify.promise_views import BrokerTimes, promise_views
-from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises, checked_promises
+from fakebroker.replay.verify.promises import MOST_EVENTS, PROMISES, check_promises
 from fakebroker.replay.verify.violations import ViolationRow
-from tests.support.replay.promise_cases import cases_by_group
+from tests.support.replay.promise_cases import checked_with_cases
 from tests.support.replay.recorded_events import (
     HEALTHY,
     MEMBERS,
@@ -706,7 +706,7 @@ def checked(spark: SparkSession) -> tuple[list[PromiseCheck], dict[str | None, d
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         with promise_views(spark, events, members, PARTITIONS, TIMES) as views:
-            return checked_promises(views, list(PROMISES)), cases_by_group(views)
+            return checked_with_cases(views)
 
 
 def test_violations_are_found_and_nothing_else(

@@ -21,11 +21,11 @@ from fakebroker.replay.report.evidence import COLUMNS, violated
 from fakebroker.replay.run_summary import PromiseCheck, Violation
 from fakebroker.replay.script.script import Act, Action, Script
 from fakebroker.replay.verify.promise_views import BrokerTimes, promise_views
-from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES, checked_promises
+from fakebroker.replay.verify.promises import MOST_VIOLATIONS, PROMISES
 from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay import broken_consumer_coordinators as consumer, broken_coordinators as broken
 from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
-from tests.support.replay.promise_cases import cases_by_group
+from tests.support.replay.promise_cases import checked_with_cases
 from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
 from tests.support.replay.scripted_group import HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
 from tests.support.soak import cases, soak
@@ -239,7 +239,7 @@ def checked_and_counted(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fakebroker.replay.verify.promises.MOST_VIOLATIONS", 1_000)
         with promise_views(spark, *events_and_members, PARTITIONS, TIMES) as views:
-            return checked_promises(views, list(PROMISES), file=violations_file), cases_by_group(views)
+            return checked_with_cases(views, violations_file)
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,12 @@ from fakebroker.replay.options import PASSED, ReplayOptions
 from fakebroker.replay.run_directory import read_summary
 from fakebroker.replay.verify.preconditions import unmet_preconditions
 from fakebroker.replay.verify.promise_views import promise_views
-from fakebroker.replay.verify.promises import PROMISES, checked_promises
 from fakebroker.replay.workload.behavior import Leave, Pause
 from fakebroker.replay.workload.scale import scaled
 from fakebroker.replay.workload.transaction import Transaction
 from fakebroker.replay.workload.workload import Workload, load_workload
 from tests.support.replay.plain_numbers import plain_numbers
-from tests.support.replay.promise_cases import cases_by_group
+from tests.support.replay.promise_cases import checked_with_cases
 from tests.support.replay.recorded_events import scripts
 from tests.support.replay.workload_plays import SEED, Play, WorkloadPlayer, tagged
 from tests.support.soak import sampled, soak
@@ -216,11 +215,10 @@ def test_each_workload_meets_its_expectations(subtests: pytest.Subtests, plays: 
 @soak
 @pytest.mark.slow
 def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
-    subtests: pytest.Subtests, spark: SparkSession, player: WorkloadPlayer
+    subtests: pytest.Subtests, spark: SparkSession, plays: dict[str, Play]
 ) -> None:
     """The workloads are checked at once; they have no groups and topics in common."""
-    names = sampled(list(FILES), 4)
-    plays = {name: player.play(small(name, load_workload(FILES[name]))) for name in names}
+    plays = {name: plays[name] for name in sampled(list(FILES), 4)}
     end_us = max(row["sent_us"] for play in plays.values() for row in play.events)
     parts = [tagged(name, play, end_us) for name, play in plays.items()]
     rows = pa.Table.from_pylist([row for events, _ in parts for row in events], SCHEMA)
@@ -230,7 +228,7 @@ def test_each_workload_keeps_its_promises_and_exercises_those_that_it_requires(
     members = scripts(spark, [script for _, found in parts for script in found])
     recorded = spark.createDataFrame(rows)
     with promise_views(spark, recorded, members, partitions) as views:
-        checks, counted = checked_promises(views, list(PROMISES)), cases_by_group(views)
+        checks, counted = checked_with_cases(views)
     assert [violation.what for check in checks for violation in check.violations] == []
     cases: dict[str, Counter[str]] = {name: Counter() for name in plays}
     for group, counts in counted.items():

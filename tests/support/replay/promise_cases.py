@@ -1,27 +1,47 @@
-"""Counts the cases of promises by group, so that groups of one run can be tested separately."""
+"""Checks promises and counts their cases by group, so that groups of one run can be tested separately."""
 
 from functools import partial, reduce
+from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame
 
+from fakebroker.replay.run_summary import PromiseCheck
 from fakebroker.replay.spark.query_settings import computed_once, in_parallel
 from fakebroker.replay.verify.promise_views import PromiseViews
-from fakebroker.replay.verify.promises import cases_query, countable_promises
+from fakebroker.replay.verify.promises import PROMISES, cases_query, checked_promises, countable_promises
 
 
-def cases_by_group(views: PromiseViews) -> dict[str | None, dict[str, int]]:
-    """Return the number of cases by group and promise; promises without a case are left out.
+def checked_with_cases(
+    views: PromiseViews, file: Path | None = None
+) -> tuple[list[PromiseCheck], dict[str | None, dict[str, int]]]:
+    """Check all promises on the views of a run; also return the number of cases by group and promise.
 
-    Requests about several groups are cases of no group.
+    Promises without a case are left out of these numbers. Requests about several groups are cases of no group. The
+    check adds up these numbers, so that the queries of the cases, which take long to plan, are planned once.
+
+    Args:
+        views: The views.
+        file: File for the violations.
     """
 
-    def planned(name: str) -> DataFrame:
+    def by_group(name: str) -> DataFrame:
         cases = cases_query(views, name)
         query = f"select '{name}' promise, `group`, sum(cases) cases from ({cases}) group by `group`"
-        return computed_once(views.sql(query), views.few)
+        frame = computed_once(views.sql(query), views.few)
+        frame.createOrReplaceTempView(_view(name))
+        return frame
 
+    frames = in_parallel([partial(by_group, name) for name in countable_promises(views)], views.few)
+    with pytest.MonkeyPatch.context() as patch:
+        counted = "fakebroker.replay.verify.promises.cases_query"
+        patch.setattr(counted, lambda _, name: f"select `group`, cases from {_view(name)}")
+        checked = checked_promises(views, list(PROMISES), file=file)
     counts: dict[str | None, dict[str, int]] = {}
-    frames = in_parallel([partial(planned, name) for name in countable_promises(views)], views.few)
     for row in reduce(DataFrame.union, frames).where("cases > 0").collect():
         counts.setdefault(row["group"], {})[row["promise"]] = row["cases"]
-    return counts
+    return checked, counts
+
+
+def _view(promise: str) -> str:
+    return f"`cases of {promise}`"

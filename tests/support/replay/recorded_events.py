@@ -5,11 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from fakebroker.replay.members.event_recorder import EventRecorder
-from fakebroker.replay.members.events import DDL as EVENTS_DDL, SCHEMA, Event
+from fakebroker.replay.members.events import SCHEMA, Event
 from fakebroker.replay.members.request_outcomes import CUT_OFF, LOST
 from fakebroker.replay.script.script import DDL, Act, Script, Transactions
+from fakebroker.replay.spark.query_settings import local_table
 
 PARTITIONS = {"orders": 2}
 SECOND = 1_000_000
@@ -221,7 +224,7 @@ def script_of(group: str, script: Script) -> Script:
 def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     """Return events as a data frame with one partition, converted from Arrow batches as in a replay."""
     if not events:
-        return spark.createDataFrame([], EVENTS_DDL)  # Spark does not accept Arrow tables without batches
+        return local_table(spark, [], SCHEMA)  # Spark does not accept Arrow tables without batches
     recorder = EventRecorder()
     for each in events:
         recorder.add(each)
@@ -229,4 +232,7 @@ def frame(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
 
 
 def scripts(spark: SparkSession, members: Sequence[Script] = MEMBERS) -> DataFrame:
-    return spark.createDataFrame(members, DDL).coalesce(1)
+    """Return scripts as a data frame with one partition, which Spark reads without a Python worker."""
+    schema = StructType.fromDDL(DDL)
+    assert isinstance(schema, StructType)
+    return local_table(spark, members, to_arrow_schema(schema)).coalesce(1)

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 from fakebroker.replay.members.events import SCHEMA
 from fakebroker.replay.members.request_outcomes import CUT_OFF
 from fakebroker.replay.run_summary import AvailabilityCheck
-from fakebroker.replay.script.script import DDL, Act, Script
+from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.verify.availability import Circumstances, check_availability
 from fakebroker.replay.workload.workload import Cluster
+from tests.support.replay.recorded_events import scripts
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
 
 BROKERS = (1, 2, 3)
@@ -171,7 +172,7 @@ def check(spark: SparkSession, replays: Sequence[PlayedReplay], *, planned: bool
         patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 100_000)
         recorded = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
         run = Circumstances(timeline=timeline if planned else (), is_simulated=True, **more)
-        checks = check_availability(spark, recorded, spark.createDataFrame(members, DDL), run)
+        checks = check_availability(spark, recorded, scripts(spark, members), run)
     return Found({each.name: each for each in checks})
 
 
