@@ -26,7 +26,7 @@ demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and p
 
 test: $(STAMP) ## run all tests
 	$(BIN)/python -m pytest -m "not spark" $(PARALLEL)
-	$(BIN)/python -m pytest -m spark --numprocesses 3 --dist loadfile tests/replay tests/lab
+	$(BIN)/python -m pytest -m spark --numprocesses 2 --dist loadfile tests/replay tests/lab
 
 check: lint ## lint, check types and run the fast tests
 	$(BIN)/python -m pytest -q -m "not slow and not spark" $(PARALLEL)
