@@ -61,11 +61,12 @@ class WorkloadPlayer:
         settings = simulation_settings(plan_for(run, ("", 0)))
         events: list[Row] = []
         outcomes: dict[int, Outcome] = {}
-        for partition, here in groupby(scripts, key=lambda script: _partition(script, workload)):
+        partitions = workload.offsets_partitions
+        for partition, here in groupby(scripts, key=lambda script: partition_for(script.group, partitions)):
             simulation = Simulation(list(here), partition, settings)
             events += [row for batches in simulation.run() for batch in batches for row in batch.to_pylist()]
             outcomes |= simulation.outcomes
-        numbers = plain_numbers(events, scripts, workload.offsets_partitions, workload.topics)
+        numbers = plain_numbers(events, scripts, partitions, workload.topics)
         timeline = timeline_of(workload.events, outcomes, is_complete=True)
         checks = [*expectations(with_default_expectation(workload.expect), numbers), *events_done(timeline)]
         return Play(workload, scripts, events, timeline, checks)
@@ -75,7 +76,11 @@ class WorkloadPlayer:
         if key not in self._scripts:
             rows = member_scripts(self._spark, workload, SEED, 1).toArrow().to_pylist()
             self._scripts[key] = [script_of(row) for row in rows]
-        return sorted(self._scripts[key], key=lambda script: _order(script, workload))
+        partitions = workload.offsets_partitions
+        return sorted(
+            self._scripts[key],
+            key=lambda script: (partition_for(script.group, partitions), script.group, script.member),
+        )
 
 
 def _run(workload: Workload) -> Run:
@@ -90,14 +95,6 @@ def _run(workload: Workload) -> Run:
         transport="memory",
         record="changes",
     )
-
-
-def _partition(script: Script, workload: Workload) -> int:
-    return partition_for(script.group, workload.offsets_partitions)
-
-
-def _order(script: Script, workload: Workload) -> tuple[int, str, str]:
-    return _partition(script, workload), script.group, script.member
 
 
 def tagged(name: str, play: Play, end_us: int) -> tuple[list[Row], list[Script]]:
