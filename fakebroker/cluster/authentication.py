@@ -45,7 +45,7 @@ MIN_REAUTHENTICATION_INTERVAL_MS = 1000
 """How often a client can authenticate again. Source: KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS."""
 
 
-class Answer(NamedTuple):
+class LoginAnswer(NamedTuple):
     """The answer to a frame.
 
     Attributes:
@@ -84,7 +84,7 @@ class Authentication:
         """Whether the client is authenticated."""
         return self._exchange.state is SaslState.AUTHENTICATED
 
-    def receive(self, frame: bytes, now_ms: float) -> Answer:
+    def receive(self, frame: bytes, now_ms: float) -> LoginAnswer:
         """Return the answer to a frame, given without its size.
 
         Args:
@@ -99,21 +99,21 @@ class Authentication:
                     self._cluster.credentials, self._mechanisms, self._exchange, self._token_rules
                 )
             elif now_ms > self.expires_ms:
-                return Answer(None, "close", "the session has expired, expected a new authentication")
+                return LoginAnswer(None, "close", "the session has expired, expected a new authentication")
             else:
-                return Answer(None, "handle")
+                return LoginAnswer(None, "handle")
         self._exchange.now_ms = now_ms
         self._exchange.credentials = self._cluster.credentials  # A restored snapshot replaces them.
         if self._exchange.state is SaslState.WRONG_MECHANISM:
             self._exchange.fail()
-            return Answer(None, "fail", "re-authentication: expected the mechanism of the last authentication")
+            return LoginAnswer(None, "fail", "re-authentication: expected the mechanism of the last authentication")
         if self._exchange.state is SaslState.RAW_TOKENS:
             return self._receive_raw(frame)
         try:
             call = self._call(frame)
         except ProtocolError as error:
             self._exchange.fail()
-            return Answer(None, "close", str(error))
+            return LoginAnswer(None, "close", str(error))
         if self._exchange.state is SaslState.TOKENS:
             return self._receive_token(call)
         if isinstance(call.request, SaslHandshakeRequest):
@@ -122,7 +122,7 @@ class Authentication:
         call.response = api_versions.handle(self._cluster, call, now_ms)
         if not call.response.error_code:
             self._exchange.versions_known()
-        return Answer(_answer(call, call.response))
+        return LoginAnswer(_answer(call, call.response))
 
     def _call(self, frame: bytes) -> Call:
         """Decode a request that may be sent in this state.
@@ -152,40 +152,40 @@ class Authentication:
             request = decode(api.request, frame, version, position, fills_data=False)
         return Call(self._peer, api, version, header.correlation_id, header.client_id or "", request, len(frame))
 
-    def _shake_hands(self, call: Call, request: SaslHandshakeRequest) -> Answer:
+    def _shake_hands(self, call: Call, request: SaslHandshakeRequest) -> LoginAnswer:
         mechanisms = list(self._exchange.mechanisms)
         if self._exchange.shake_hands(request.mechanism, raw=call.api_version == 0):
-            return Answer(_answer(call, SaslHandshakeResponse(error_code=0, mechanisms=mechanisms)))
+            return LoginAnswer(_answer(call, SaslHandshakeResponse(error_code=0, mechanisms=mechanisms)))
         error = ErrorCode.UNSUPPORTED_SASL_MECHANISM
         response = SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)
-        return Answer(_answer(call, response), "fail", f"SASL mechanism {request.mechanism[:40]!r} is not enabled")
+        return LoginAnswer(_answer(call, response), "fail", f"SASL mechanism {request.mechanism[:40]!r} is not enabled")
 
-    def _receive_token(self, call: Call) -> Answer:
+    def _receive_token(self, call: Call) -> LoginAnswer:
         if not isinstance(call.request, SaslAuthenticateRequest):
             self._exchange.fail()
-            return Answer(_illegal_state(call), "fail", f"{call.api.name} before authentication is complete")
+            return LoginAnswer(_illegal_state(call), "fail", f"{call.api.name} before authentication is complete")
         try:
             token = self._exchange.respond(call.request.auth_bytes)
         except AuthenticationError as error:
             refused = SaslAuthenticateResponse(
                 error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error), auth_bytes=b""
             )
-            return Answer(_answer(call, refused), "fail", str(error))
+            return LoginAnswer(_answer(call, refused), "fail", str(error))
         except ProtocolError as error:
-            return Answer(None, "close", str(error))
+            return LoginAnswer(None, "close", str(error))
         lifetime_ms = self._start_session()
         response = SaslAuthenticateResponse(
             error_code=0, error_message=None, auth_bytes=token, session_lifetime_ms=lifetime_ms
         )
         return self._accepted(_answer(call, response))
 
-    def _receive_raw(self, token: bytes) -> Answer:
+    def _receive_raw(self, token: bytes) -> LoginAnswer:
         try:
             answer = self._exchange.respond(token)
         except AuthenticationError as error:
-            return Answer(None, "fail", str(error))
+            return LoginAnswer(None, "fail", str(error))
         except ProtocolError as error:
-            return Answer(None, "close", str(error))
+            return LoginAnswer(None, "close", str(error))
         self._start_session()
         return self._accepted(bytearray(_SIZE.pack(len(answer)) + answer))
 
@@ -198,11 +198,11 @@ class Authentication:
         self.expires_ms = None if lifetime_ms is None else self._exchange.now_ms + lifetime_ms
         return lifetime_ms or 0
 
-    def _accepted(self, frame: bytearray) -> Answer:
+    def _accepted(self, frame: bytearray) -> LoginAnswer:
         if self._exchange.principal is None:
-            return Answer(frame)
+            return LoginAnswer(frame)
         self._peer.principal = self._exchange.principal
-        return Answer(frame, "authenticated")
+        return LoginAnswer(frame, "authenticated")
 
 
 def _answer(call: Call, response: Message) -> bytearray:

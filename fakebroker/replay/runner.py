@@ -51,7 +51,7 @@ from fakebroker.replay.workload.timeline import EventOutcome, Timeline, performi
 from fakebroker.replay.workload.workload import Workload, load_workload
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class PreparedReplay(msgspec.Struct, frozen=True, kw_only=True):
     """A prepared replay: the cluster runs and has the topics, and the directory for the results exists.
 
     Attributes:
@@ -176,7 +176,7 @@ def _check_required(options: ReplayOptions, workload: Workload) -> None:
         raise ConfigError.all_of(error.mistakes, where=str(options.file)) from None
 
 
-def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> Run:
+def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, stack: ExitStack) -> PreparedReplay:
     """Prepare the run. Over TCP, start an embedded cluster unless `--bootstrap` is given, and create the topics."""
     cluster, bootstrap, partitions, found = None, "", workload.topics, {}
     security = PLAINTEXT if options.client_config is None else read_client_config(options.client_config)
@@ -189,7 +189,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
         check_answers(bootstrap, has_consumer_members=has_consumer_members, security=security)
         partitions = trio.run(ready_topics, bootstrap, workload.topics, security)
         found = trio.run(brokers, bootstrap, security)
-    return Run(
+    return PreparedReplay(
         file=options.file,
         workload=workload,
         seed=seed,
@@ -208,7 +208,7 @@ def _prepare(options: ReplayOptions, workload: Workload, seed: int, out: Path, s
     )
 
 
-def play_on(spark: SparkSession, run: Run, console: Console) -> Summary:
+def play_on(spark: SparkSession, run: PreparedReplay, console: Console) -> Summary:
     """Run the members on a Spark session, and compute the summary. Called in the thread "replay".
 
     Args:
@@ -254,7 +254,7 @@ def _write_scripts(scripts: DataFrame, path: Path) -> int:
     return int(written.get["members"])
 
 
-def _head(spark: SparkSession, run: Run, tasks: int, members: int) -> Head:
+def _head(spark: SparkSession, run: PreparedReplay, tasks: int, members: int) -> Head:
     """Return the settings of the run; `complete`, `timeline` and `cluster` are completed after the replay."""
     return Head(
         workload={"file": str(run.file), **msgspec.to_builtins(run.workload)},
@@ -278,7 +278,7 @@ def _head(spark: SparkSession, run: Run, tasks: int, members: int) -> Head:
     )
 
 
-def final_state(run: Run) -> tuple[int, bool]:
+def final_state(run: PreparedReplay) -> tuple[int, bool]:
     """Return the partition count of `__consumer_offsets`, and whether the cluster is still reachable."""
     if not run.bootstrap:
         return run.workload.offsets_partitions, True
@@ -290,7 +290,9 @@ def final_state(run: Run) -> tuple[int, bool]:
     return found or DEFAULT_OFFSETS_PARTITIONS, found is not None
 
 
-def _run_members(spark: SparkSession, run: Run, scripts: DataFrame, head: Head, console: Console) -> list[EventOutcome]:
+def _run_members(
+    spark: SparkSession, run: PreparedReplay, scripts: DataFrame, head: Head, console: Console
+) -> list[EventOutcome]:
     """Run all members, and write their events.
 
     Returns:
@@ -315,7 +317,7 @@ def _run_members(spark: SparkSession, run: Run, scripts: DataFrame, head: Head, 
     return timeline.with_outcomes(run.cluster.outcomes() if run.cluster else [])
 
 
-def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
+def plan_for(run: PreparedReplay, report_to: tuple[str, int]) -> TaskPlan:
     """Return the settings that all Spark tasks share.
 
     Args:
@@ -342,7 +344,7 @@ def plan_for(run: Run, report_to: tuple[str, int]) -> TaskPlan:
 
 
 @contextmanager
-def _events(run: Run, receiver: Receiver[Tally]) -> Iterator[Timeline]:
+def _events(run: PreparedReplay, receiver: Receiver[Tally]) -> Iterator[Timeline]:
     """Perform the workload's events on the embedded cluster within the context. Simulations perform their own."""
     if run.cluster is None:
         yield Timeline()

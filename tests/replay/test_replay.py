@@ -26,7 +26,7 @@ from fakebroker.replay.options import BAD_INPUT, COULD_NOT_RUN, FAILED, ReplayOp
 from fakebroker.replay.report.terminal import print_report
 from fakebroker.replay.run_directory import write_results
 from fakebroker.replay.run_summary import Head, Summary, document_of, summary_of
-from fakebroker.replay.runner import Run, final_state, plan_for, play_on
+from fakebroker.replay.runner import PreparedReplay, final_state, plan_for, play_on
 from fakebroker.replay.target_cluster import check_answers, offsets_partitions, ready_topics
 from fakebroker.replay.workload.expectations import Expectation
 from fakebroker.replay.workload.population import Arrival, Groups, Sizes
@@ -69,8 +69,8 @@ SMALL = Workload(
 )
 
 
-def small_run(bootstrap: str, out: Path, cluster: EmbeddedCluster | None = None, **more: Any) -> Run:
-    return Run(
+def small_run(bootstrap: str, out: Path, cluster: EmbeddedCluster | None = None, **more: Any) -> PreparedReplay:
+    return PreparedReplay(
         file=Path("a.toml"),
         workload=SMALL,
         seed=11,

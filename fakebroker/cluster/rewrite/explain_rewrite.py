@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterator
 
-from fakebroker.coordinator.rewrite.group import Consumer, ConsumerGroup
+from fakebroker.coordinator.rewrite.group import Consumer, RewriteGroup
 from fakebroker.coordinator.rewrite.states import PREPARE_FOR_REBALANCE, READY, REBALANCING
 
 _MAX_NAMES = 8
 
 
-def explain_rewrite(group: ConsumerGroup, node_id: int, now_ms: float) -> Iterator[str]:
+def explain_rewrite(group: RewriteGroup, node_id: int, now_ms: float) -> Iterator[str]:
     """Yield sentences on a group.
 
     Args:
@@ -28,7 +28,7 @@ def explain_rewrite(group: ConsumerGroup, node_id: int, now_ms: float) -> Iterat
         yield "The next generation is being written to the registry."
 
 
-def _preparation(group: ConsumerGroup, now_ms: float) -> Iterator[str]:
+def _preparation(group: RewriteGroup, now_ms: float) -> Iterator[str]:
     if group.expired:
         yield f"The sessions of {_names(group.expired)} have expired."
         if group.is_cancelable:

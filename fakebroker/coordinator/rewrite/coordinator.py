@@ -66,7 +66,7 @@ from fakebroker.coordinator.rewrite.errors import (
     UNKNOWN_CONSUMER,
     UNKNOWN_PARTITIONING_STRATEGY,
 )
-from fakebroker.coordinator.rewrite.group import Consumer, ConsumerGroup, Generation, PendingJoin, Shard
+from fakebroker.coordinator.rewrite.group import Consumer, Generation, PendingJoin, RewriteGroup, Shard
 from fakebroker.coordinator.rewrite.states import (
     CATCH_UP,
     DOWN,
@@ -79,11 +79,11 @@ from fakebroker.coordinator.rewrite.states import (
 from fakebroker.coordinator.runtime.timer_queue import TimerQueue
 from fakebroker.errors import ErrorCode
 
-Changed = Callable[[ConsumerGroup, CoordinatorState, str, float], None]
+Changed = Callable[[RewriteGroup, CoordinatorState, str, float], None]
 """Called after each transition of a group: with the group, its state before, the cause, and the time in ms."""
 
 
-def _ignore_change(group: ConsumerGroup, before: CoordinatorState, cause: str, now_ms: float) -> None: ...
+def _ignore_change(group: RewriteGroup, before: CoordinatorState, cause: str, now_ms: float) -> None: ...
 
 
 def _ignore_expiry(consumer: Consumer) -> None: ...
@@ -127,7 +127,7 @@ class RewriteCoordinator:
         self._disconnect = disconnect
         self._on_change, self._on_expiry = on_change, on_expiry
         self._shards: dict[Hashable, Shard] = {}
-        self._groups_by_topic: dict[str, dict[ConsumerGroup, None]] = {}
+        self._groups_by_topic: dict[str, dict[RewriteGroup, None]] = {}
         self._timers: TimerQueue[Consumer] = TimerQueue()
 
     # Election
@@ -149,7 +149,7 @@ class RewriteCoordinator:
         loaded = self._shards[shard]
         loaded.enter(READY)
         for group_id, stored in groups.items():
-            group = loaded.groups[group_id] = ConsumerGroup(group_id, shard)
+            group = loaded.groups[group_id] = RewriteGroup(group_id, shard)
             group.load(stored)
             for consumer in group.consumers.values():
                 self._restart_session(consumer, now_ms)
@@ -178,7 +178,7 @@ class RewriteCoordinator:
         """Return the shards that are coordinated or being loaded here, in the order of their election."""
         return self._shards.keys()
 
-    def group(self, group_id: str) -> ConsumerGroup | None:
+    def group(self, group_id: str) -> RewriteGroup | None:
         """Return a group, or None if it does not exist here."""
         shard = self._shards.get(self._shard_of(group_id))
         return None if shard is None else shard.groups.get(group_id)
@@ -201,11 +201,11 @@ class RewriteCoordinator:
             done(JoinAnswer(error))
             return
         if group is None:
-            group = ConsumerGroup(request.group_id, self._shard_of(request.group_id))
+            group = RewriteGroup(request.group_id, self._shard_of(request.group_id))
             shard.groups[group.group_id] = group
         self._add_join(group, PendingJoin(request, done), now_ms)
 
-    def _error_of_join(self, group: ConsumerGroup | None, request: JoinRequest) -> ErrorCode:
+    def _error_of_join(self, group: RewriteGroup | None, request: JoinRequest) -> ErrorCode:
         if not 0 < request.session_timeout_ms <= self.config.max_session_timeout_ms:
             return SESSION_TIMEOUT_TOO_HIGH
         if request.strategy not in self.config.strategies:
@@ -345,19 +345,19 @@ class RewriteCoordinator:
 
     # Rebalances
 
-    def _enter(self, group: ConsumerGroup, state: CoordinatorState, cause: str, now_ms: float) -> None:
+    def _enter(self, group: RewriteGroup, state: CoordinatorState, cause: str, now_ms: float) -> None:
         before = group.state
         group.enter(state)
         self._on_change(group, before, cause, now_ms)
 
-    def _prepare(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
+    def _prepare(self, group: RewriteGroup, cause: str, now_ms: float) -> None:
         group.missing = len(group.consumers)
         group.rebalances += 1
         group.wait_until_ms = 0.0
         group.is_cancelable = False
         self._enter(group, PREPARE_FOR_REBALANCE, cause, now_ms)
 
-    def _rebalance_if_topics_differ(self, group: ConsumerGroup, now_ms: float) -> None:
+    def _rebalance_if_topics_differ(self, group: RewriteGroup, now_ms: float) -> None:
         """Start a rebalance if the partitions of a group's topics are not those that it owns."""
         if group.state is REBALANCING:
             return  # compared again when the generation is written
@@ -369,14 +369,14 @@ class RewriteCoordinator:
                     self._prepare(group, f"the partitions of topic {topic!r} have changed", now_ms)
                 return
 
-    def _add_join(self, group: ConsumerGroup, join: PendingJoin, now_ms: float) -> None:
+    def _add_join(self, group: RewriteGroup, join: PendingJoin, now_ms: float) -> None:
         if group.state is REBALANCING:
             group.later_joins.append(join)
         else:
             self._wait(group, join, now_ms)
             self._proceed_if_complete(group, now_ms)
 
-    def _wait(self, group: ConsumerGroup, join: PendingJoin, now_ms: float) -> None:
+    def _wait(self, group: RewriteGroup, join: PendingJoin, now_ms: float) -> None:
         """Let a join wait for the present rebalance, which it starts if there is none."""
         request = join.request
         name = repr(request.consumer_id) if request.consumer_id else "a new consumer"
@@ -399,14 +399,14 @@ class RewriteCoordinator:
         else:
             replaced.done(JoinAnswer(ILLEGAL_GENERATION))
 
-    def _proceed_if_complete(self, group: ConsumerGroup, now_ms: float) -> None:
+    def _proceed_if_complete(self, group: RewriteGroup, now_ms: float) -> None:
         if group.state is not PREPARE_FOR_REBALANCE or group.missing or not group.has_joins:
             return
         self._enter(group, REBALANCING, "all consumers have joined", now_ms)
         generation = self._next_generation(group)
         self._store(group.group_id, generation.metadata, partial(self._stored, group, generation))
 
-    def _next_generation(self, group: ConsumerGroup) -> Generation:
+    def _next_generation(self, group: RewriteGroup) -> Generation:
         """Assign ids to new consumers, and partitions to all."""
         joins: dict[str, PendingJoin] = {}
         for consumer_id, consumer in group.consumers.items():
@@ -430,7 +430,7 @@ class RewriteCoordinator:
         metadata = GroupMetadata(group.generation_id + 1, group.strategy, consumers, counts)
         return Generation(metadata, list(joins.values()))
 
-    def _stored(self, group: ConsumerGroup, generation: Generation, error: ErrorCode, now_ms: float) -> None:
+    def _stored(self, group: RewriteGroup, generation: Generation, error: ErrorCode, now_ms: float) -> None:
         if group.state is DOWN:
             return  # resigned meanwhile; the joins are answered
         if error is NOT_COORDINATOR_FOR_GROUP:
@@ -440,7 +440,7 @@ class RewriteCoordinator:
         else:
             self._complete(group, generation, now_ms)
 
-    def _complete(self, group: ConsumerGroup, generation: Generation, now_ms: float) -> None:
+    def _complete(self, group: RewriteGroup, generation: Generation, now_ms: float) -> None:
         """Answer the joins of a generation that is in the registry, then start the next rebalance if joins wait."""
         metadata = generation.metadata
         former = group.consumers
@@ -466,7 +466,7 @@ class RewriteCoordinator:
             self._wait(group, join, now_ms)
         self._proceed_if_complete(group, now_ms)
 
-    def _fail(self, group: ConsumerGroup, generation: Generation, error: ErrorCode, now_ms: float) -> None:
+    def _fail(self, group: RewriteGroup, generation: Generation, error: ErrorCode, now_ms: float) -> None:
         """Answer the joins of a generation that could not be stored; the consumers join again."""
         later, group.later_joins, group.new_joins = group.later_joins, [], []
         for consumer in group.consumers.values():
@@ -484,14 +484,14 @@ class RewriteCoordinator:
 
     # Book-keeping
 
-    def _forget(self, group: ConsumerGroup, cause: str, now_ms: float) -> None:
+    def _forget(self, group: RewriteGroup, cause: str, now_ms: float) -> None:
         for consumer in group.consumers.values():
             self._timers.cancel(consumer)
         before, group.partition_counts = group.partition_counts, {}
         self._index_topics(group, before)
         self._enter(group, DOWN, cause, now_ms)
 
-    def _index_topics(self, group: ConsumerGroup, before: Mapping[str, int]) -> None:
+    def _index_topics(self, group: RewriteGroup, before: Mapping[str, int]) -> None:
         """Keep the groups by topic up to date after the topics of a group have changed."""
         for topic in before:
             if topic not in group.partition_counts:

@@ -29,12 +29,12 @@ class Consumer:
         connection: The connection of its last request, if known.
         deadline_ms: The end of its session; infinite while its join waits. The timer may fire earlier.
         join: Its waiting join in the present rebalance.
-        announced_in: The number of the rebalance of which it was notified last; see `ConsumerGroup.rebalances`.
+        announced_in: The number of the rebalance of which it was notified last; see `RewriteGroup.rebalances`.
         is_heard: Whether it has sent a heartbeat since the group was loaded.
         scheduled_ms, timer_number: See `TimerEntry`.
     """
 
-    group: "ConsumerGroup"
+    group: "RewriteGroup"
     consumer_id: str
     host: str
     session_timeout_ms: int
@@ -49,7 +49,7 @@ class Consumer:
     timer_number: int = 0
 
 
-class ConsumerGroup(StateMachine):
+class RewriteGroup(StateMachine):
     """One group at its coordinator. Only `RewriteCoordinator` changes it.
 
     Attributes:
@@ -139,7 +139,7 @@ class Shard(StateMachine):
 
     def __init__(self) -> None:
         super().__init__(DOWN)
-        self.groups: dict[str, ConsumerGroup] = {}
+        self.groups: dict[str, RewriteGroup] = {}
 
     def state_of(self, group_id: str) -> CoordinatorState:
         """Return the state of a group; that of the shard if the group does not exist."""

@@ -21,7 +21,7 @@ from fakebroker.coordinator.rewrite.errors import (
     NOT_COORDINATOR_FOR_GROUP,
     UNKNOWN_CONSUMER,
 )
-from fakebroker.coordinator.rewrite.group import ConsumerGroup
+from fakebroker.coordinator.rewrite.group import RewriteGroup
 from fakebroker.coordinator.rewrite.states import CATCH_UP, PREPARE_FOR_REBALANCE, READY, REBALANCING, STEADY
 from fakebroker.errors import ErrorCode
 from fakebroker.topic_partition import TopicPartition
@@ -216,7 +216,7 @@ class RewriteMachine(RuleBasedStateMachine):
         self.answers_agree_with_the_registry()
 
 
-def check(group: ConsumerGroup) -> None:
+def check(group: RewriteGroup) -> None:
     """Check the invariants of one group."""
     waiting = [consumer for consumer in group.consumers.values() if consumer.join is not None]
     assert all((consumer.deadline_ms == inf) == (consumer.join is not None) for consumer in group.consumers.values())

@@ -8,7 +8,7 @@ from itertools import count
 from fakebroker.coordinator.registry import Registry
 from fakebroker.coordinator.rewrite.api import GroupMetadata, JoinAnswer, JoinRequest, RewriteConfig, Stored
 from fakebroker.coordinator.rewrite.coordinator import RewriteCoordinator
-from fakebroker.coordinator.rewrite.group import ConsumerGroup
+from fakebroker.coordinator.rewrite.group import RewriteGroup
 from fakebroker.coordinator.rewrite.group_store import GroupStore, group_path
 from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.errors import ErrorCode
@@ -99,7 +99,7 @@ class RewriteLab:
             self.on_write()
             done(error, self.now_ms)
 
-    def _record_change(self, group: ConsumerGroup, before: CoordinatorState, cause: str, now_ms: float) -> None:
+    def _record_change(self, group: RewriteGroup, before: CoordinatorState, cause: str, now_ms: float) -> None:
         assert now_ms == self.now_ms
         self.changes.append((before.value, group.state.value, cause))
 
@@ -173,7 +173,7 @@ class RewriteLab:
         return self.coordinator.state_of(GROUP)
 
     @property
-    def group(self) -> ConsumerGroup:
+    def group(self) -> RewriteGroup:
         group = self.coordinator.group(GROUP)
         assert group is not None
         return group

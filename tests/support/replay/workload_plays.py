@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from fakebroker.coordinator.runtime.placement import partition_for
 from fakebroker.replay.run_summary import ExpectationCheck
-from fakebroker.replay.runner import Run, plan_for
+from fakebroker.replay.runner import PreparedReplay, plan_for
 from fakebroker.replay.script.generator import member_scripts
 from fakebroker.replay.script.script import Script, script_of
 from fakebroker.replay.simulation.simulation import Simulation
@@ -83,8 +83,8 @@ class WorkloadPlayer:
         )
 
 
-def _run(workload: Workload) -> Run:
-    return Run(
+def _run(workload: Workload) -> PreparedReplay:
+    return PreparedReplay(
         file=Path("a.toml"),
         workload=workload,
         seed=SEED,

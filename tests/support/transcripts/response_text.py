@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from fakebroker.cluster.inspect.views import GroupView
-from fakebroker.coordinator.rewrite.group import ConsumerGroup
+from fakebroker.coordinator.rewrite.group import RewriteGroup
 from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.protocol.consumer_protocol import decode_assignment, decode_subscription
 from fakebroker.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
@@ -130,7 +130,7 @@ def _registered(members: Members, member: TranscriptMember, response: RewriteJoi
     return ", ".join(parts + ([f"id {own}"] if own != member.name else []))
 
 
-def rewrite_group_text(members: Members, state: CoordinatorState, group: ConsumerGroup | None) -> str:
+def rewrite_group_text(members: Members, state: CoordinatorState, group: RewriteGroup | None) -> str:
     """Return the text of a group of the proposal `rewrite`, as its coordinator has it."""
     if group is None:
         return f"{state.value}, no group"

@@ -12,7 +12,7 @@ from fakebroker.cluster.commands.cluster_commands import ClusterCommands
 from fakebroker.cluster.commands.events import perform
 from fakebroker.cluster.inspect.views import BrokerView, GroupView, view_group
 from fakebroker.cluster.topics import NO_LEADER
-from fakebroker.coordinator.rewrite.group import ConsumerGroup
+from fakebroker.coordinator.rewrite.group import RewriteGroup
 from fakebroker.coordinator.rewrite.states import CoordinatorState
 from fakebroker.protocol.schema import Message
 from fakebroker.server.clock import ManualClock
@@ -73,7 +73,7 @@ class Target(Protocol):
 
     def group(self, group_id: str) -> GroupView: ...
 
-    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, RewriteGroup | None]:
         """Return the state of the coordinator for a group of the proposal `rewrite`, and the group."""
         ...
 
@@ -90,7 +90,7 @@ def _topic_ids(cluster: Cluster) -> dict[str, bytes]:
     return {topic.name: topic.topic_id for topic in cluster.topics}
 
 
-def _rewrite_group(cluster: Cluster, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+def _rewrite_group(cluster: Cluster, group_id: str) -> tuple[CoordinatorState, RewriteGroup | None]:
     broker = cluster.coordinator_of(group_id)
     if broker is None or broker.rewrite is None:
         return CoordinatorState.DOWN, None
@@ -165,7 +165,7 @@ class CoreTarget:
     def group(self, group_id: str) -> GroupView:
         return view_group(self._cluster, group_id, self._harness.now_ms)
 
-    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, RewriteGroup | None]:
         return _rewrite_group(self._cluster, group_id)
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ class TcpTarget:
     def group(self, group_id: str) -> GroupView:
         return self._cluster.group(group_id)
 
-    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, ConsumerGroup | None]:
+    def rewrite_group(self, group_id: str) -> tuple[CoordinatorState, RewriteGroup | None]:
         return self._cluster.call(lambda: _rewrite_group(self._cluster.cluster, group_id))
 
     def close(self) -> None:
