@@ -11,6 +11,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.commands.definition import Arguments, arguments_of
 from fakebroker.cluster.inspect.journal_filters import Filters, Matcher
 from fakebroker.cluster.inspect.journal_queries import JournalView, check_kept
+from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
@@ -18,9 +19,10 @@ from fakebroker.control.routes.group_views import GroupDetail, detail
 from fakebroker.control.routes.operations import CLUSTER, Content, operation
 from fakebroker.control.routes.transaction_views import TransactionRow, transaction_row
 from fakebroker.control.steps import Steps, next_piece
+from fakebroker.coordinator.group.offsets import CommittedOffset
 from fakebroker.server.fake_cluster import FakeCluster
 from fakebroker.server.journal_files import journal_lines, plain
-from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S
+from fakebroker.server.waits.blocking_waits import DEFAULT_TIMEOUT_S, WaitKind
 
 MAX_LISTED = 1_000
 MAX_WAIT_S = 60
@@ -215,60 +217,50 @@ def _body(method: Callable[..., Any], *, has_history: bool = False) -> type[Argu
     return cast(type[Arguments], body)
 
 
-def _wait_arguments(body: Arguments) -> tuple[dict[str, Any], float]:
-    """Return the arguments of a wait, and its timeout in seconds."""
+async def _waited(served: ServedCluster, kind: WaitKind, body: Arguments) -> Any:
+    """Wait, and return the result of the condition."""
     given = body.given()
     timeout_s = given.pop("timeout_s", DEFAULT_TIMEOUT_S)
     check_range("timeout_s", timeout_s, 0, MAX_WAIT_S)
-    return given, timeout_s
+    condition = served.cluster.waits.condition(kind, given)
+    with served.waiting():
+        return await served.cluster.waits.wait_async(condition, timeout_s)
+
+
+async def _group_waited_for(served: ServedCluster, kind: WaitKind, body: Arguments) -> GroupDetail:
+    """Wait for a group, and return it as it was when the condition was met."""
+    view: GroupView = await _waited(served, kind, body)
+    return await served.read(lambda: detail(served, view.group_id, view))
 
 
 @operation("POST", f"{CLUSTER}/wait/state", body=_body(FakeCluster.wait_for_state, has_history=True))
 async def wait_for_state(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group is in a state, or has been since the request, or since its first `seen_changes` changes."""
-    given, timeout_s = _wait_arguments(body)
-    condition = served.cluster.waits.condition("state", given)
-    with served.waiting():
-        view = await served.cluster.waits.wait_async(condition, timeout_s)
-    return await served.read(lambda: detail(served, view.group_id, view))
+    return await _group_waited_for(served, "state", body)
 
 
 @operation("POST", f"{CLUSTER}/wait/generation", body=_body(FakeCluster.wait_for_generation, has_history=True))
 async def wait_for_generation(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a group's generation exceeds a number, or has since the request; `seen_changes` as for a state."""
-    given, timeout_s = _wait_arguments(body)
-    condition = served.cluster.waits.condition("generation", given)
-    with served.waiting():
-        view = await served.cluster.waits.wait_async(condition, timeout_s)
-    return await served.read(lambda: detail(served, view.group_id, view))
+    return await _group_waited_for(served, "generation", body)
 
 
 @operation("POST", f"{CLUSTER}/wait/member", body=_body(FakeCluster.wait_for_member, has_history=True))
 async def wait_for_member(served: ServedCluster, body: Arguments) -> GroupDetail:
     """Wait until a member of a consumer group is in a state or epoch, or has been since the request."""
-    given, timeout_s = _wait_arguments(body)
-    condition = served.cluster.waits.condition("member", given)
-    with served.waiting():
-        view = await served.cluster.waits.wait_async(condition, timeout_s)
-    return await served.read(lambda: detail(served, view.group_id, view))
+    return await _group_waited_for(served, "member", body)
 
 
 @operation("POST", f"{CLUSTER}/wait/transaction", body=_body(FakeCluster.wait_for_transaction, has_history=True))
 async def wait_for_transaction(served: ServedCluster, body: Arguments) -> TransactionRow:
     """Wait until a transactional id is in a state, or has been since the request; `seen_changes` as for a group."""
-    given, timeout_s = _wait_arguments(body)
-    condition = served.cluster.waits.condition("transaction", given)
-    with served.waiting():
-        view = await served.cluster.waits.wait_async(condition, timeout_s)
-    return transaction_row(view)
+    return transaction_row(await _waited(served, "transaction", body))
 
 
 @operation("POST", f"{CLUSTER}/wait/commit", body=_body(FakeCluster.wait_for_commit))
 async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
     """Wait until a group has committed an offset."""
-    given, timeout_s = _wait_arguments(body)
-    with served.waiting():
-        committed = await served.cluster.wait_for_commit_async(**given, timeout_s=timeout_s)
+    committed: CommittedOffset = await _waited(served, "commit", body)
     return {
         "offset": committed.offset,
         "metadata": committed.metadata,
@@ -280,9 +272,7 @@ async def wait_for_commit(served: ServedCluster, body: Arguments) -> Committed:
 @operation("POST", f"{CLUSTER}/wait/request", body=_body(FakeCluster.wait_for_request))
 async def wait_for_request(served: ServedCluster, body: Arguments) -> Requests:
     """Wait until matching requests have been received; at most the last 1000 are returned."""
-    given, timeout_s = _wait_arguments(body)
-    with served.waiting():
-        calls = await served.cluster.wait_for_request_async(**given, timeout_s=timeout_s)
+    calls: list[Call] = await _waited(served, "request", body)
     view = await served.read(served.cluster.journal_view)
     numbers = {id(call): number for number, call in view.numbered()}
     return {"requests": [request_row(numbers.get(id(call), 0), call) for call in calls[-MAX_LISTED:]]}
