@@ -21,11 +21,11 @@ from fakebroker.host_port import format_host_port, is_host, unbracketed
 from fakebroker.security.credentials import Credentials, checked_passwords
 from fakebroker.server.clock import Clock, Scaled, clock_for
 from fakebroker.server.cluster_views import ClusterViews
-from fakebroker.server.connection import Connection
+from fakebroker.server.connections.connection import Connection
+from fakebroker.server.connections.response_times import ResponseTimes
 from fakebroker.server.journal_files import JournalExport
 from fakebroker.server.lifecycle import ClusterServer
 from fakebroker.server.reactor import DEFAULT_MAX_UNSENT_BYTES, DEFAULT_PARTIAL_FRAME_TIMEOUT_MS
-from fakebroker.server.response_times import ResponseTimes
 from fakebroker.server.seed_tables import Seeds, seeds_from
 from fakebroker.server.waits.cluster_waits import ClusterWaits
 from fakebroker.server.waits.waits import Waits

@@ -18,9 +18,9 @@ from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ListenError, check_integer
 from fakebroker.host_port import format_host_port
 from fakebroker.server.clock import Clock, ManualClock
+from fakebroker.server.connections.refusals import Refusals
 from fakebroker.server.event_loops import LoopEvent
 from fakebroker.server.reactor import Reactor
-from fakebroker.server.refusals import Refusals
 
 if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence

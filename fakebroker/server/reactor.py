@@ -26,17 +26,17 @@ from fakebroker.cluster.quotas import KIP_219
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
 from fakebroker.errors import DataDirectoryError, FakebrokerError, ProtocolError, TransportError
 from fakebroker.protocol.frames import encoded_response_frame, response_frame, response_parts
-from fakebroker.server.acceptor import Acceptor
-from fakebroker.server.authenticator import Authenticator
 from fakebroker.server.clock import Clock
-from fakebroker.server.connection import Blocked, Connection, UnsentResponse
-from fakebroker.server.connection_limits import ConnectionLimits
-from fakebroker.server.incomplete_requests import IncompleteRequests
-from fakebroker.server.network_faults import Action, DelayedAction, NetworkFaults
+from fakebroker.server.connections.acceptor import Acceptor
+from fakebroker.server.connections.authenticator import Authenticator
+from fakebroker.server.connections.connection import Blocked, Connection, UnsentResponse
+from fakebroker.server.connections.connection_limits import ConnectionLimits
+from fakebroker.server.connections.incomplete_requests import IncompleteRequests
+from fakebroker.server.connections.network_faults import Action, DelayedAction, NetworkFaults
+from fakebroker.server.connections.refusals import Refusals
+from fakebroker.server.connections.response_times import ResponseTimes
 from fakebroker.server.poller import READ, WRITE, best_poller
-from fakebroker.server.refusals import Refusals
 from fakebroker.server.response_frames import count_unsent, shortened_frame
-from fakebroker.server.response_times import ResponseTimes
 
 if TYPE_CHECKING:  # Few clusters need them.
     from fakebroker.server.persistence import Persistence

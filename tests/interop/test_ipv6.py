@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fakebroker import Admin, FakeCluster, ListenError
-from fakebroker.server.connection import client_host
+from fakebroker.server.connections.connection import client_host
 from tests.support.groups_over_tcp import stable_group
 from tests.support.ipv6 import needs_ipv6
 from tests.support.kafka_clients.client import KafkaClient, StartConsumer

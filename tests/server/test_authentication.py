@@ -39,7 +39,7 @@ from fakebroker.protocol.messages.sasl_authenticate import SaslAuthenticateReque
 from fakebroker.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from fakebroker.security.credentials import Credentials
 from fakebroker.security.mechanisms import ScramMechanism
-from fakebroker.server.connection import Blocked
+from fakebroker.server.connections.connection import Blocked
 from tests.support.group_requests import heartbeat_request
 from tests.support.security.scram_client import client_final
 from tests.support.wire_client import WireClient, find_coordinator, until

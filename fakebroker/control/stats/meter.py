@@ -27,7 +27,7 @@ from fakebroker.coordinator.group.modern.states import ConsumerGroupState
 from fakebroker.coordinator.runtime.history import DEAD, LOADED, MAX_SIZE
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
 from fakebroker.coordinator.transaction.states import PREPARE_ABORT, PREPARE_COMMIT
-from fakebroker.server.connection import Connection
+from fakebroker.server.connections.connection import Connection
 from fakebroker.server.fake_cluster import FakeCluster
 
 _BATCH_SIZE = 2_000

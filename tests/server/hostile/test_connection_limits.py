@@ -29,8 +29,8 @@ from fakebroker.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from fakebroker.server.connection import Connection
-from fakebroker.server.connection_limits import ConnectionLimits
+from fakebroker.server.connections.connection import Connection
+from fakebroker.server.connections.connection_limits import ConnectionLimits
 from fakebroker.server.reactor import Reactor
 from tests.support.cluster.cluster_harness import ClusterHarness
 from tests.support.group_requests import heartbeat_request

@@ -26,7 +26,7 @@ from fakebroker.protocol.messages.offset_commit import OffsetCommitRequest
 from fakebroker.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from fakebroker.protocol.messages.rewrite_join_group import RewriteJoinGroupRequest
 from fakebroker.protocol.schema import Message
-from fakebroker.server.connection import Connection
+from fakebroker.server.connections.connection import Connection
 from fakebroker.topic_partition import TopicPartition
 from tests.support.wire_client import WireClient, broker_of, until
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.configs.listener_settings import AUTHENTICATION_DELAY, SASL_MAX_BYTES
 from fakebroker.cluster.configs.settings import MAX_REQUEST_BYTES
-from fakebroker.server.connection import Connection
+from fakebroker.server.connections.connection import Connection
 
 logger = logging.getLogger("fakebroker")
 

@@ -6,7 +6,7 @@ While the memory is used up, no others are read (`queued.max.request.bytes`). Ti
 from collections.abc import Callable, Iterator
 
 from fakebroker.protocol.frames import SIZE_BYTES
-from fakebroker.server.connection import Connection
+from fakebroker.server.connections.connection import Connection
 
 
 class IncompleteRequests:

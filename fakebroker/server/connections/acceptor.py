@@ -12,8 +12,8 @@ from math import inf
 
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.listeners import Listener
-from fakebroker.server.connection import Connection
-from fakebroker.server.connection_limits import RETRY_MS, ConnectionLimits
+from fakebroker.server.connections.connection import Connection
+from fakebroker.server.connections.connection_limits import RETRY_MS, ConnectionLimits
 from fakebroker.server.poller import READ, Poller
 
 logger = logging.getLogger("fakebroker")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fakebroker.cluster.commands.environment import NetworkConditions
 from fakebroker.cluster.faults.rule import Fault
 from fakebroker.coordinator.runtime.timer_queue import TimedValue, TimerQueue
-from fakebroker.server.connection import Blocked, Connection, UnsentResponse
+from fakebroker.server.connections.connection import Blocked, Connection, UnsentResponse
 
 
 class Action(Enum):

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from fakebroker.server.connection import UnsentResponse
+from fakebroker.server.connections.connection import UnsentResponse
 
 
 class ResponseTimes:
