@@ -7,8 +7,8 @@ from fakebroker.cluster.inspect.explain import explain
 from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_queries import JournalView, view_journal
 from fakebroker.cluster.inspect.record_views import RecordView, batches_of
-from fakebroker.cluster.inspect.timeline import Timeline
-from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline, transaction_timeline_of
+from fakebroker.cluster.inspect.timelines.timeline import Timeline
+from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline, transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import (
     HangingTransaction,
     TransactionView,
@@ -26,7 +26,7 @@ from fakebroker.cluster.inspect.views import (
     view_group,
     view_groups,
 )
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.errors import ConfigError, cut_lines
 from fakebroker.server.clock import Clock
 from fakebroker.server.lifecycle import ClusterServer

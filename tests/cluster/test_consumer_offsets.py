@@ -10,7 +10,7 @@ from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, parse_record, read_records, record_key, record_value
 from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord, Record
 from fakebroker.errors import ProtocolError

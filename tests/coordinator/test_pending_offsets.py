@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.pending_offsets import PendingOffsets
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.group.offsets.pending_offsets import PendingOffsets
 from fakebroker.coordinator.group.records import (
     GroupRecord,
     OffsetRecord,

@@ -3,7 +3,7 @@
 from fakebroker.cluster.logs.compactor import Compactor
 from fakebroker.cluster.logs.offsets_topic import append_records, read_records
 from fakebroker.cluster.logs.partition_log import PartitionLog
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.coordinator.group.records import OffsetRecord, PendingOffsetRecord, Record, TransactionEnd
 from fakebroker.replay.simulation.postponed_appends import PostponedAppends
 

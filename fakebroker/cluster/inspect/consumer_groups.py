@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fakebroker.cluster.inspect.timeline import short_names
+from fakebroker.cluster.inspect.timelines.timeline import short_names
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import NO_PARTITIONS, ConsumerGroupMember, Partitions

@@ -15,7 +15,7 @@ from fakebroker.cluster.call import Call
 from fakebroker.cluster.inspect.consumer_groups import member_names
 from fakebroker.cluster.inspect.forecast import Expiry, expiries, is_session_running
 from fakebroker.cluster.inspect.phrases import counted, listed
-from fakebroker.cluster.inspect.timeline import short_names
+from fakebroker.cluster.inspect.timelines.timeline import short_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group
@@ -23,7 +23,7 @@ from fakebroker.coordinator.group.classic.states import COMPLETING_REBALANCE, DE
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.migration.conversion import is_downgraded_without
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.offset_requests import (
+from fakebroker.coordinator.group.offsets.offset_requests import (
     Expiration,
     next_expiration,
     next_expiration_of_consumer_group,

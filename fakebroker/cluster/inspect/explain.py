@@ -16,7 +16,7 @@ from fakebroker.cluster.inspect.explain_consumer_group import (
 from fakebroker.cluster.inspect.forecast import is_session_running
 from fakebroker.cluster.inspect.member_requests import MemberRequests, requests_of_members
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
-from fakebroker.cluster.inspect.timeline import names_in, short_names, with_names
+from fakebroker.cluster.inspect.timelines.timeline import names_in, short_names, with_names
 from fakebroker.cluster.topics import Partition
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.classic.group import Group

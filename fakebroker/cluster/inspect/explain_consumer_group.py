@@ -6,9 +6,9 @@ from itertools import groupby
 from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition, ConsumerGroupReader, member_names
 from fakebroker.cluster.inspect.deadlines import offsets_removal
-from fakebroker.cluster.inspect.member_changes import partition_ranges
 from fakebroker.cluster.inspect.phrases import MAX_NAMES, counted, listed, lower_first, seconds_text
-from fakebroker.cluster.inspect.timeline import with_names
+from fakebroker.cluster.inspect.timelines.member_changes import partition_ranges
+from fakebroker.cluster.inspect.timelines.timeline import with_names
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Moment

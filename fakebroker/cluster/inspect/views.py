@@ -11,7 +11,7 @@ from fakebroker.cluster.broker import BrokerNode
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.consumer_groups import AwaitedPartition, ConsumerGroupReader
 from fakebroker.cluster.inspect.journal_queries import JournalView
-from fakebroker.cluster.inspect.timeline import Timeline
+from fakebroker.cluster.inspect.timelines.timeline import Timeline
 from fakebroker.cluster.inspect.transaction_views import TransactionView
 from fakebroker.coordinator.group.batch_join.batch_join_extension import expected_instances
 from fakebroker.coordinator.group.batch_join.expected_instances import ExpectedInstance
@@ -21,8 +21,8 @@ from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, 
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
-from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.pending_offsets import PendingOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.group.offsets.pending_offsets import PendingOffset
 from fakebroker.errors import ProtocolError, and_more, cut_lines, printable
 from fakebroker.protocol.consumer_protocol import (
     Subscription,

@@ -15,7 +15,7 @@ from fakebroker.cluster.logs.partition_log import PartitionLog
 from fakebroker.cluster.topics import OFFSETS_TOPIC
 from fakebroker.coordinator.group.batch_join.expected_instances import StoredInstance
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.coordinator.group.records import (
     GroupRecord,
     GroupValue,

@@ -23,7 +23,7 @@ from fakebroker.coordinator.group.classic.rebalance import reject_waiting
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, GroupState
 from fakebroker.coordinator.group.modern.config import ConsumerGroupConfig
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, KeyedRecord, MemberValue, OffsetRecord
 from fakebroker.errors import ConfigError, ErrorCode, one_of, shown

@@ -25,8 +25,8 @@ from fakebroker.cluster.faults.rule import Fault, FaultOptions, actions_of
 from fakebroker.cluster.inspect.deadlines import Deadline
 from fakebroker.cluster.inspect.journal_queries import JournalView
 from fakebroker.cluster.inspect.record_views import RecordView
-from fakebroker.cluster.inspect.timeline import Timeline
-from fakebroker.cluster.inspect.transaction_timeline import TransactionTimeline
+from fakebroker.cluster.inspect.timelines.timeline import Timeline
+from fakebroker.cluster.inspect.timelines.transaction_timeline import TransactionTimeline
 from fakebroker.cluster.inspect.transaction_views import HangingTransaction, TransactionView
 from fakebroker.cluster.inspect.views import BrokerView, GroupView
 from fakebroker.cluster.replication.coordinator_moves import FailoverOptions
@@ -48,7 +48,7 @@ from fakebroker.control.client.json_views import (
     transaction_view,
 )
 from fakebroker.control.client.remote_handles import RemoteAppendFailure, RemoteFault
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.errors import ClusterStopped, ConfigError, ErrorCode, WaitTimeout, check_number, one_of
 from fakebroker.host_port import format_host_port
 from fakebroker.server.journal_files import JournalExport, parse_journal, restored_fault

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from fakebroker.cluster.cluster import Cluster
 from fakebroker.cluster.inspect.consumer_groups import member_names
-from fakebroker.cluster.inspect.timeline import short_names, with_names, without_zombies
+from fakebroker.cluster.inspect.timelines.timeline import short_names, with_names, without_zombies
 from fakebroker.cluster.inspect.views import GroupType
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup, type_of

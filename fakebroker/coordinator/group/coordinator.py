@@ -16,7 +16,6 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.classic.rebalance import expire_next_timer
 from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALANCE
 from fakebroker.coordinator.group.classic.sync import sync
-from fakebroker.coordinator.group.committed_offsets import CommittedOffsets
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import NO_CONTROLS, GroupControls
 from fakebroker.coordinator.group.groups import AnyGroup, GroupRuntime, Groups
@@ -25,7 +24,8 @@ from fakebroker.coordinator.group.modern import requests
 from fakebroker.coordinator.group.modern.errors import HeartbeatError
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat, HeartbeatResult
-from fakebroker.coordinator.group.pending_offsets import PartitionedPendingOffsets
+from fakebroker.coordinator.group.offsets.committed_offsets import CommittedOffsets
+from fakebroker.coordinator.group.offsets.pending_offsets import PartitionedPendingOffsets
 from fakebroker.coordinator.group.persistence import replay
 from fakebroker.coordinator.group.records import Procedure, Record
 from fakebroker.coordinator.runtime.partitions import LedPartition

@@ -22,8 +22,8 @@ from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer
 from fakebroker.coordinator.group.modern.member import ConsumerGroupMember
 from fakebroker.coordinator.group.modern.migration import conversion
 from fakebroker.coordinator.group.modern.requests import ConsumerGroupHeartbeat
-from fakebroker.coordinator.group.offsets import OffsetStore
-from fakebroker.coordinator.group.pending_offsets import PartitionedPendingOffsets
+from fakebroker.coordinator.group.offsets.offset_store import OffsetStore
+from fakebroker.coordinator.group.offsets.pending_offsets import PartitionedPendingOffsets
 from fakebroker.coordinator.group.persistence import LoadedPartition, restore, store, store_new
 from fakebroker.coordinator.group.records import GroupRecord, GroupValue, Procedure, Record
 from fakebroker.coordinator.runtime.runtime import CoordinatorRuntime

@@ -15,8 +15,8 @@ from fakebroker.coordinator.group.classic.member import Member
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord, GroupEpochRecord
-from fakebroker.coordinator.group.offsets import OffsetStore
-from fakebroker.coordinator.group.pending_offsets import PendingOffsets
+from fakebroker.coordinator.group.offsets.offset_store import OffsetStore
+from fakebroker.coordinator.group.offsets.pending_offsets import PendingOffsets
 from fakebroker.coordinator.group.records import (
     GroupRecord,
     GroupValue,

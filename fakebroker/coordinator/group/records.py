@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from fakebroker.coordinator.group.modern.records import ConsumerGroupRecord
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.errors import ErrorCode
 
 

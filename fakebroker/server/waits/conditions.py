@@ -10,12 +10,12 @@ from fakebroker.cluster.inspect.explain_transaction import explain_transaction
 from fakebroker.cluster.inspect.journal_filters import described
 from fakebroker.cluster.inspect.journal_queries import view_journal
 from fakebroker.cluster.inspect.phrases import listed
-from fakebroker.cluster.inspect.transaction_timeline import transaction_timeline_of
+from fakebroker.cluster.inspect.timelines.transaction_timeline import transaction_timeline_of
 from fakebroker.cluster.inspect.transaction_views import TransactionView, view_of_moment, view_or_dead
 from fakebroker.cluster.inspect.views import GroupView, MemberView, find_group, timeline_of, view_group, view_moment
 from fakebroker.cluster.journal.journal import Journal
 from fakebroker.coordinator.group.history import History, MemberChange, Moment
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.coordinator.runtime.history import BoundedHistory, Recorded
 from fakebroker.coordinator.transaction.history import TransactionHistory, TransactionMoment
 from fakebroker.errors import IncompleteHistoryError, nearest, printable

@@ -17,7 +17,7 @@ from fakebroker.cluster.inspect.transaction_views import STATES, TransactionView
 from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.modern.states import ConsumerGroupState, MemberState
-from fakebroker.coordinator.group.offsets import CommittedOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import (
     ClusterStopped,

@@ -14,8 +14,8 @@ from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import EMPTY, PREPARING_REBALANCE, STABLE
 from fakebroker.coordinator.group.coordinator import Coordinator
 from fakebroker.coordinator.group.invariants import check
-from fakebroker.coordinator.group.offsets import CommittedOffset
-from fakebroker.coordinator.group.pending_offsets import PendingOffset
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
+from fakebroker.coordinator.group.offsets.pending_offsets import PendingOffset
 from fakebroker.coordinator.group.records import Record
 from tests.support.coordinator.coordinator_harness import CoordinatorHarness
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fakebroker.coordinator.group.api import OffsetToCommit
-from fakebroker.coordinator.group.committed_offsets import CommittedOffsets
 from fakebroker.coordinator.group.coordinator import Coordinator
+from fakebroker.coordinator.group.offsets.committed_offsets import CommittedOffsets
 from fakebroker.errors import ErrorCode
 
 

@@ -35,7 +35,7 @@ from fakebroker.coordinator.group.classic.subscription import parse_subscribed_t
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.group_controls import GroupControls
 from fakebroker.coordinator.group.history import Change, RecordedMoment, Timers
-from fakebroker.coordinator.group.offsets import OffsetStore
+from fakebroker.coordinator.group.offsets.offset_store import OffsetStore
 from fakebroker.coordinator.group.records import GroupValue
 from fakebroker.coordinator.group.snapshot_dict import NO_ENTRIES, SnapshotDict
 from fakebroker.errors import ErrorCode

@@ -28,7 +28,7 @@ from fakebroker.coordinator.group.modern.records import (
 )
 from fakebroker.coordinator.group.modern.states import UNREVOKED_PARTITIONS, ConsumerGroupState
 from fakebroker.coordinator.group.modern.subscription.subscriptions import Subscriptions, decrement
-from fakebroker.coordinator.group.offsets import OffsetStore
+from fakebroker.coordinator.group.offsets.offset_store import OffsetStore
 from fakebroker.coordinator.group.snapshot_dict import SnapshotDict
 from fakebroker.coordinator.runtime.history import DEAD
 from fakebroker.errors import ErrorCode

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import log10
 
-from fakebroker.cluster.inspect.member_changes import described
-from fakebroker.cluster.inspect.timeline_layout import FOLLOWER, REVOKING, WAITING, TimelineLayout
+from fakebroker.cluster.inspect.timelines.member_changes import described
+from fakebroker.cluster.inspect.timelines.timeline_layout import FOLLOWER, REVOKING, WAITING, TimelineLayout
 from fakebroker.coordinator.group.classic.states import GroupState
 from fakebroker.coordinator.group.history import MemberChange, Moment
 from fakebroker.coordinator.group.modern.member import LEAVING_STATIC_EPOCH

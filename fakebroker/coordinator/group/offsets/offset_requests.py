@@ -15,7 +15,7 @@ from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, 
 from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.heartbeat import tombstones as consumer_group_tombstones
-from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
 from fakebroker.coordinator.group.records import GroupRecord, OffsetRecord, Record
 from fakebroker.coordinator.runtime.placement import java_string_length
 from fakebroker.errors import ErrorCode

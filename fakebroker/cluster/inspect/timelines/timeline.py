@@ -9,8 +9,8 @@ from itertools import zip_longest
 
 import msgspec
 
-from fakebroker.cluster.inspect.member_changes import described
-from fakebroker.cluster.inspect.timeline_layout import (
+from fakebroker.cluster.inspect.timelines.member_changes import described
+from fakebroker.cluster.inspect.timelines.timeline_layout import (
     CONSUMER_GROUP_LAYOUT,
     CONVERTED_GROUP_LAYOUT,
     GROUP_LAYOUT,
@@ -120,7 +120,7 @@ def svg_of(
     max_rows: int | None,
 ) -> str:
     """Draw a timeline as SVG; see `text_of` and `timeline_svg.draw`."""
-    from fakebroker.cluster.inspect.timeline_svg import draw  # not at the top, because pictures are rare
+    from fakebroker.cluster.inspect.timelines.timeline_svg import draw  # not at the top, because pictures are rare
 
     served = without_zombies(moments)
     names = names_in(served)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import chain
 
-from fakebroker.coordinator.group import offset_requests
 from fakebroker.coordinator.group.api import ItemResults, OffsetToCommit
 from fakebroker.coordinator.group.classic.group import Group
 from fakebroker.coordinator.group.classic.states import CONSUMER_PROTOCOL_TYPE, EMPTY
@@ -16,8 +15,9 @@ from fakebroker.coordinator.group.config import CoordinatorConfig
 from fakebroker.coordinator.group.groups import AnyGroup, GroupRuntime, Groups
 from fakebroker.coordinator.group.modern.group import ConsumerGroup
 from fakebroker.coordinator.group.modern.records import GroupEpochRecord
-from fakebroker.coordinator.group.offsets import CommittedOffset, OffsetStore
-from fakebroker.coordinator.group.pending_offsets import PartitionedPendingOffsets, PendingOffset
+from fakebroker.coordinator.group.offsets import offset_requests
+from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset, OffsetStore
+from fakebroker.coordinator.group.offsets.pending_offsets import PartitionedPendingOffsets, PendingOffset
 from fakebroker.coordinator.group.persistence import tombstones
 from fakebroker.coordinator.group.records import (
     GroupRecord,

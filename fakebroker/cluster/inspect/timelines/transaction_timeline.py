@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from fakebroker.cluster.cluster import Cluster
-from fakebroker.cluster.inspect.timeline import svg_of, text_of
-from fakebroker.cluster.inspect.timeline_layout import TRANSACTION_LAYOUT
+from fakebroker.cluster.inspect.timelines.timeline import svg_of, text_of
+from fakebroker.cluster.inspect.timelines.timeline_layout import TRANSACTION_LAYOUT
 from fakebroker.coordinator.group.history import Moment
 from fakebroker.coordinator.runtime.history import DEAD, NOTHING_DROPPED, DroppedMoments
 from fakebroker.coordinator.transaction.history import TransactionMoment
