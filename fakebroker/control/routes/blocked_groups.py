@@ -11,7 +11,8 @@ from fakebroker.cluster.inspect.consumer_groups import member_names
 from fakebroker.cluster.inspect.timelines.timeline import short_names
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.routes.arguments import check_range
-from fakebroker.control.routes.group_rows import (
+from fakebroker.control.routes.operations import CLUSTER, operation
+from fakebroker.control.routes.views.group_rows import (
     REBALANCING,
     blocked_until_ms,
     blocking_members,
@@ -19,7 +20,6 @@ from fakebroker.control.routes.group_rows import (
     count_reconciled,
     is_revocation_held,
 )
-from fakebroker.control.routes.operations import CLUSTER, operation
 from fakebroker.control.stats.group_index import GROUPS_PER_STEP, AnyGroup
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.classic.group import Group

@@ -13,7 +13,7 @@ from fakebroker.cluster.topics import TRANSACTIONS_TOPIC, Topic
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.operations import CLUSTER, Method, operation
-from fakebroker.control.routes.views import BrokerRow, broker_rows
+from fakebroker.control.routes.views.cluster_views import BrokerRow, broker_rows
 from fakebroker.control.steps import Steps, run as run_at_once
 from fakebroker.errors import ConfigError
 from fakebroker.server.fake_cluster import FakeCluster

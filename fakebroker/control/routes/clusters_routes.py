@@ -12,7 +12,7 @@ from fakebroker.cluster.inspect.deadlines import Deadline, pending_deadlines
 from fakebroker.control.clusters import DEFAULT, Clusters, ServedCluster
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.operations import CLUSTER, V1, operation
-from fakebroker.control.routes.views import ClockView, Overview, clock_view, overview
+from fakebroker.control.routes.views.cluster_views import ClockView, Overview, clock_view, overview
 from fakebroker.control.steps import Steps
 from fakebroker.server.fake_cluster import FakeCluster
 

@@ -14,7 +14,8 @@ from fakebroker.cluster.seeding.seed import GroupSeed, seed_in_steps
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem, not_found
 from fakebroker.control.routes.arguments import check_range
-from fakebroker.control.routes.group_rows import (
+from fakebroker.control.routes.operations import CLUSTER, operation
+from fakebroker.control.routes.views.group_rows import (
     GroupRow,
     all_rows_of,
     find_any_group,
@@ -22,8 +23,7 @@ from fakebroker.control.routes.group_rows import (
     matching_groups,
     row_of,
 )
-from fakebroker.control.routes.group_views import FullGroup, GroupDetail, TimelineView, detail, full_group
-from fakebroker.control.routes.operations import CLUSTER, operation
+from fakebroker.control.routes.views.group_views import FullGroup, GroupDetail, TimelineView, detail, full_group
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.runtime.history import MAX_MOMENTS_OF_ONE
 from fakebroker.errors import ErrorCode

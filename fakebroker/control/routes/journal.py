@@ -15,9 +15,9 @@ from fakebroker.cluster.inspect.views import GroupView
 from fakebroker.control.clusters import ServedCluster
 from fakebroker.control.problems import Problem
 from fakebroker.control.routes.arguments import check_range
-from fakebroker.control.routes.group_views import GroupDetail, detail
 from fakebroker.control.routes.operations import CLUSTER, Content, operation
-from fakebroker.control.routes.transaction_views import TransactionRow, transaction_row
+from fakebroker.control.routes.views.group_views import GroupDetail, detail
+from fakebroker.control.routes.views.transaction_views import TransactionRow, transaction_row
 from fakebroker.control.steps import Steps, next_piece
 from fakebroker.coordinator.group.offsets.offset_store import CommittedOffset
 from fakebroker.server.fake_cluster import FakeCluster

@@ -12,10 +12,10 @@ from msgspec import Meta
 from fakebroker.control.clusters import Clusters, ServedCluster
 from fakebroker.control.feed import Feed, Stream, Update, UpdateRequest
 from fakebroker.control.problems import Problem
-from fakebroker.control.routes.group_rows import GroupRow, row_of
 from fakebroker.control.routes.journal import RequestRow, request_row
 from fakebroker.control.routes.operations import CLUSTER, Content, encoder, operation
-from fakebroker.control.routes.views import overview
+from fakebroker.control.routes.views.cluster_views import overview
+from fakebroker.control.routes.views.group_rows import GroupRow, row_of
 from fakebroker.control.steps import Steps
 from fakebroker.coordinator.group.history import Moment
 

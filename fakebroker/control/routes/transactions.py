@@ -22,7 +22,7 @@ from fakebroker.control.problems import not_found
 from fakebroker.control.routes.arguments import check_range
 from fakebroker.control.routes.groups import MAX_LISTED, Explanation, TimelineQuery, check_timeline
 from fakebroker.control.routes.operations import CLUSTER, operation
-from fakebroker.control.routes.transaction_views import (
+from fakebroker.control.routes.views.transaction_views import (
     TransactionDetail,
     TransactionRow,
     TransactionTimelineView,

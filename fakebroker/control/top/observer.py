@@ -10,9 +10,9 @@ import msgspec
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroupList
-    from fakebroker.control.routes.group_rows import GroupRow
-    from fakebroker.control.routes.transaction_views import TransactionRow
-    from fakebroker.control.routes.views import Overview
+    from fakebroker.control.routes.views.cluster_views import Overview
+    from fakebroker.control.routes.views.group_rows import GroupRow
+    from fakebroker.control.routes.views.transaction_views import TransactionRow
 
 MAX_GROUPS = 50
 MAX_BLOCKED = 20

@@ -15,9 +15,9 @@ from fakebroker.host_port import format_host_port
 
 if TYPE_CHECKING:
     from fakebroker.control.routes.blocked_groups import BlockedGroup
-    from fakebroker.control.routes.group_rows import GroupRow
-    from fakebroker.control.routes.transaction_views import TransactionRow
-    from fakebroker.control.routes.views import BrokerRow, Overview
+    from fakebroker.control.routes.views.cluster_views import BrokerRow, Overview
+    from fakebroker.control.routes.views.group_rows import GroupRow
+    from fakebroker.control.routes.views.transaction_views import TransactionRow
     from fakebroker.control.stats.rates import ApiRate
 
 Choice = Literal["unstable and busiest", "unstable", "busiest"]

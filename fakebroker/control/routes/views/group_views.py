@@ -13,7 +13,7 @@ from fakebroker.cluster.inspect.views import (
     view_group,
 )
 from fakebroker.control.clusters import ServedCluster
-from fakebroker.control.routes.group_rows import blocking_members, controls_of, find_any_group, row_of
+from fakebroker.control.routes.views.group_rows import blocking_members, controls_of, find_any_group, row_of
 from fakebroker.control.stats.group_index import AnyGroup
 from fakebroker.coordinator.group.classic.states import PREPARING_REBALANCE
 from fakebroker.coordinator.group.group_controls import GroupControls
