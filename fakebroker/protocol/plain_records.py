@@ -102,11 +102,8 @@ def _after_similar(data: bytes, record: tuple[int, int, int, int, int], index: i
     """
     start, offset_at, key_at, value_at, position = record
     size_bytes, value_at = position - start, value_at - start
-    head, key_length, value_length = (
-        data[start:offset_at],
-        _varint_at(data, key_at),
-        _varint_at(data, start + value_at),
-    )
+    head = data[start:offset_at]
+    key_length, value_length = _varint_at(data, key_at), _varint_at(data, start + value_at)
     if key_length == NULL:  # The length of the value follows: one comparison instead of two.
         key_length, value_length = key_length + value_length, b""
     is_at = data.startswith

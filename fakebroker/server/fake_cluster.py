@@ -175,11 +175,10 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         self.advertised_host = unbracketed(advertised_host or host)
         racks = () if isinstance(brokers, int) else tuple(broker.rack for broker in brokers)
         releases = emulated_releases(brokers, as_version, api_versions or {}, proposals)
-        passwords, all_listeners = (
-            checked_passwords({} if users is None else users),
-            listeners_of(listeners, has_users=users is not None, has_tls=tls),
-        )
-        first_topics, settings = dict(topics or {}), Config({**DEFAULT_CONFIG, **(config or {})})
+        passwords = checked_passwords({} if users is None else users)
+        all_listeners = listeners_of(listeners, has_users=users is not None, has_tls=tls)
+        first_topics = dict(topics or {})
+        settings = Config({**DEFAULT_CONFIG, **(config or {})})
         self._authority: CertificateAuthority | None = None
         if tls and not settings.has_own_certificates:
             self._authority = _new_authority(self.advertised_host, self.host)
@@ -189,10 +188,7 @@ class FakeCluster(ClusterCommands, ClusterViews, ClusterWaits, JournalExport):
         if data_dir is None and fsync == "always":
             raise ConfigError.of("fsync", fsync, "a data_dir, too: without one, nothing is on disk")
         persistence = None if data_dir is None else _opened(data_dir, fsync, proposals)
-        # With the same seed, ids are other ones after each start that continues with a stored state.
-        seed_of_start: int | str = self.seed
-        if persistence is not None and persistence.starts:
-            seed_of_start = f"{self.seed}, start {persistence.starts}"
+        seed_of_start = _seed_of_start(self.seed, persistence)
 
         def new_cluster(topics: Mapping[str, int] = first_topics) -> Cluster:
             return Cluster(
@@ -392,6 +388,11 @@ def _opened(data_dir: Any, fsync: Literal["always", "interval"], proposals: Sequ
     if "rewrite" in proposals:
         raise ConfigError.of("data_dir", data_dir, "None, because groups of the proposal 'rewrite' are not stored")
     return Persistence.open(data_dir, fsync)
+
+
+def _seed_of_start(seed: int, persistence: "Persistence | None") -> int | str:
+    """Return the seed of ids: another one for each start that continues with a stored state."""
+    return f"{seed}, start {persistence.starts}" if persistence is not None and persistence.starts else seed
 
 
 def _restored(

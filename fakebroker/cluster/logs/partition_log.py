@@ -336,10 +336,8 @@ class PartitionLog:
             return
         self._cleaner = self._cleaner or Cleaner()
         live = self._batches[self._head :]
-        self._batches, self._head = (
-            self._cleaner.clean(live, self.producers, now_ms, min_lag_ms, delete_retention_ms),
-            0,
-        )
+        self._batches = self._cleaner.clean(live, self.producers, now_ms, min_lag_ms, delete_retention_ms)
+        self._head = 0
         self.size_bytes = sum(batch.size_bytes for batch in self._batches)
 
     def truncate_before(self, offset: int) -> None:

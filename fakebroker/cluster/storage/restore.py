@@ -29,11 +29,9 @@ def restore(cluster: Cluster, stored: StoredState, now_ms: float) -> None:
     """
     ids = stored.ids
     assert ids is not None
-    cluster.cluster_id, cluster.placement.placed_topics, cluster.next_producer_id = (
-        ids.cluster_id,
-        ids.placed_topics,
-        ids.next_producer_id,
-    )
+    cluster.cluster_id = ids.cluster_id
+    cluster.placement.placed_topics = ids.placed_topics
+    cluster.next_producer_id = ids.next_producer_id
     for kind, content in stored.sections.items():
         SECTIONS[kind].restore(cluster, content)
     topics = [_topic(each, stored, cluster.brokers) for each in stored.topics.values()]

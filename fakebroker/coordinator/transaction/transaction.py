@@ -84,13 +84,12 @@ class Transaction:
         Checks are at full intervals since the broker has started, at `started_ms`.
         """
         if self.state is ONGOING:
-            due_ms, interval_ms = self.value.start_ms + self.value.timeout_ms, config.abort_check_interval_ms
+            due_ms = self.value.start_ms + self.value.timeout_ms
+            interval_ms = config.abort_check_interval_ms
             intervals = floor((due_ms - started_ms) / interval_ms) + 1  # not at the time of the timeout itself
         elif self.state in IDLE:
-            due_ms, interval_ms = (
-                self.value.last_update_ms + config.id_expiration_ms,
-                config.expiration_check_interval_ms,
-            )
+            due_ms = self.value.last_update_ms + config.id_expiration_ms
+            interval_ms = config.expiration_check_interval_ms
             intervals = ceil((due_ms - started_ms) / interval_ms)
         else:
             return None
