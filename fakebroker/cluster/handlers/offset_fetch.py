@@ -54,14 +54,14 @@ def handle(cluster: "Cluster", call: Call, now_ms: float) -> OffsetFetchResponse
     if call.api_version < _FIRST_VERSION_OF_TOP_LEVEL_ERRORS and (
         error := group_error(cluster, call, AclOperation.DESCRIBE, request.group_id)
     ):
-        return _single(call, _refused(request, lambda name: error))
+        return _single(_refused(request, lambda name: error))
     if call.api_version == 0:
         # Version 0 reads from ZooKeeper, which the cluster does not have.
         unsupported = ErrorCode.UNSUPPORTED_VERSION
         hidden = partial(topic_error, cluster, call, AclOperation.DESCRIBE)
-        return _single(call, _refused(request, lambda name: hidden(name) or unsupported))
+        return _single(_refused(request, lambda name: hidden(name) or unsupported))
     if call.api_version < 8:
-        return _single(call, _fetch(cluster, call, _as_group(request)))
+        return _single(_fetch(cluster, call, _as_group(request)))
     return OffsetFetchResponse(groups=[_fetch(cluster, call, group) for group in request.groups])
 
 
@@ -161,7 +161,7 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _single(call: Call, group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+def _single(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     """Return the response in versions 0-7. In version 1 an error of the group appears as an empty list of topics."""
     topics = [
         OffsetFetchResponseTopic(

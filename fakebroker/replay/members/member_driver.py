@@ -113,14 +113,14 @@ class MemberDriver:
         """Do what the member requests, and schedule its next deadline."""
         member = self.member
         if member.has_other_work:
-            self._execute_other(now_ms)
+            self._execute_other()
         if member.has_request and (request := member.take_request()) is not None:
             self._send(request, now_ms)
         self._context.schedule_tick(self)
         if self.producer is not None:
             self.producer.update(now_ms)
 
-    def _execute_other(self, now_ms: float) -> None:
+    def _execute_other(self) -> None:
         """Do what the member requests except sending."""
         member = self.member
         if member.take_disconnect():
