@@ -8,6 +8,9 @@ import pytest
 
 pytest_plugins = "pytester"
 
+ONLY_THESE_PLUGINS = ("-p", "xdist", "-p", "hypothesispytest")
+"""Options for a run with these plugins only. Loading all installed plugins would take half of the time of a run."""
+
 CONFTEST = """
 import pytest
 from tests.support import soak_report
@@ -63,13 +66,14 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     pytester.makepyfile(test_it=TESTS)
     pytester.syspathinsert(Path(__file__).parent.parent)
     monkeypatch.setenv("FAKEBROKER_SOAK", "1")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     return pytester
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [0, 2])
 def test_the_document_counts_cases_and_names_failing_seeds(project: pytest.Pytester, processes: int) -> None:
-    result = project.runpytest_subprocess("--soak-report", "soak.md", "-n", str(processes))
+    result = project.runpytest_subprocess(*ONLY_THESE_PLUGINS, "--soak-report", "soak.md", "-n", str(processes))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = (project.path / "soak.md").read_text()
     rows = re.findall(r"^\| `test_it.py::(\w+)` \| (\d+) \| [\d.]+ \| (.*) \|$", text, re.MULTILINE)
@@ -98,7 +102,7 @@ def test_the_document_counts_cases_and_names_failing_seeds(project: pytest.Pytes
 @pytest.mark.slow
 def test_a_report_of_a_sample_is_rejected(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAKEBROKER_SOAK")
-    result = project.runpytest_subprocess("--soak-report", "soak.md")
+    result = project.runpytest_subprocess(*ONLY_THESE_PLUGINS, "--soak-report", "soak.md")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--soak-report: expected the environment variable FAKEBROKER_SOAK=1"])
 
