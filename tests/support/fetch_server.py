@@ -1,4 +1,4 @@
-"""A process with a cluster of one broker and a topic `big` of 60 MB; it reports its peak memory when told to stop.
+"""A process with a cluster of one broker and a topic `big` of 40 MB; it reports its peak memory when told to stop.
 
 Arguments: the journal's mode and its limit in bytes. It prints `host:port`, and after a line on stdin the peak of its
 resident set in bytes.
@@ -10,7 +10,7 @@ from typing import Any
 from fakebroker import FakeCluster
 from tests.support.cluster.cluster_harness import batch
 
-BATCHES, BATCH_BYTES = 60, 1024 * 1024
+BATCHES, BATCH_BYTES = 40, 1024 * 1024
 
 
 def peak_bytes() -> int:
