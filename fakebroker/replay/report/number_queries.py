@@ -1,9 +1,10 @@
 """Spark SQL queries for the numbers of a replay, on its events and scripts.
 
-Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation: the number of rows returned
-does not depend on the number of events. numbers.py converts these rows and reads their columns by name. states.py
-creates the views `generations`, `member_states`, `group_states` and `unassigned_partitions`. A slice is the index of a
-time slice: `:slice_us` is the length of a slice, and `:begin_us` is the start of slice 0.
+Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation, except of folded requests
+(folded_requests.py): the number of other rows returned does not depend on the number of events. numbers.py converts
+these rows and reads their columns by name. states.py creates the views `generations`, `member_states`, `group_states`
+and `unassigned_partitions`. A slice is the index of a time slice: `:slice_us` is the length of a slice, and `:begin_us`
+is the start of slice 0.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from fakebroker.replay.comparison.samples import GROUP_PARTS, bucket_sql, write_
 from fakebroker.replay.members.events import IS_ASSIGNED, PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
+from fakebroker.replay.report.folded_requests import in_slices
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
@@ -49,37 +51,19 @@ _BOUNDS = f"""
 """Begin and end of the replay, when all members had joined for the first time (null if not all did), and rows about
 transactions."""
 
-# Numbers of requests by API, source, slice, error and latency. A row of folded heartbeats stands for `count` requests,
-# evenly spaced from `sent_us` to `until_us`. Rows with the same numbers of requests in all slices are added up before
-# they are divided into slices: if the interval of the requests and the length of a slice are multiples of `grid_us`,
-# these numbers do not change if the times are rounded down to multiples of it.
+# Numbers of requests by API, source, slice, error and latency, in any number of rows. A row of folded heartbeats stands
+# for `count` requests, evenly spaced from `sent_us` to `until_us`.
+_FOLDED = f"""
+    select api, source, error, missing, latency_us, {three_digits("latency_us")} key, `count`,
+        sent_us - :begin_us since_us, coalesce(until_us, sent_us) - :begin_us last_us
+    from requests where `count` > 1"""
+
 _TALLY = f"""
-    with timed as (
-        select api, source, error, missing, latency_us, {three_digits("latency_us")} key, `count`,
-            sent_us - :begin_us since_us, if(`count` > 1, coalesce(until_us, sent_us), sent_us) - :begin_us last_us
-        from requests
-    ), placed as (
-        select *, if(`count` > 1, pmod(since_us, grid_us), pmod(since_us, :slice_us)) off_us
-        from (
-            select *, case when `count` = 1 or pmod(last_us - since_us, (`count` - 1) * 1000000L) = 0 then :grid_us
-                when pmod(last_us - since_us, (`count` - 1) * 1000L) = 0 then 1000 else 1 end grid_us
-            from timed)
-    ), added as (
-        select api, source, error, missing, key, since_us - off_us since_us, last_us - off_us last_us, `count`,
-            count(*) rows, max(latency_us) max_us
-        from placed group by all
-    ), sliced as (
-        select *, coalesce((last_us - since_us) / nullif(`count` - 1, 0), 0) step_us, explode(sequence(
-            bigint(floor(since_us / :slice_us)), bigint(floor(last_us / :slice_us)))) slice
-        from added
-    ), counted as (
-        select *, rows * case when step_us <= 0 then `count`
-            else least(`count`, ceil(((slice + 1) * :slice_us - since_us) / step_us))
-                - greatest(0, ceil((slice * :slice_us - since_us) / step_us)) end n
-        from sliced
-    )
-    select api, source, slice, error, missing, key, bigint(sum(n)) n, max(max_us) max_us
-    from counted where n > 0 group by all"""
+    select api, source, bigint(floor((sent_us - :begin_us) / :slice_us)) slice, error, missing,
+        {three_digits("latency_us")} key, count(*) n, max(latency_us) max_us
+    from requests where `count` = 1 group by all
+    union all
+    select api, source, slice, error, missing, key, n, max_us from folded"""
 
 _KINDS = {
     "unexpected_errors": IS_UNEXPECTED,
@@ -312,8 +296,9 @@ def _run_queries(
     else:
         joined_us = bounds["all_joined_us"]
         steady_slice = None if joined_us is None else slices.first_from(joined_us)
-    grid_us = 1_000_000 if slices.length_us % 1_000_000 == 0 else 1_000
-    tally = computed_once(spark.sql(_TALLY, {**when, "grid_us": grid_us}), few)
+    folded = in_slices(spark.sql(_FOLDED, {"begin_us": begin_us}).toArrow(), slices.length_us)
+    spark.createDataFrame(folded).createOrReplaceTempView("folded")
+    tally = computed_once(spark.sql(_TALLY, when), few)
     tally.createOrReplaceTempView("tally")
     states = create_states(spark, end_us, few)
     _create_offsets_partitions(spark, offsets_partitions)
