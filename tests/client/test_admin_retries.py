@@ -86,12 +86,9 @@ async def test_only_groups_that_have_moved_are_looked_up_again() -> None:
         cluster.fail("FindCoordinator", stale=True, times=1)
         cluster.move_coordinator(g, 1)
         assert sorted((await admin.describe_groups([g, h])).errors) == [g, h]  # neither exists
-        assert sent_requests(cluster, *APIS) == [
-            f"1 FindCoordinator v6 {g} {h}",
-            f"2 DescribeGroups v6 {h}",
-            f"1 FindCoordinator v6 {g}",
-            f"1 DescribeGroups v6 {g}",
-        ]
+        sent = sent_requests(cluster, *APIS)
+        sent.remove(f"2 DescribeGroups v6 {h}")  # Over another connection, which can take longer than the next look-up.
+        assert sent == [f"1 FindCoordinator v6 {g} {h}", f"1 FindCoordinator v6 {g}", f"1 DescribeGroups v6 {g}"]
 
 
 @in_trio_with_sockets
