@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fakebroker import FakeCluster
+from fakebroker.control.server import ControlServer
 from tests.support.control.nodejs import node_modules, require_programs, run
-from tests.support.control.serve_process import TIMEOUT_S, serve_process
+from tests.support.control.serve_process import TIMEOUT_S
 
 README = Path(__file__).parents[2] / "scenarios" / "control" / "README.md"
 MAX_LINES = 30
@@ -48,7 +50,7 @@ HELPER, *RECIPES = code_blocks()
 
 @pytest.mark.parametrize("block", RECIPES, ids=lambda block: f"{block.recipe[:1]}-{block.language}")
 def test_a_recipe_prints_the_documented_output(block: Block, tmp_path: Path) -> None:
-    with serve_process("--topic", "orders:4", "--config", "group.initial.rebalance.delay.ms=0") as served:
+    with FakeCluster(topics={"orders": 4}) as cluster, ControlServer(cluster) as server:
         if block.language == "js":
             (tmp_path / "node_modules").symlink_to(node_modules())
             (tmp_path / "control.mjs").write_text(HELPER.code)
@@ -57,7 +59,7 @@ def test_a_recipe_prints_the_documented_output(block: Block, tmp_path: Path) -> 
         else:
             require_programs("curl", "jq")
             command = ["bash", "-euo", "pipefail", "-c", block.code]
-        assert run(command, tmp_path, TIMEOUT_S, CONTROL=served.control) == block.output
+        assert run(command, tmp_path, TIMEOUT_S, CONTROL=server.url) == block.output
 
 
 def test_there_are_five_short_recipes_in_each_language() -> None:
