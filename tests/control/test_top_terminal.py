@@ -189,16 +189,16 @@ TOKEN = "expected the value of --control-token or the token printed by the serve
 
 @pytest.mark.slow
 def test_a_wrong_token_or_cluster_is_an_error(subtests: pytest.Subtests) -> None:
-    with serve_process("--control-token", "secret") as served:
+    with FakeCluster(1) as cluster, ControlServer(cluster, token="secret") as server:
         for arguments, status, message in (
-            ((), 1, f"{served.control}: token required, {TOKEN}"),
-            (("--token", "x"), 1, f"{served.control}: invalid token, {TOKEN}"),
+            ((), 1, f"{server.url}: token required, {TOKEN}"),
+            (("--token", "x"), 1, f"{server.url}: invalid token, {TOKEN}"),
             (("--token", "secret", "--cluster", "a/b"), 2, "no cluster 'a/b': expected one of default"),
         ):
             with subtests.test(arguments=arguments):
-                result = run_top(served.control, *arguments)
+                result = run_top(server.url, *arguments)
                 assert (result.returncode, result.stdout, result.stderr) == (status, "", f"fakebroker: {message}\n")
-        assert run_top(served.control, FAKEBROKER_CONTROL_TOKEN="secret").returncode == 0
+        assert run_top(server.url, FAKEBROKER_CONTROL_TOKEN="secret").returncode == 0
 
 
 def test_a_wrong_url_is_an_error(subtests: pytest.Subtests) -> None:
