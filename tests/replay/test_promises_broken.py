@@ -26,7 +26,7 @@ from fakebroker.replay.verify.violations import ViolationRow
 from tests.support.replay import broken_consumer_coordinators as consumer, broken_coordinators as broken
 from tests.support.replay.broken_transactions import BUGS, played_with, random_transactions
 from tests.support.replay.promise_cases import checked_with_cases
-from tests.support.replay.recorded_events import event_of, frame, script_of, scripts
+from tests.support.replay.recorded_events import event_of, file_frame, script_of, scripts, table
 from tests.support.replay.scripted_group import HEARTBEAT_MS, PARTITIONS, SESSION_MS, ScriptedGroup, script
 from tests.support.soak import cases, soak
 
@@ -215,7 +215,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Run]]] = {
 
 
 @pytest.fixture(scope="module")
-def events_and_members(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+def events_and_members(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[DataFrame, DataFrame]:
     """Return all runs, with broken and with correct coordinators; each is a group."""
     runs = {name: play() for name, (_, play) in BROKEN.items()} | {f"seed-{seed}": random_run(seed) for seed in SEEDS}
     runs |= {f"consumers-{seed}": random_run(seed, "consumer") for seed in CONSUMER_SEEDS}
@@ -223,7 +223,8 @@ def events_and_members(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     runs |= {f"transactions-{seed}": random_transactions(seed) for seed in TRANSACTIONAL_SEEDS}
     members = [script_of(name, each) for name, run in runs.items() for each in run[0]]
     events = [event_of(name, event) for name, run in runs.items() for event in run[1]]
-    return frame(spark, events), scripts(spark, members)
+    path = tmp_path_factory.mktemp("events") / "events.parquet"
+    return file_frame(spark, table(events), path), scripts(spark, members)
 
 
 @pytest.fixture(scope="module")

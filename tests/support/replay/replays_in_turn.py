@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from fakebroker.replay.run_summary import AvailabilityCheck
 from fakebroker.replay.script.script import Act, Script
 from fakebroker.replay.verify.availability import Circumstances, check_availability
 from fakebroker.replay.workload.workload import Cluster
-from tests.support.replay.recorded_events import scripts
+from tests.support.replay.recorded_events import file_frame, scripts
 from tests.support.replay.simulated_replays import Row, play_in_memory, script, two_broker_settings
 
 BROKERS = (1, 2, 3)
@@ -168,9 +170,9 @@ def check(spark: SparkSession, replays: Sequence[PlayedReplay], *, planned: bool
                 key: replay.broker(event[key]) for key in ("node_id", "broker", "to") if isinstance(event.get(key), int)
             }
             timeline.append({**event, **broker, "at_s": at_s, "done": True, "why": None})
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as directory:
         patch.setattr("fakebroker.replay.verify.availability.MOST_LISTED", 100_000)
-        recorded = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
+        recorded = file_frame(spark, pa.Table.from_pylist(rows, SCHEMA), Path(directory) / "events.parquet")
         run = Circumstances(timeline=timeline if planned else (), is_simulated=True, **more)
         checks = check_availability(spark, recorded, scripts(spark, members), run)
     return Found({each.name: each for each in checks})
