@@ -59,7 +59,7 @@ def create(names: list[str]) -> CreateTopicsRequest:
 @soak
 def test_many_groups() -> None:
     """Requests about one group, and pages of the list, do not depend on how many groups there are."""
-    count = examples(5_000, soak=1_000_000)
+    count = examples(5_000, soak=300_000)
     seeds = ({"group_id": f"group-{index}", "offsets": {"orders-0": 0}} for index in range(count))
     with controlled_cluster(brokers=1, topics={"orders": 1}) as control:
         control.cluster.seed_groups(seeds)
