@@ -16,6 +16,7 @@ from fakebroker.replay.report import number_queries
 from fakebroker.replay.report.number_queries import compute_numbers
 from fakebroker.replay.report.series import MOST_SLICES, Row, slice_length_ms
 from fakebroker.replay.script.script import Script
+from fakebroker.replay.spark import query_settings
 from fakebroker.replay.wording import error_name
 from fakebroker.replay.workload.expectations import METRICS
 from tests.support.replay.recorded_events import (
@@ -448,8 +449,12 @@ def test_members_without_a_response_for_their_session_timeout_are_unknown(spark:
     assert {second: over_time["groups"]["stable"][index] for second, index in at_s.items()} == {15: 2, 40: 2, 80: 1}
 
 
-def test_folded_heartbeats_are_counted_in_the_slices_of_single_ones(spark: SparkSession) -> None:
+@pytest.mark.parametrize("most", [0, 1_000], ids=["many", "few"])
+def test_folded_heartbeats_are_counted_in_the_slices_of_single_ones(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     """Their intervals are multiples of a second, of a millisecond, and of neither; some begin in the same second."""
+    monkeypatch.setattr(query_settings, "_FEW_ROWS", most)
     second, folded, single = 1_000_000, [], []
     end = Event(120 * second, 120 * second, None, "leave", -1, -1, "g", "g-0", kind="act")
     for number, step_us in enumerate((3 * second, 3 * second, 2_873_000, 2_718_281)):

@@ -3,6 +3,7 @@
 Such a row lasts for many slices: in Spark SQL it would become a row for each of them.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _BY = ("api", "source", "error", "missing", "key")
+
+DDL = "api string, source string, error smallint, missing string, key double, slice bigint, n bigint, max_us bigint"
+"""The columns of `in_slices`, for Spark."""
+
+
+def batches_in_slices(batches: Iterable[pa.RecordBatch], slice_us: int) -> Iterator[pa.RecordBatch]:
+    """Yield the results of `in_slices` for each batch."""
+    for batch in batches:
+        yield from in_slices(pa.Table.from_batches([batch]), slice_us).to_batches()
 
 
 def in_slices(folded: pa.Table, slice_us: int) -> pa.Table:

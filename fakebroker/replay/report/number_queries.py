@@ -1,10 +1,9 @@
 """Spark SQL queries for the numbers of a replay, on its events and scripts.
 
-Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation, except of folded requests
-(folded_requests.py): the number of other rows returned does not depend on the number of events. numbers.py converts
-these rows and reads their columns by name. states.py creates the views `generations`, `member_states`, `group_states`
-and `unassigned_partitions`. A slice is the index of a time slice: `:slice_us` is the length of a slice, and `:begin_us`
-is the start of slice 0.
+Does not depend on the verdict (replay/verify) or on reports. Spark does all aggregation: the number of rows returned
+does not depend on the number of events. numbers.py converts these rows and reads their columns by name. states.py
+creates the views `generations`, `member_states`, `group_states` and `unassigned_partitions`. A slice is the index of a
+time slice: `:slice_us` is the length of a slice, and `:begin_us` is the start of slice 0.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ from fakebroker.replay.comparison.samples import GROUP_PARTS, bucket_sql, write_
 from fakebroker.replay.members.events import IS_ASSIGNED, PARKED_APIS
 from fakebroker.replay.members.request_outcomes import CUT_OFF, IS_UNEXPECTED, LOST, UNANSWERED
 from fakebroker.replay.report.chance import LOAD_QUANTILES
-from fakebroker.replay.report.folded_requests import in_slices
+from fakebroker.replay.report.folded_requests import DDL, batches_in_slices, in_slices
 from fakebroker.replay.report.numbers import numbers_of
 from fakebroker.replay.report.quantiles import counted, three_digits
 from fakebroker.replay.report.series import Row, Slices
@@ -51,19 +50,19 @@ _BOUNDS = f"""
 """Begin and end of the replay, when all members had joined for the first time (null if not all did), and rows about
 transactions."""
 
-# Numbers of requests by API, source, slice, error and latency, in any number of rows. A row of folded heartbeats stands
-# for `count` requests, evenly spaced from `sent_us` to `until_us`.
+# A row of folded heartbeats stands for `count` requests, evenly spaced from `sent_us` to `until_us`.
 _FOLDED = f"""
     select api, source, error, missing, latency_us, {three_digits("latency_us")} key, `count`,
         sent_us - :begin_us since_us, coalesce(until_us, sent_us) - :begin_us last_us
     from requests where `count` > 1"""
 
+# Numbers of requests by API, source, slice, error and latency, in any number of rows.
 _TALLY = f"""
     select api, source, bigint(floor((sent_us - :begin_us) / :slice_us)) slice, error, missing,
         {three_digits("latency_us")} key, count(*) n, max(latency_us) max_us
     from requests where `count` = 1 group by all
     union all
-    select api, source, slice, error, missing, key, n, max_us from folded"""
+    select api, source, slice, error, missing, key, sum(n), max(max_us) from folded group by all"""
 
 _KINDS = {
     "unexpected_errors": IS_UNEXPECTED,
@@ -296,8 +295,12 @@ def _run_queries(
     else:
         joined_us = bounds["all_joined_us"]
         steady_slice = None if joined_us is None else slices.first_from(joined_us)
-    folded = in_slices(spark.sql(_FOLDED, {"begin_us": begin_us}).toArrow(), slices.length_us)
-    spark.createDataFrame(folded).createOrReplaceTempView("folded")
+    folded = spark.sql(_FOLDED, {"begin_us": begin_us})
+    if few:  # Starting Python workers would take longer.
+        folded = spark.createDataFrame(in_slices(folded.toArrow(), slices.length_us))
+    else:
+        folded = folded.mapInArrow(partial(batches_in_slices, slice_us=slices.length_us), DDL)
+    folded.createOrReplaceTempView("folded")
     tally = computed_once(spark.sql(_TALLY, when), few)
     tally.createOrReplaceTempView("tally")
     states = create_states(spark, end_us, few)

@@ -44,8 +44,6 @@ _SETTINGS_FOR_MANY_ROWS = MappingProxyType(
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
         "spark.sql.adaptive.enabled": "true",
-        # A row of the requests by slice becomes one for each slice: 1 MB, the default, is too much for one task.
-        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "128k",
         "spark.sql.autoBroadcastJoinThreshold": "10MB",
         "spark.sql.constraintPropagation.enabled": "true",
         # For stored rows: trying out encodings for each column costs more than the memory that they save.
