@@ -26,7 +26,7 @@ demo: $(STAMP) ## replay a workload with Spark against an embedded cluster and p
 
 test: $(STAMP) ## run all tests
 	$(BIN)/python -m pytest -m "not spark" $(PARALLEL)
-	$(BIN)/python -m pytest -m spark --numprocesses 2 --dist loadfile tests/replay tests/lab
+	$(BIN)/python -m pytest -m spark --numprocesses 3 --dist loadfile tests/replay tests/lab
 
 check: lint ## lint, check types and run the fast tests
 	$(BIN)/python -m pytest -q -m "not slow and not spark" $(PARALLEL)
@@ -43,7 +43,7 @@ rewrite: $(STAMP) ## regenerate the expectations of transcripts and the generate
 
 soak: $(STAMP) ## run all cases of tests that otherwise run a sample, and the endurance run (half an hour, ENDURANCE=1800)
 	$(BIN)/python -m tests.endurance.run $(ENDURANCE) --report scenarios/endurance.md
-	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak --soak-report=scenarios/soak.md --numprocesses 2 --dist worksteal
+	FAKEBROKER_SOAK=1 $(BIN)/python -m pytest -m soak -o faulthandler_timeout=0 --soak-report=scenarios/soak.md --numprocesses 2 --dist worksteal
 
 fuzz: $(STAMP) ## search inputs that break decoders, data directories, the cluster or the control API, for SECONDS=60; prints a table
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
